@@ -16,9 +16,9 @@ from headgate.protocol.wire import (
     Construct,
     Flag,
     FormatField,
-    Instance,
     Length,
-    NullableInstance,
+    NullableStructNode,
+    StructNode,
     UnsignedVarint,
 )
 
@@ -71,7 +71,7 @@ class Source:
         return self.names[name]  # type: ignore[no-any-return]
 
 
-class Pauses:
+class YieldPoints:
     """Where the emitted code yields, if it is wanted in steps: after every `STEP_ELEMENTS` elements of any arrays.
 
     Every emitted function is a generator then, and is called as one.
@@ -98,7 +98,7 @@ class Pauses:
                 self._source.line(f"left = {STEP_ELEMENTS}")
 
 
-class Run:
+class FixedWidthRun:
     """Fixed-width values that stand next to each other: collected here, then moved by one `struct.Struct`."""
 
     def __init__(self) -> None:
@@ -138,15 +138,15 @@ def is_compact(length: Length) -> bool:
     return length.number is UnsignedVarint
 
 
-def smallest_size(node: Construct) -> int:
+def min_size(node: Construct) -> int:
     """The fewest bytes a value can take: what bounds the count of an array by the bytes that are left."""
     code = fixed_format(node)
     if code is not None:
         return struct.calcsize(">" + code)
     if isinstance(node, Array | Blob):
         return struct.calcsize(">" + length_format(node.length))
-    if isinstance(node, NullableInstance):
+    if isinstance(node, NullableStructNode):
         return 1
-    if isinstance(node, Instance):
-        return sum(smallest_size(member) for _, member in node.members) + (node.tagged is not None)
+    if isinstance(node, StructNode):
+        return sum(min_size(member) for _, member in node.members) + (node.tagged is not None)
     raise TypeError(f"no rule for {node!r}")

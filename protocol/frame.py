@@ -16,7 +16,7 @@ _unpack_size = _SIZE.unpack_from
 _NOTHING_YET, _BETWEEN = -2, -1
 
 
-class FrameTooLarge(MalformedRequest):
+class InvalidFrameSize(MalformedRequest):
     """A size that is negative or over the limit: what follows cannot be understood, so the connection must close.
 
     `frames` are those that came before it in the same piece; `is_first` if there never was one.
@@ -51,12 +51,12 @@ class FrameReader:
         """How many bytes of an incomplete frame, or of its size, are held."""
         return len(self._head) + self._filled + (_SIZE.size if self._wanted >= 0 else 0)
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         """Drop what is held of an incomplete frame."""
         self._head, self._frame, self._filled, self._wanted = b"", bytearray(), 0, _BETWEEN
 
-    def room(self, most: int) -> memoryview:
-        """Where the next bytes of the incomplete frame belong; `filled` tells how many were put there.
+    def get_buffer(self, most: int) -> memoryview:
+        """Where the next bytes of the incomplete frame belong; `buffer_updated` tells how many were put there.
 
         The frame's buffer is made as large as the frame, but no larger than `most`, which the caller can afford.
         """
@@ -67,12 +67,12 @@ class FrameReader:
             self._frame = larger
         return memoryview(self._frame)[self._filled :]
 
-    def filled(self, count: int) -> list[memoryview]:
-        """Take the bytes that were put into `room`; return the frame if it is complete."""
+    def buffer_updated(self, count: int) -> list[memoryview]:
+        """Take the bytes that were put into `get_buffer`; return the frame if it is complete."""
         self._filled += count
         return self._complete() if self._filled == self._wanted else []
 
-    def whole(self, view: memoryview) -> memoryview | None:
+    def take_whole(self, view: memoryview) -> memoryview | None:
         """The frame, if what was received is exactly one, as it mostly is; if it is not, `feed` takes it."""
         received = len(view)
         if self._wanted >= 0 or self._head or received < _SIZE_BYTES:
@@ -144,5 +144,5 @@ class FrameReader:
         self._frame, self._filled, self._wanted = bytearray(), 0, _BETWEEN
         return [frame]
 
-    def _refused(self, size: int, frames: list[memoryview]) -> FrameTooLarge:
-        return FrameTooLarge(size, self._max_size, frames, not frames and self._wanted == _NOTHING_YET)
+    def _refused(self, size: int, frames: list[memoryview]) -> InvalidFrameSize:
+        return InvalidFrameSize(size, self._max_size, frames, not frames and self._wanted == _NOTHING_YET)

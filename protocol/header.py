@@ -13,13 +13,13 @@ import struct
 from typing import NamedTuple
 
 from headgate.protocol.errors import MalformedRequest
-from headgate.protocol.reading import MAX_ELEMENTS, SHORT, RefusedBytes, blob_then, read_tags
+from headgate.protocol.reading import MAX_ELEMENTS, MAX_SHORT_BLOB_BYTES, InvalidLength, blob_unpackers, read_tags
 from headgate.protocol.registry import header_versions
 
 _REQUEST = struct.Struct(">hhih")
 _REQUEST_BYTES = _REQUEST.size
 _unpack_request = _REQUEST.unpack_from
-_short_client_id = blob_then("", 0)
+_short_client_id = blob_unpackers("", 0)
 _CLIENT_ID_SIZE = 2
 _RESPONSE = struct.Struct(">i")
 _RESPONSE_WITH_TAGS = struct.Struct(">iB")
@@ -44,7 +44,7 @@ def read_request_header(buffer: memoryview) -> tuple[int, int, int, str | None, 
         header_version, _ = header_versions(key, version)
         if header_version == 0:
             return key, version, correlation_id, None, _REQUEST_BYTES - _CLIENT_ID_SIZE
-        if 0 < size <= SHORT:
+        if 0 < size <= MAX_SHORT_BLOB_BYTES:
             position = _REQUEST_BYTES + size
             try:
                 client_id = _short_client_id[size](buffer, _REQUEST_BYTES)[0].decode()
@@ -111,5 +111,5 @@ def _skip_tags(buffer: memoryview, position: int) -> int:
     position += 1
     try:
         return read_tags(buffer, position, count, MAX_ELEMENTS)[1]
-    except RefusedBytes as error:
+    except InvalidLength as error:
         raise MalformedRequest(f"a tagged field of a header: {error}") from None

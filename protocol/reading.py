@@ -48,13 +48,13 @@ from typing import Any, NamedTuple
 from headgate.protocol.emitter import (
     STEP_ELEMENTS,
     STEP_NUMBERS,
-    Pauses,
-    Run,
+    FixedWidthRun,
     Source,
+    YieldPoints,
     fixed_format,
     is_compact,
     length_format,
-    smallest_size,
+    min_size,
 )
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.wire import (
@@ -63,10 +63,10 @@ from headgate.protocol.wire import (
     Array,
     Blob,
     Construct,
-    Instance,
-    NullableInstance,
+    NullableStructNode,
     Records,
-    Tagged,
+    StructNode,
+    TaggedField,
     Text,
 )
 
@@ -76,7 +76,7 @@ MAX_ELEMENTS = 100_000
 """What the arrays of a request, with its tagged fields, may have in all. Reading that many stops the loop for 0.1 s; a
 request for every partition of a broker has fewer."""
 
-SHORT = 127
+MAX_SHORT_BLOB_BYTES = 127
 """Blobs up to this length, which one byte of a varint can be, are copied by a `struct.Struct` made for their length. It
 checks the end by itself, is faster than a slice of a memoryview, and reads the run after the blob in the same call."""
 
@@ -86,7 +86,7 @@ _BULK = 4  # structs of fixed width: from so many on an iterator over their byte
 _LITERALS = (type(None), bool, int, str, bytes)
 
 
-class _BlobThen(dict[int, Callable[..., tuple[Any, ...]]]):
+class _BlobUnpackers(dict[int, Callable[..., tuple[Any, ...]]]):
     """By the length of a short blob, as it is on the wire: what unpacks it together with the run after it.
 
     Made when first needed.
@@ -102,10 +102,10 @@ class _BlobThen(dict[int, Callable[..., tuple[Any, ...]]]):
         return unpack
 
 
-blob_then = functools.cache(_BlobThen)
+blob_unpackers = functools.cache(_BlobUnpackers)
 
 
-class _Lead(NamedTuple):
+class _PendingBlob(NamedTuple):
     """A blob whose length, or the first byte of it, is in `n`, and which is read together with the run after it."""
 
     node: Blob
@@ -120,7 +120,7 @@ class _Lead(NamedTuple):
         return "" if isinstance(self.node, Text) else b""
 
 
-def reader(root: Instance, title: str, max_elements: int | None, in_steps: bool = False) -> Reader:
+def reader(root: StructNode, title: str, max_elements: int | None, in_steps: bool = False) -> Reader:
     """Emit and compile `read(buffer, position=0) -> (value, position)` for a message's tree.
 
     `max_elements`: how many elements its arrays may have together; None if as many as there are bytes for.
@@ -140,9 +140,9 @@ def reader(root: Instance, title: str, max_elements: int | None, in_steps: bool 
         refused_count=_refused_count,
         varint=_varint,
         wrapped=lambda position, error: _wrapped(title, position, error),
-        ENDS=(struct.error, IndexError, UnicodeDecodeError, RefusedBytes),
+        ENDS=(struct.error, IndexError, UnicodeDecodeError, InvalidLength),
     )
-    pauses = Pauses(source, in_steps)
+    pauses = YieldPoints(source, in_steps)
     emitter = _ReaderEmitter(source, pauses)
     with source.block("def read(buffer, position=0)"):
         pauses.begin()
@@ -164,22 +164,22 @@ def reader(root: Instance, title: str, max_elements: int | None, in_steps: bool 
 class _ReaderEmitter:
     """Walks a tree and emits code that puts every node's value into a target: an attribute or a local name."""
 
-    def __init__(self, source: Source, pauses: Pauses) -> None:
+    def __init__(self, source: Source, pauses: YieldPoints) -> None:
         self._source = source
         self._pauses = pauses
-        self._lead: _Lead | None = None
-        self._run = Run()
-        self._later: list[tuple[str, Sequence[Tagged]]] = []
+        self._lead: _PendingBlob | None = None
+        self._run = FixedWidthRun()
+        self._later: list[tuple[str, Sequence[TaggedField]]] = []
 
     def node(self, node: Construct, target: str) -> None:
         code = fixed_format(node)
         if code is not None:
             self._run.add(code, target)
-        elif isinstance(node, Instance):
+        elif isinstance(node, StructNode):
             value = self._new(node)
             self._source.line(f"{target} = {value}")
             self._members(node, value)
-        elif isinstance(node, NullableInstance):
+        elif isinstance(node, NullableStructNode):
             self._nullable_instance(node, target)
         elif isinstance(node, Array):
             self._array(node, target)
@@ -196,9 +196,9 @@ class _ReaderEmitter:
             self._unpack(packer, targets)
             return
         source, bias = self._source, lead.node.length.bias
-        unpack = source.constant("s", blob_then(packer.format[1:], bias))
+        unpack = source.constant("s", blob_unpackers(packer.format[1:], bias))
         value = "d" if lead.decode else lead.target
-        with source.block(f"if {bias} < n <= {SHORT}"):
+        with source.block(f"if {bias} < n <= {MAX_SHORT_BLOB_BYTES}"):
             rest = "".join(f"{'m' if target == 'n' else target}, " for target in targets)
             source.line(f"{value}, {rest}= {unpack}[n](buffer, position)")
             if lead.decode:
@@ -215,7 +215,7 @@ class _ReaderEmitter:
         while self._later:
             self._tags_function(*self._later.pop())
 
-    def instance(self, node: Instance) -> str:
+    def instance(self, node: StructNode) -> str:
         """Read a struct; returns the local name that holds it."""
         name = self._new(node)
         self._members(node, name)
@@ -231,20 +231,20 @@ class _ReaderEmitter:
             self._source.line(f"{', '.join(targets)}, = {unpack}(buffer, position)")
         self._source.line(f"position += {packer.size}")
 
-    def _new(self, node: Instance) -> str:
+    def _new(self, node: StructNode) -> str:
         """Make an empty struct. Its slots are filled in place: calling the constructor takes half as long again."""
         name = self._source.fresh("x")
         self._source.line(f"{name} = new({self._source.constant(node.cls.__name__, node.cls)})")
         return name
 
-    def _members(self, node: Instance, name: str) -> None:
+    def _members(self, node: StructNode, name: str) -> None:
         self._defaults(node, name)
         for field_name, member in node.members:
             self.node(member, f"{name}.{field_name}")
         if node.tagged is not None:
             self._tags(node.tagged, name)
 
-    def _defaults(self, node: Instance, name: str) -> None:
+    def _defaults(self, node: StructNode, name: str) -> None:
         """Fill what this version does not have, and what a tagged field may replace."""
         present = dict(node.members)
         for field in node.cls.fields:
@@ -257,7 +257,7 @@ class _ReaderEmitter:
             return repr(value)
         return self._source.constant("default", value)
 
-    def _tags(self, tagged: Sequence[Tagged], name: str) -> None:
+    def _tags(self, tagged: Sequence[TaggedField], name: str) -> None:
         function = "keep_tags"
         if tagged:
             function = self._source.fresh("tags")
@@ -267,7 +267,7 @@ class _ReaderEmitter:
         with self._source.block("if n"):
             self._source.line(f"position, spare = {self._pauses.call}{function}({name}, buffer, position, n, spare)")
 
-    def _tags_function(self, function: str, tagged: Sequence[Tagged]) -> None:
+    def _tags_function(self, function: str, tagged: Sequence[TaggedField]) -> None:
         source, call = self._source, self._pauses.call
         with source.block(f"def {function}(x, buffer, position, n, spare)"):
             source.line(f"tags, position, spare = {call}read_tags(buffer, position, n, spare)")
@@ -286,7 +286,7 @@ class _ReaderEmitter:
                     source.line(f"raise refused({field.name!r}, limit)")
                 source.line("return value, spare")
 
-    def _nullable_instance(self, node: NullableInstance, target: str) -> None:
+    def _nullable_instance(self, node: NullableStructNode, target: str) -> None:
         self._run.add("b", "n")
         self.flush()
         with self._source.block(f"if n <= {node.null}"):
@@ -312,7 +312,7 @@ class _ReaderEmitter:
         """Read the fixed part of a blob's length into `n`; the blob itself is read by the next flush."""
         self._run.add(length_format(node.length), "n")
         self.flush()
-        self._lead = _Lead(node, target)
+        self._lead = _PendingBlob(node, target)
 
     def _records(self, node: Records, target: str) -> None:
         source = self._source
@@ -327,7 +327,7 @@ class _ReaderEmitter:
         with source.block("else"):
             source.line(f"raise refused({target!r}, n)")
 
-    def _rare_blob(self, lead: _Lead) -> None:
+    def _rare_blob(self, lead: _PendingBlob) -> None:
         """Null, empty, or long."""
         source, target = self._source, lead.target
         self._complete(lead.node)
@@ -357,7 +357,7 @@ class _ReaderEmitter:
         code = fixed_format(element)
         if code is not None:
             self._numbers(code, target)
-        elif isinstance(element, Instance):
+        elif isinstance(element, StructNode):
             self._structs(element, target)
         else:
             self._values(element, target)
@@ -403,7 +403,7 @@ class _ReaderEmitter:
             self.flush()
             source.line(f"{elements}.append(element)")
 
-    def _structs(self, element: Instance, target: str) -> None:
+    def _structs(self, element: StructNode, target: str) -> None:
         """Make all of them at once, then fill one after another. Most arrays have one element."""
         source = self._source
         elements, name = source.fresh("a"), source.fresh("x")
@@ -416,7 +416,7 @@ class _ReaderEmitter:
         with source.block("elif n == 0"):
             source.line(f"{elements} = []")
         with source.block("else"):
-            with source.block(f"if not 0 < n <= spare or n * {smallest_size(element)} > limit - position"):
+            with source.block(f"if not 0 < n <= spare or n * {min_size(element)} > limit - position"):
                 source.line(f"raise refused_count({target!r}, n, spare, limit)")
             source.line("spare -= n")
             source.line(f"{elements} = [*map(new, repeat({cls}, n))]")
@@ -426,11 +426,11 @@ class _ReaderEmitter:
         else:
             self._each(element, elements, name)
 
-    def _structs_in_steps(self, element: Instance, target: str, elements: str, name: str, cls: str) -> None:
+    def _structs_in_steps(self, element: StructNode, target: str, elements: str, name: str, cls: str) -> None:
         """Make each when its turn comes."""
         source = self._source
         with source.block("if n != 1"):
-            with source.block(f"if not 0 <= n <= spare or n * {smallest_size(element)} > limit - position"):
+            with source.block(f"if not 0 <= n <= spare or n * {min_size(element)} > limit - position"):
                 source.line(f"raise refused_count({target!r}, n, spare, limit)")
             source.line("spare -= n")
         source.line(f"{elements} = {target} = []")
@@ -441,18 +441,18 @@ class _ReaderEmitter:
             self.flush()
             self._pauses.pause()
 
-    def _each(self, element: Instance, elements: str, name: str) -> None:
+    def _each(self, element: StructNode, elements: str, name: str) -> None:
         with self._source.block(f"for {name} in {elements}"):
             self._members(element, name)
             self.flush()
 
-    def _flat(self, element: Instance, elements: str, name: str) -> None:
+    def _flat(self, element: StructNode, elements: str, name: str) -> None:
         """Structs of one run: from a few of them on by one iterator over all, if none of them has tagged fields.
 
         Their bytes are there: `_structs` has compared the count with what they take at least, which is all they take.
         """
         source = self._source
-        run = Run()
+        run = FixedWidthRun()
         for field_name, member in element.members:
             run.add(str(fixed_format(member)), f"{name}.{field_name}")
         if element.tagged is not None:
@@ -472,19 +472,19 @@ class _ReaderEmitter:
             self._each(element, elements, name)
 
 
-class RefusedBytes(Exception):
+class InvalidLength(Exception):
     """A length that cannot be; becomes a MalformedRequest where the name of the message is known."""
 
 
-def _refused(target: str, length: int) -> RefusedBytes:
-    return RefusedBytes(f"{target.partition('.')[2] or target} cannot have length {length}")
+def _refused(target: str, length: int) -> InvalidLength:
+    return InvalidLength(f"{target.partition('.')[2] or target} cannot have length {length}")
 
 
-def _refused_count(target: str, count: int, spare: int, limit: int) -> RefusedBytes:
+def _refused_count(target: str, count: int, spare: int, limit: int) -> InvalidLength:
     """`limit`: the size of the message, and so the most elements that it can have."""
     if spare < count <= limit:
         name = target.partition(".")[2] or target
-        return RefusedBytes(f"{count} {name}, where a request may have {spare} more elements in all its arrays")
+        return InvalidLength(f"{count} {name}, where a request may have {spare} more elements in all its arrays")
     return _refused(target, count)
 
 
@@ -508,7 +508,7 @@ def _varint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
-    raise RefusedBytes(f"an unsigned varint is longer than {MAX_VARINT_SIZE} bytes")
+    raise InvalidLength(f"an unsigned varint is longer than {MAX_VARINT_SIZE} bytes")
 
 
 def _read_varint(buffer: memoryview, position: int) -> tuple[int, int]:

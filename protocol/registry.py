@@ -21,7 +21,7 @@ class Api(NamedTuple):
     flexible_from: int
 
 
-NEVER = 0x7FFF
+NEVER_FLEXIBLE = 0x7FFF
 
 APIS: dict[int, Api] = {
     0: Api("Produce", 9),
@@ -41,7 +41,7 @@ APIS: dict[int, Api] = {
     14: Api("SyncGroup", 4),
     15: Api("DescribeGroups", 5),
     16: Api("ListGroups", 3),
-    17: Api("SaslHandshake", NEVER),
+    17: Api("SaslHandshake", NEVER_FLEXIBLE),
     18: Api("ApiVersions", 3),
     19: Api("CreateTopics", 5),
     20: Api("DeleteTopics", 4),
@@ -71,7 +71,7 @@ APIS: dict[int, Api] = {
     44: Api("IncrementalAlterConfigs", 1),
     45: Api("AlterPartitionReassignments", 0),
     46: Api("ListPartitionReassignments", 0),
-    47: Api("OffsetDelete", NEVER),
+    47: Api("OffsetDelete", NEVER_FLEXIBLE),
     48: Api("DescribeClientQuotas", 1),
     49: Api("AlterClientQuotas", 1),
     50: Api("DescribeUserScramCredentials", 0),
@@ -106,17 +106,17 @@ APIS: dict[int, Api] = {
     93: Api("StreamsGroupTopologyDescriptionUpdate", 0),
 }
 
-_UNKNOWN = Api("unknown", NEVER)
+_UNKNOWN = Api("unknown", NEVER_FLEXIBLE)
 _CONTROLLED_SHUTDOWN = 7
 _API_VERSIONS = 18
 
 
-def request(key: int) -> type[Message]:
+def request_class(key: int) -> type[Message]:
     """The request class of an API. Raises KeyError."""
     return _declared(key, "Request")
 
 
-def response(key: int) -> type[Message]:
+def response_class(key: int) -> type[Message]:
     """The response class of an API. Raises KeyError."""
     return _declared(key, "Response")
 

@@ -35,7 +35,7 @@ from headgate.protocol.wire import ZERO_UUID, Construct, Length, Splice
 T = TypeVar("T")
 
 
-class Kind(NamedTuple):
+class VersionedType(NamedTuple):
     """A type whose spelling depends on the version: `lower(flexible, nullable)` gives the construct."""
 
     lower: Callable[[bool, bool], Construct]
@@ -62,9 +62,9 @@ class _ArrayMark:
     """Marks an annotation as an array; its element type is the list's."""
 
 
-_TEXT = Kind(_text, "")
-_BYTES = Kind(_bytes, b"")
-_RECORDS = Kind(_records, None)
+_TEXT = VersionedType(_text, "")
+_BYTES = VersionedType(_bytes, b"")
+_RECORDS = VersionedType(_records, None)
 _ARRAY = _ArrayMark()
 
 boolean = Annotated[bool, wire.Flag]
@@ -161,8 +161,8 @@ class Field:
             element = _lower(self.element, version, flexible, nullable=False)
             return wire.Array(_array_length(flexible, nullable), element)
         lowered = _lower(self.annotation, version, flexible, nullable)
-        if self.tag is not None and isinstance(lowered, wire.NullableInstance):
-            return wire.NullableInstance(lowered.instance, null=0)
+        if self.tag is not None and isinstance(lowered, wire.NullableStructNode):
+            return wire.NullableStructNode(lowered.instance, null=0)
         return lowered
 
 
@@ -174,7 +174,7 @@ def v(versions: str, *, default: Any = _OF_TYPE, tag: int | None = None, nullabl
     return Field(versions, default, tag, nullable)
 
 
-class Declaration(type):
+class StructMeta(type):
     """Turns declared fields into slots.
 
     Slots must be known before a class exists, so this is a metaclass. It reads the values (`v(...)`), not the
@@ -184,7 +184,7 @@ class Declaration(type):
 
     fields: tuple[Field, ...]
 
-    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Declaration:
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> StructMeta:
         declared = {key: value for key, value in namespace.items() if isinstance(value, Field)}
         namespace = {key: value for key, value in namespace.items() if key not in declared}
         namespace.setdefault("__slots__", tuple(declared))
@@ -196,7 +196,7 @@ class Declaration(type):
 
 
 @dataclass_transform(kw_only_default=False)
-class Struct(metaclass=Declaration):
+class Struct(metaclass=StructMeta):
     """A part of a message. `unknown_tags`: undeclared tagged fields, by tag, as they came; they are written again."""
 
     __slots__ = ("unknown_tags",)
@@ -263,24 +263,24 @@ def fields_in(cls: type[Struct], version: int) -> Iterator[Field]:
     return (field for field in cls.fields if version in field.versions)
 
 
-def _instance(cls: type[Struct], version: int, flexible: bool) -> wire.Instance:
+def _instance(cls: type[Struct], version: int, flexible: bool) -> wire.StructNode:
     present = list(fields_in(cls, version))
     members = [(field.name, field.lower(version, flexible)) for field in present if field.tag is None]
     tagged = [
-        wire.Tagged(field.tag, field.name, field.lower(version, flexible), field.default)
+        wire.TaggedField(field.tag, field.name, field.lower(version, flexible), field.default)
         for field in present
         if field.tag is not None
     ]
-    return wire.Instance(cls, members, sorted(tagged) if flexible else None)
+    return wire.StructNode(cls, members, sorted(tagged) if flexible else None)
 
 
 def _lower(annotation: Any, version: int, flexible: bool, nullable: bool) -> Construct:
     plain = _plain(annotation)
-    if isinstance(plain, Declaration):
+    if isinstance(plain, StructMeta):
         instance = _instance(plain, version, flexible)  # type: ignore[arg-type]
-        return wire.NullableInstance(instance) if nullable else instance
+        return wire.NullableStructNode(instance) if nullable else instance
     (kind,) = _marks(annotation)
-    return kind.lower(flexible, nullable) if isinstance(kind, Kind) else kind
+    return kind.lower(flexible, nullable) if isinstance(kind, VersionedType) else kind
 
 
 def _constructor(cls: type[Struct]) -> Callable[..., None]:
@@ -312,10 +312,10 @@ def _default_struct(cls: type[Struct]) -> Struct:
 
 def _zero(annotation: Any) -> Any:
     plain = _plain(annotation)
-    if isinstance(plain, Declaration):
+    if isinstance(plain, StructMeta):
         return _default_struct(plain)
     (kind,) = _marks(annotation)
-    if isinstance(kind, Kind):
+    if isinstance(kind, VersionedType):
         return kind.zero
     return ZERO_UUID if kind is wire.UUID else plain()
 

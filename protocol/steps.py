@@ -16,11 +16,11 @@ R = TypeVar("R")
 Steps: TypeAlias = Generator[None, None, T]
 """Long work as a cooperative generator: it yields after each step of about a millisecond, and returns the result."""
 
-FEW = 64
+FEW_ITEMS = 64
 """Up to so many rows are made at once."""
 
 
-class Rows(Generic[T, R]):
+class LazyArray(Generic[T, R]):
     """An array of a response: `make(item)` for every item, called each time the array is gone through."""
 
     __slots__ = ("_items", "_make")
@@ -36,17 +36,12 @@ class Rows(Generic[T, R]):
         return map(self._make, self._items)
 
 
-def rows(items: Sequence[T], make: Callable[[T], R]) -> list[R]:
-    """`make(item)` for every item; where they are more than a few, as `Rows`, for a writer.
+def lazy_map(items: Sequence[T], make: Callable[[T], R]) -> list[R]:
+    """`make(item)` for every item; where they are more than a few, as `LazyArray`, for a writer.
 
     `make` must not depend on what changes meanwhile.
     """
-    return list(map(make, items)) if len(items) <= FEW else cast("list[R]", Rows(items, make))
-
-
-def again(made: list[T], make: Callable[[T], R]) -> list[R]:
-    """Other rows of rows: `make(row)` for each, as `Rows` if these are."""
-    return cast("list[R]", Rows(made, make)) if isinstance(made, Rows) else list(map(make, made))
+    return list(map(make, items)) if len(items) <= FEW_ITEMS else cast("list[R]", LazyArray(items, make))
 
 
 def finish(steps: Steps[T]) -> T:
@@ -59,17 +54,17 @@ def finish(steps: Steps[T]) -> T:
             return result
 
 
-def at_once(steps: Steps[T], count: int) -> T | Steps[T]:
+def finish_if_few(steps: Steps[T], count: int) -> T | Steps[T]:
     """The result of `steps` if they are for a few items, else the steps."""
-    return finish(steps) if count <= FEW else steps
+    return finish(steps) if count <= FEW_ITEMS else steps
 
 
-def in_steps(result: T) -> Steps[T]:
+def as_steps(result: T) -> Steps[T]:
     """A result as the end of steps: a response that is large, and is to be written in steps."""
     return result
     yield
 
 
-def are_steps(outcome: Any) -> TypeGuard[Steps[Any]]:
+def is_steps(outcome: Any) -> TypeGuard[Steps[Any]]:
     """Whether something is steps, not yet their result."""
     return type(outcome) is GeneratorType

@@ -38,7 +38,6 @@ __all__ = [
     "Flag",
     "Float64b",
     "FormatField",
-    "Instance",
     "Int8sb",
     "Int16sb",
     "Int16ub",
@@ -46,10 +45,11 @@ __all__ = [
     "Int32ub",
     "Int64sb",
     "Length",
-    "NullableInstance",
+    "NullableStructNode",
     "Records",
     "Splice",
-    "Tagged",
+    "StructNode",
+    "TaggedField",
     "Text",
     "UnsignedVarint",
     "WireError",
@@ -208,7 +208,7 @@ class Array(Node):
         return obj
 
 
-class Tagged(NamedTuple):
+class TaggedField(NamedTuple):
     """An optional field of a flexible struct: written only where it differs from its default."""
 
     tag: int
@@ -217,7 +217,7 @@ class Tagged(NamedTuple):
     default: Callable[[], Any]
 
 
-class Instance(Node):
+class StructNode(Node):
     """A struct: its fields in order, then, in flexible versions, its tagged fields; as an instance of `cls`.
 
     `cls` is a `protocol.schema.Struct`. `tagged` is None before flexible versions. Tags that are not declared are kept
@@ -225,7 +225,7 @@ class Instance(Node):
     """
 
     def __init__(
-        self, cls: type[Any], members: Sequence[tuple[str, Construct]], tagged: Sequence[Tagged] | None
+        self, cls: type[Any], members: Sequence[tuple[str, Construct]], tagged: Sequence[TaggedField] | None
     ) -> None:
         super().__init__()
         self.cls = cls
@@ -275,13 +275,13 @@ class Instance(Node):
             stream_write(stream, tags[tag], len(tags[tag]), path)
 
 
-class NullableInstance(Node):
+class NullableStructNode(Node):
     """A struct that can be null: a byte that says whether it is, then the struct.
 
     `null` is the byte for null: -1, but 0 in a tagged field, where Kafka writes a varint.
     """
 
-    def __init__(self, instance: Instance, null: int = -1) -> None:
+    def __init__(self, instance: StructNode, null: int = -1) -> None:
         super().__init__()
         self.instance = instance
         self.null = null

@@ -15,7 +15,7 @@ A varint's first byte belongs to the run before it; its other bytes, rarely need
 count of tagged fields, written as the zero it nearly always is, and taken back if there are any.
 
 A writer in steps is the same code as a generator, which yields after every `STEP_ELEMENTS` elements. An array may be
-`Rows`, which are made while they are written.
+`LazyArray`, which are made while they are written.
 """
 
 from __future__ import annotations
@@ -25,16 +25,24 @@ import struct
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from headgate.protocol.emitter import STEP_NUMBERS, Pauses, Run, Source, fixed_format, is_compact, length_format
+from headgate.protocol.emitter import (
+    STEP_NUMBERS,
+    FixedWidthRun,
+    Source,
+    YieldPoints,
+    fixed_format,
+    is_compact,
+    length_format,
+)
 from headgate.protocol.schema import Struct
-from headgate.protocol.wire import Array, Construct, Instance, NullableInstance, Records, Tagged, Text
+from headgate.protocol.wire import Array, Construct, NullableStructNode, Records, StructNode, TaggedField, Text
 
 Writer = Callable[..., Any]
 
 _FEW = 16
 
 
-def writer(root: Instance, title: str, in_steps: bool = False) -> Writer:
+def writer(root: StructNode, title: str, in_steps: bool = False) -> Writer:
     """Emit and compile `write(value, out, splices)` for a message's tree.
 
     `in_steps`: `write` is a generator that yields often. Tagged fields are written at once, as no large ones exist.
@@ -48,7 +56,7 @@ def writer(root: Instance, title: str, in_steps: bool = False) -> Writer:
         keep_tags=_keep_tags,
         BYTES=(bytes, bytearray, memoryview),
     )
-    pauses = Pauses(source, in_steps)
+    pauses = YieldPoints(source, in_steps)
     emitter = _WriterEmitter(source, pauses)
     with source.block("def write(value, out, splices)"):
         pauses.begin()
@@ -62,19 +70,19 @@ def writer(root: Instance, title: str, in_steps: bool = False) -> Writer:
 class _WriterEmitter:
     """Walks a tree and emits code that adds every node's value, given as an expression, to `out`."""
 
-    def __init__(self, source: Source, pauses: Pauses) -> None:
+    def __init__(self, source: Source, pauses: YieldPoints) -> None:
         self._source = source
         self._pauses = pauses
-        self._run = Run()
-        self._later: list[tuple[str, Sequence[Tagged]]] = []
+        self._run = FixedWidthRun()
+        self._later: list[tuple[str, Sequence[TaggedField]]] = []
 
     def node(self, node: Construct, value: str) -> None:
         code = fixed_format(node)
         if code is not None:
             self._run.add(code, value)
-        elif isinstance(node, Instance):
+        elif isinstance(node, StructNode):
             self._instance(node, value)
-        elif isinstance(node, NullableInstance):
+        elif isinstance(node, NullableStructNode):
             self._nullable_instance(node, value)
         elif isinstance(node, Array):
             self._array(node, value)
@@ -95,11 +103,11 @@ class _WriterEmitter:
 
     def finish(self) -> None:
         """Emit the functions for tagged fields that were asked for on the way; they may ask for more."""
-        self._pauses = Pauses(self._source, are_wanted=False)
+        self._pauses = YieldPoints(self._source, are_wanted=False)
         while self._later:
             self._tags_function(*self._later.pop())
 
-    def _instance(self, node: Instance, value: str) -> None:
+    def _instance(self, node: StructNode, value: str) -> None:
         if "." in value:
             value, expression = self._source.fresh("x"), value
             self._source.line(f"{value} = {expression}")
@@ -108,7 +116,7 @@ class _WriterEmitter:
         if node.tagged is not None:
             self._tags(node.tagged, value)
 
-    def _tags(self, tagged: Sequence[Tagged], value: str) -> None:
+    def _tags(self, tagged: Sequence[TaggedField], value: str) -> None:
         source = self._source
         function = "keep_tags"
         if tagged:
@@ -122,7 +130,7 @@ class _WriterEmitter:
             source.line("out.pop()")
             source.line(f"{function}({value}, out)")
 
-    def _tags_function(self, function: str, tagged: Sequence[Tagged]) -> None:
+    def _tags_function(self, function: str, tagged: Sequence[TaggedField]) -> None:
         source = self._source
         with source.block(f"def {function}(x, out)"):
             source.line("tags = dict(x.unknown_tags or ())")
@@ -137,7 +145,7 @@ class _WriterEmitter:
                 self.flush()
                 source.line("return out")
 
-    def _nullable_instance(self, node: NullableInstance, value: str) -> None:
+    def _nullable_instance(self, node: NullableStructNode, value: str) -> None:
         source = self._source
         name = source.fresh("x")
         source.line(f"{name} = {value}")

@@ -31,7 +31,7 @@ from headgate.gateway.tests.manual import ManualTime
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import are_steps, finish
+from headgate.protocol.steps import finish, is_steps
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.disk.reserve import Reserve
 from headgate.storage.files import File, Files, parent
@@ -142,7 +142,7 @@ class Node:
         assert served is not None
         try:
             outcome: Any = served.handler(request, self.context(version))
-            while are_steps(outcome):
+            while is_steps(outcome):
                 outcome = finish(outcome)
         except KafkaError as error:
             return request.error_response(version, error.code, error.message)
@@ -186,7 +186,7 @@ def refusal(node: Node, request: Message, version: int) -> ErrorCode:
     assert served is not None
     try:
         outcome = served.handler(request, node.context(version))
-        if are_steps(outcome):
+        if is_steps(outcome):
             finish(outcome)
     except KafkaError as error:
         return error.code

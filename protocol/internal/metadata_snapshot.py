@@ -26,7 +26,7 @@ RECORDS_A_STEP = 10
 """To encode so many takes some ten microseconds, after which others may have a turn."""
 
 _VERSION = 0
-_HEADER, _FOOTER = control.TYPES.index("SNAPSHOT_HEADER"), control.TYPES.index("SNAPSHOT_FOOTER")
+_HEADER, _FOOTER = control.TYPE_NAMES.index("SNAPSHOT_HEADER"), control.TYPE_NAMES.index("SNAPSHOT_FOOTER")
 _KEY = struct.Struct(">hh")
 _HEADER_VALUE = struct.Struct(">hqB")  # the last byte counts the tagged fields
 _FOOTER_VALUE = struct.Struct(">hB")
@@ -89,4 +89,4 @@ def _check_control(header: BatchHeader, view: memoryview, kind: int) -> None:
     record = next(batch.iterate(view))
     found, _ = control.decode(record.key, record.value)
     if not header.is_control or found != kind:
-        raise MalformedRequest(f"there is no {control.TYPES[kind]} at offset {header.base_offset}")
+        raise MalformedRequest(f"there is no {control.TYPE_NAMES[kind]} at offset {header.base_offset}")

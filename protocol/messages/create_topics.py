@@ -19,7 +19,7 @@ from headgate.protocol.schema import (
     uuid,
     v,
 )
-from headgate.protocol.steps import rows
+from headgate.protocol.steps import lazy_map
 
 
 class CreatableReplicaAssignment(Struct):
@@ -59,7 +59,7 @@ class CreateTopicsRequest(Message, key=19, versions="0-7", flexible="5+"):
         def refuse(topic: CreatableTopic) -> CreatableTopicResult:
             return CreatableTopicResult(name=topic.name, error_code=error, error_message=message)
 
-        return CreateTopicsResponse(topics=rows(self.topics, refuse))
+        return CreateTopicsResponse(topics=lazy_map(self.topics, refuse))
 
 
 class CreatableTopicConfigs(Struct):

@@ -187,19 +187,19 @@ def patch(view: memoryview | bytearray, base_offset: int, leader_epoch: int) -> 
     patch_head(view, 0, base_offset, len(view) - LOG_OVERHEAD, leader_epoch)
 
 
-def patch_timestamps(view: memoryview | bytearray, log_append_time_ms: int) -> None:
+def set_log_append_time(view: memoryview | bytearray, log_append_time_ms: int) -> None:
     """Turn exactly one batch, in place, into LogAppendTime: its records then all carry this time."""
     (attributes,) = _ATTRIBUTES.unpack_from(view, _ATTRIBUTES_POSITION)
     _ATTRIBUTES.pack_into(view, _ATTRIBUTES_POSITION, attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(view, _MAX_TIMESTAMP_POSITION, log_append_time_ms)
-    _seal(view)
+    set_crc(view)
 
 
-def clear_append_time(view: memoryview | bytearray) -> None:
+def clear_log_append_time(view: memoryview | bytearray) -> None:
     """Turn exactly one batch, in place, into CreateTime: its records then carry their own times."""
     (attributes,) = _ATTRIBUTES.unpack_from(view, _ATTRIBUTES_POSITION)
     _ATTRIBUTES.pack_into(view, _ATTRIBUTES_POSITION, attributes & ~LOG_APPEND_TIME)
-    _seal(view)
+    set_crc(view)
 
 
 def recompress(view: Buffer, codec: int, level: int | None = None) -> bytearray:
@@ -321,7 +321,7 @@ def fill_header(
         max_timestamp, NO_PRODUCER_ID, -1, NO_SEQUENCE, records_count,
     )
     # fmt: on
-    _seal(made)
+    set_crc(made)
 
 
 def with_records(header: BatchHeader, body: Buffer) -> bytearray:
@@ -351,11 +351,11 @@ def _assemble(header: tuple[int, ...], body: Buffer) -> bytearray:
     """The batch of this header, with its CRC set, and these bytes of records."""
     batch = bytearray(HEADER.pack(*header))
     batch += body
-    _seal(batch)
+    set_crc(batch)
     return batch
 
 
-def _seal(batch: memoryview | bytearray) -> None:
+def set_crc(batch: memoryview | bytearray) -> None:
     _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
 
 

@@ -16,7 +16,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.lz4 import without_block_checksums
 from headgate.protocol.steps import Steps
 
-type_names = ("none", "gzip", "snappy", "lz4", "zstd")
+CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
 # What one batch may become. Kafka's own limit on the compressed side, message.max.bytes, is 1 MB by default; a ratio

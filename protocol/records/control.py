@@ -22,10 +22,10 @@ from headgate.protocol.records.batch import CONTROL, TRANSACTIONAL, Buffer, Reco
 ABORT, COMMIT = 0, 1
 TRANSACTION_BITS = TRANSACTIONAL | CONTROL
 """The attributes of which a batch has one or both that belongs to a transaction."""
-LARGEST_BYTES = 4096
+MAX_MARKER_BYTES = 4096
 """As much of a control batch is looked at: a marker has 78 bytes, and nobody knows what a damaged length says."""
 
-TYPES = ("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS")
+TYPE_NAMES = ("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS")
 """What Kafka calls them, in order."""
 UNKNOWN = -1
 

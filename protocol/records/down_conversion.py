@@ -1,6 +1,6 @@
 """Batches to message sets: what a log holds, for a reader of old formats.
 
-The time goes into `Records.give`, about a microsecond a record. A batch may have been taken with a look at its header
+The time goes into `MessageEncoder.give`, about a microsecond a record. A batch may have been taken with a look at its header
 only, so that nothing is expected of its records.
 """
 
@@ -13,30 +13,30 @@ from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import batch, compression
 from headgate.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, Buffer, read_header
 from headgate.protocol.records.compression import FAST_LEVEL, GZIP, NONE, SNAPPY
-from headgate.protocol.records.inspection import long_varint, varint_at
 from headgate.protocol.records.message_set import (
     HEAD,
-    INT,
+    LENGTH,
     LOG_APPEND_TIME,
     MAGIC_POSITION,
+    MAGIC_TO_TIMESTAMP,
     NULL,
     OFFSET,
-    SLICE_BYTES,
     SMALLEST_MESSAGE_BYTES,
-    TIMED,
-    Converted,
+    STEP_BYTES,
+    ConvertedRecords,
     corrupt,
     encode,
     invalid,
 )
-from headgate.protocol.records.up_conversion import up_stored_steps
+from headgate.protocol.records.record_validation import long_varint, varint_at
+from headgate.protocol.records.up_conversion import up_convert_stored_steps
 from headgate.protocol.steps import Steps
 
 MAX_SET_BYTES = 16 << 20
 """What goes into one wrapper: a batch that becomes larger than that is made into several."""
 
 
-class Records:
+class MessageEncoder:
     """The records of one batch, as they are read to become messages."""
 
     __slots__ = (
@@ -104,7 +104,7 @@ class Records:
         Raises IndexError or struct.error for what is no record.
         """
         data, position, left, base, most = self._data, self.position, self.left, self._base, self._most
-        base_offset, pack_head, pack_int, size, offset = self._base_offset, HEAD.pack, INT.pack, 0, self.last_offset
+        base_offset, pack_head, pack_int, size, offset = self._base_offset, HEAD.pack, LENGTH.pack, 0, self.last_offset
         parts: list[bytes] = []
         previous, start = None, b""
         while left and size < limit_bytes:
@@ -177,7 +177,7 @@ class Records:
         if timestamp is None:
             timestamp = self._base_timestamp + ((delta >> 1) ^ -(delta & 1))
         self.max_timestamp = max(self.max_timestamp, timestamp)
-        return TIMED.pack(1, self.kind, timestamp)
+        return MAGIC_TO_TIMESTAMP.pack(1, self.kind, timestamp)
 
 
 class DownConversion:
@@ -204,7 +204,7 @@ class DownConversion:
                 if position < len(self._data):
                     yield
             elif magic < batch.MAGIC:
-                stored = yield from up_stored_steps(self._data[position:])
+                stored = yield from up_convert_stored_steps(self._data[position:])
                 self._data, position = memoryview(stored.data), 0
             else:
                 position = yield from self._convert(position)
@@ -223,7 +223,7 @@ class DownConversion:
     def _keep(self, position: int) -> int:
         """Take a slice of messages as they are; the position after them."""
         data, end = self._data, position
-        stop_at = min(position + SLICE_BYTES, len(data) - MAGIC_POSITION)
+        stop_at = min(position + STEP_BYTES, len(data) - MAGIC_POSITION)
         while position < stop_at and data[position + MAGIC_POSITION] <= self._magic:
             offset, size, _ = HEAD.unpack_from(data, position)
             if size < SMALLEST_MESSAGE_BYTES:
@@ -249,9 +249,9 @@ class DownConversion:
             if header.compression != NONE:
                 yield
             plain = bytes(compression.decompress(header.compression, content))
-            records = Records(header, plain, self._magic, self._first_offset)
+            records = MessageEncoder(header, plain, self._magic, self._first_offset)
             try:
-                while not records.skip(SLICE_BYTES):
+                while not records.skip(STEP_BYTES):
                     yield
                 yield from self._give(records) if header.compression == NONE else self._wrap(records, header)
             except (IndexError, struct.error) as error:
@@ -260,10 +260,10 @@ class DownConversion:
             self.next_offset = max(self.next_offset, header.last_offset + 1)
         return end
 
-    def _give(self, records: Records) -> Steps[None]:
+    def _give(self, records: MessageEncoder) -> Steps[None]:
         """Add records one by one."""
         while records.left and not self._is_full:
-            parts = records.give(SLICE_BYTES)
+            parts = records.give(STEP_BYTES)
             size, room = sum(map(len, parts)), self._max_bytes - len(self.out)
             while size > room and len(parts) > (0 if self.out else 2):
                 self._is_full = True
@@ -273,7 +273,7 @@ class DownConversion:
             if records.left:
                 yield
 
-    def _wrap(self, records: Records, header: BatchHeader) -> Steps[None]:
+    def _wrap(self, records: MessageEncoder, header: BatchHeader) -> Steps[None]:
         """Add records in wrappers: one, or as many as the limits ask for."""
         codec = SNAPPY if header.compression == SNAPPY else GZIP
         limit = MAX_SET_BYTES
@@ -282,7 +282,7 @@ class DownConversion:
             inner = bytearray()
             last = 0  # where the last message begins
             while records.left and len(inner) < limit:
-                parts = records.give(min(SLICE_BYTES, limit - len(inner)))
+                parts = records.give(min(STEP_BYTES, limit - len(inner)))
                 inner += b"".join(parts)
                 last = len(inner) - len(parts[-1]) - len(parts[-2])
                 if records.left:
@@ -297,7 +297,7 @@ class DownConversion:
                 self._add(wrapper, records.last_offset + 1)
 
 
-def down_steps(data: Buffer, magic: int, first_offset: int, max_bytes: int) -> Steps[Converted]:
+def down_convert_steps(data: Buffer, magic: int, first_offset: int, max_bytes: int) -> Steps[ConvertedRecords]:
     """`down_convert` in slices."""
     conversion = DownConversion(memoryview(data), magic, first_offset, max_bytes)
     try:
@@ -305,4 +305,4 @@ def down_steps(data: Buffer, magic: int, first_offset: int, max_bytes: int) -> S
     except KafkaError:
         if not conversion.out:
             raise
-    return Converted(conversion.out, conversion.next_offset)
+    return ConvertedRecords(conversion.out, conversion.next_offset)

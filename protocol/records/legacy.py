@@ -14,22 +14,22 @@ from collections.abc import Iterator
 
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Buffer, Record
-from headgate.protocol.records.down_conversion import down_steps
-from headgate.protocol.records.message_set import MAGIC_POSITION, Converted, build
-from headgate.protocol.records.up_conversion import MAX_BATCH_BYTES, up_steps, up_stored_steps
+from headgate.protocol.records.down_conversion import down_convert_steps
+from headgate.protocol.records.message_set import MAGIC_POSITION, ConvertedRecords, build
+from headgate.protocol.records.up_conversion import MAX_BATCH_BYTES, up_convert_steps, up_convert_stored_steps
 from headgate.protocol.steps import finish
 
 __all__ = [
-    "Converted",
+    "ConvertedRecords",
     "build",
     "down_convert",
-    "down_steps",
+    "down_convert_steps",
     "is_legacy",
     "iterate",
     "up_convert",
+    "up_convert_steps",
     "up_convert_stored",
-    "up_steps",
-    "up_stored_steps",
+    "up_convert_stored_steps",
 ]
 
 
@@ -48,19 +48,19 @@ def up_convert(data: Buffer, max_batch_bytes: int = MAX_BATCH_BYTES) -> bytearra
     INVALID_RECORD for a set that contradicts itself, or becomes too many batches, UNSUPPORTED_COMPRESSION_TYPE,
     MESSAGE_TOO_LARGE for a wrapper with more in it than `compression.MAX_OUTPUT_BYTES`.
     """
-    return finish(up_steps(data, max_batch_bytes))
+    return finish(up_convert_steps(data, max_batch_bytes))
 
 
-def up_convert_stored(data: Buffer) -> Converted:
+def up_convert_stored(data: Buffer) -> ConvertedRecords:
     """Batches with what a log holds, messages and batches mixed, at their offsets; batches stay as they are.
 
     A tail that is cut is left out. So is all from the first fault on; a fault at the very beginning raises KafkaError,
     as `up_convert` does.
     """
-    return finish(up_stored_steps(data))
+    return finish(up_convert_stored_steps(data))
 
 
-def down_convert(data: Buffer, magic: int, first_offset: int, max_bytes: int) -> Converted:
+def down_convert(data: Buffer, magic: int, first_offset: int, max_bytes: int) -> ConvertedRecords:
     """A set of this magic with the records from `first_offset` on of what a log holds.
 
     It has as many whole messages as `max_bytes` allow, and the first one whatever its size. A compressed batch becomes
@@ -72,7 +72,7 @@ def down_convert(data: Buffer, magic: int, first_offset: int, max_bytes: int) ->
     CORRUPT_MESSAGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE, or MESSAGE_TOO_LARGE for a batch with more in it than
     `compression.MAX_OUTPUT_BYTES`.
     """
-    return finish(down_steps(data, magic, first_offset, max_bytes))
+    return finish(down_convert_steps(data, magic, first_offset, max_bytes))
 
 
 def iterate(data: Buffer) -> Iterator[Record]:

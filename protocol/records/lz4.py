@@ -31,7 +31,7 @@ _PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 _U32 = 0xFFFF_FFFF
 
 
-def right_checksum(frame: bytes | bytearray | memoryview) -> bytearray:
+def with_correct_checksum(frame: bytes | bytearray | memoryview) -> bytearray:
     """A copy of the frame with the checksum that every decoder expects, whatever it has: magic 0 is read so.
 
     Raises KafkaError(CORRUPT_MESSAGE) for what is too short to be a frame.
@@ -39,8 +39,8 @@ def right_checksum(frame: bytes | bytearray | memoryview) -> bytearray:
     return _with_checksum(frame, len(_MAGIC))
 
 
-def wrong_checksum(frame: bytes | bytearray | memoryview) -> bytearray:
-    """A copy of the frame with the checksum that clients of magic 0 expect. Raises KafkaError as `right_checksum`."""
+def with_broken_checksum(frame: bytes | bytearray | memoryview) -> bytearray:
+    """A copy of the frame with the checksum that clients of magic 0 expect. Raises KafkaError as `with_correct_checksum`."""
     return _with_checksum(frame, 0)
 
 
@@ -54,14 +54,14 @@ def without_block_checksums(frame: bytes | bytearray | memoryview) -> bytes:
     view, position = memoryview(frame), _checksum_position(frame) + 1
     head = bytearray(view[:position])
     head[4] &= ~_BLOCK_CHECKSUMS
-    parts: list[bytes | bytearray | memoryview] = [right_checksum(head)]
+    parts: list[bytes | bytearray | memoryview] = [with_correct_checksum(head)]
     while size := _BLOCK_SIZE.unpack_from(frame, position)[0] & ~_PLAIN_BLOCK:
         parts.append(view[position : position + 4 + size])
         position += 4 + size + 4
     return b"".join((*parts, view[position:]))
 
 
-def java_fault_steps(frame: bytes | bytearray | memoryview) -> Generator[None, None, str | None]:
+def java_incompatibility_steps(frame: bytes | bytearray | memoryview) -> Generator[None, None, str | None]:
     """Why Kafka's Java clients would not read all of the frame, though it is sound; None if they do.
 
     In slices: a block may have a single byte.

@@ -29,21 +29,21 @@ from headgate.protocol.records.compression import LZ4, NONE
 
 LOG_APPEND_TIME = 0x08
 SMALLEST_MESSAGE_BYTES = 14  # magic 0, without key and value
-SLICE_BYTES = 16 * 1024
+STEP_BYTES = 16 * 1024
 """What is converted before a conversion in slices yields: some hundred microseconds of work."""
 
 CRC_START = 16
 MAGIC_POSITION = 16
 # All up to the key's length, by magic. Magic 0 has empty bytes where the timestamp would be.
-MESSAGES = (struct.Struct(">qiIbb0si"), struct.Struct(">qiIbbqi"))
+MESSAGE_HEADS = (struct.Struct(">qiIbb0si"), struct.Struct(">qiIbbqi"))
 HEAD = struct.Struct(">qiI")
-TIMED = struct.Struct(">bbq")
-INT = struct.Struct(">i")
+MAGIC_TO_TIMESTAMP = struct.Struct(">bbq")
+LENGTH = struct.Struct(">i")
 OFFSET = struct.Struct(">q")
 NULL = b"\xff\xff\xff\xff"
 
 
-class Converted(NamedTuple):
+class ConvertedRecords(NamedTuple):
     """What came of stored batches, and where to read on.
 
     next_offset: after the last batch that was looked at, dropped or not; as given, or -1, if not even one was whole.
@@ -77,7 +77,7 @@ def build(
         return data
     content: Buffer = compression.compress(codec, data, level)
     if codec == LZ4 and magic == 0:
-        content = lz4.wrong_checksum(content)
+        content = lz4.with_broken_checksum(content)
     return encode(magic, codec | kind, offset, latest, None, content)
 
 
@@ -86,9 +86,9 @@ def encode(
 ) -> bytearray:
     """One message, in the simplest way; what is many has its own."""
     data = bytearray(HEAD.size)
-    data += TIMED.pack(magic, attributes, timestamp) if magic else bytes((magic, attributes))
+    data += MAGIC_TO_TIMESTAMP.pack(magic, attributes, timestamp) if magic else bytes((magic, attributes))
     for part in (key, value):
-        data += NULL if part is None else INT.pack(len(part)) + part
+        data += NULL if part is None else LENGTH.pack(len(part)) + part
     HEAD.pack_into(data, 0, offset, len(data) - LOG_OVERHEAD, crc32(memoryview(data)[CRC_START:]))
     return data
 

@@ -11,7 +11,7 @@ from headgate.protocol.records.compression import FAST_LEVEL, GZIP, ZSTD
 from headgate.protocol.steps import Steps
 
 
-def gzip_for_zstd_steps(data: Buffer) -> Steps[bytearray]:
+def zstd_to_gzip_steps(data: Buffer) -> Steps[bytearray]:
     """The batches of a piece of a log with gzip in the place of zstd; it yields before each call of a codec.
 
     A tail that is cut is left out. So is all from the first fault on; a fault at the very beginning raises KafkaError:

@@ -1,7 +1,7 @@
 """Message sets to batches: what a client sent in an old format, and what an old log holds.
 
-The time goes into `Messages.move`, about a microsecond a record. It takes what is sound and plain, in bulk, and stops
-at everything else, whether a fault or another kind of message; `Messages.look` is for the one it stopped at.
+The time goes into `MessageReader.move_to`, about a microsecond a record. It takes what is sound and plain, in bulk, and stops
+at everything else, whether a fault or another kind of message; `MessageReader.read_message` is for the one it stopped at.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from headgate.protocol.records.batch import (
     read_header,
 )
 from headgate.protocol.records.compression import FAST_LEVEL, LZ4, ZSTD
-from headgate.protocol.records.inspection import varint
 from headgate.protocol.records.message_set import (
     CRC_START,
     HEAD,
-    INT,
+    LENGTH,
     LOG_APPEND_TIME,
     MAGIC_POSITION,
-    MESSAGES,
+    MESSAGE_HEADS,
     OFFSET,
-    SLICE_BYTES,
     SMALLEST_MESSAGE_BYTES,
-    Converted,
+    STEP_BYTES,
+    ConvertedRecords,
     corrupt,
     invalid,
 )
+from headgate.protocol.records.record_validation import varint
 from headgate.protocol.steps import Steps
 
 MAX_BATCH_BYTES = 1 << 20
@@ -55,7 +55,7 @@ def _varints() -> list[bytes]:
     return short + [bytes((number << 1 & 0x7E | 0x80, number >> 6)) for number in range(64, _TABLE_SIZE)]
 
 
-class Batch:
+class BatchBuilder:
     """A batch in the making, of messages from a set."""
 
     __slots__ = ("attributes", "base_offset", "base_timestamp", "body", "count", "last_delta", "max_timestamp")
@@ -97,7 +97,7 @@ def _far(delta: int, last_delta: int) -> bytes:
     return varint(delta)
 
 
-class Message(NamedTuple):
+class LegacyMessage(NamedTuple):
     """One message that was looked at closely. `value_start` is -1 if it has none."""
 
     offset: int
@@ -107,7 +107,7 @@ class Message(NamedTuple):
     end: int
 
 
-class Messages:
+class MessageReader:
     """A set of one magic, as it is read."""
 
     __slots__ = ("_view", "data", "end", "magic", "mask", "position")
@@ -121,14 +121,14 @@ class Messages:
         self.magic = magic
         self.mask = mask
 
-    def move(self, made: Batch, stop_at: int, room_at: int, kind: int, *, keeps_offsets: bool) -> bool:
+    def move_to(self, made: BatchBuilder, stop_at: int, room_at: int, kind: int, *, keeps_offsets: bool) -> bool:
         """Take messages into a batch, as long as they begin before `stop_at` and end before `room_at`.
 
         It ends at the first of another kind, at one that has a fault or cannot be in the same batch, and, where the
-        broker set times, at another time. False if not even one was taken; `look` then tells why.
+        broker set times, at another time. False if not even one was taken; `read_message` then tells why.
         """
         data, view, position, magic, mask = self.data, self._view, self.position, self.magic, self.mask
-        unpack, unpack_int, key_at = MESSAGES[magic].unpack_from, INT.unpack_from, MESSAGES[magic].size
+        unpack, unpack_int, key_at = MESSAGE_HEADS[magic].unpack_from, LENGTH.unpack_from, MESSAGE_HEADS[magic].size
         short, table_size = _varints(), _TABLE_SIZE
         parts: list[bytes] = []
         previous, time = (made.max_timestamp, b"\x00\x00") if kind and made.count else (None, b"")
@@ -179,7 +179,7 @@ class Messages:
         self.position = position
         return True
 
-    def look(self) -> Message | None:
+    def read_message(self) -> LegacyMessage | None:
         """The message that comes now; None if it is cut. Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD."""
         position, end = self.position, self.end
         if end - position < HEAD.size + 1:
@@ -197,18 +197,18 @@ class Messages:
             raise invalid(f"the message at byte {position} has another magic than {self.magic}, that of those before")
         return self._fields(position, end, offset)
 
-    def _fields(self, position: int, end: int, offset: int) -> Message:
-        head = MESSAGES[self.magic]
+    def _fields(self, position: int, end: int, offset: int) -> LegacyMessage:
+        head = MESSAGE_HEADS[self.magic]
         try:
             _, _, _, _, attributes, timestamp, key_size = head.unpack_from(self.data, position)
             at = position + head.size + max(0, key_size)
-            (value_size,) = INT.unpack_from(self.data, at)
+            (value_size,) = LENGTH.unpack_from(self.data, at)
         except struct.error:
             at, value_size = end, 0
-        if at + INT.size + max(0, value_size) != end:
+        if at + LENGTH.size + max(0, value_size) != end:
             raise invalid(f"the key and the value of the message at byte {position} do not fit its size")
         time = timestamp if self.magic else NO_TIMESTAMP
-        return Message(offset, attributes, time, at + INT.size if value_size >= 0 else -1, end)
+        return LegacyMessage(offset, attributes, time, at + LENGTH.size if value_size >= 0 else -1, end)
 
 
 class UpConversion:
@@ -221,7 +221,7 @@ class UpConversion:
         self._max_batch_bytes = max_batch_bytes
         self._is_stored = is_stored
         self._kind = 0
-        self._batch = Batch(0)
+        self._batch = BatchBuilder(0)
         self._count = 0
         self.next_offset = -1
         self.out = bytearray()
@@ -238,17 +238,17 @@ class UpConversion:
                 position = self._cut(position)
             elif magic < batch.MAGIC:
                 mask = CODEC_MASK | LOG_APPEND_TIME if magic else CODEC_MASK
-                position = yield from self._run(Messages(self._data, position, magic, mask))
+                position = yield from self._run(MessageReader(self._data, position, magic, mask))
             else:
                 position = self._keep(position)
 
     def seal(self) -> None:
         """End the batch in the making."""
-        made, self._batch = self._batch, Batch(self._kind)
+        made, self._batch = self._batch, BatchBuilder(self._kind)
         if made.count:
             self._add(made)
 
-    def _add(self, made: Batch) -> None:
+    def _add(self, made: BatchBuilder) -> None:
         self._count += 1
         if self._count > MAX_BATCHES and not self._is_stored:
             raise invalid(f"the set would become more than {MAX_BATCHES} batches")
@@ -285,14 +285,14 @@ class UpConversion:
         self.next_offset = header.last_offset + 1
         return end
 
-    def _run(self, messages: Messages) -> Steps[int]:
+    def _run(self, messages: MessageReader) -> Steps[int]:
         """Take messages of one magic; the position after them."""
         self._kind = 0
         while messages.position < messages.end:
             position, made = messages.position, self._batch
             # A message is never shorter than the record that it becomes.
             room_at = min(messages.end, position + self._max_batch_bytes - len(made.body))
-            if messages.move(made, position + SLICE_BYTES, room_at, self._kind, keeps_offsets=self._is_stored):
+            if messages.move_to(made, position + STEP_BYTES, room_at, self._kind, keeps_offsets=self._is_stored):
                 if messages.position < messages.end:
                     yield
             elif made.count:
@@ -304,9 +304,9 @@ class UpConversion:
         self.seal()
         return messages.position
 
-    def _take(self, messages: Messages) -> Steps[None]:
+    def _take(self, messages: MessageReader) -> Steps[None]:
         """Take one message that is not like those before."""
-        message = messages.look()
+        message = messages.read_message()
         if message is None:
             messages.position = self._cut(messages.position)
         elif not self._is_stored and message.end - messages.position > self._max_batch_bytes:
@@ -318,14 +318,14 @@ class UpConversion:
             yield from self._unwrap(messages, message)
         elif message.attributes & messages.mask != self._kind and self._is_stored:
             self._kind = message.attributes & messages.mask
-            self._batch = Batch(self._kind)
+            self._batch = BatchBuilder(self._kind)
         elif message.attributes & messages.mask:  # a producer that sets times of the broker: the log looks into that
             messages.mask = CODEC_MASK
-            self._batch = Batch(LOG_APPEND_TIME)
+            self._batch = BatchBuilder(LOG_APPEND_TIME)
         else:  # it may be too large as a batch: the log sees to that
-            messages.move(self._batch, message.end, message.end, self._kind, keeps_offsets=self._is_stored)
+            messages.move_to(self._batch, message.end, message.end, self._kind, keeps_offsets=self._is_stored)
 
-    def _unwrap(self, messages: Messages, message: Message) -> Steps[None]:
+    def _unwrap(self, messages: MessageReader, message: LegacyMessage) -> Steps[None]:
         """Make a batch of a wrapper."""
         codec = message.attributes & CODEC_MASK
         if message.value_start < 0:
@@ -334,14 +334,14 @@ class UpConversion:
             raise invalid(f"there is no zstd in sets of magic {messages.magic}")
         content: memoryview | bytearray = memoryview(messages.data)[message.value_start : message.end]
         if codec == LZ4 and messages.magic == 0:
-            content = lz4.right_checksum(content)
+            content = lz4.with_correct_checksum(content)
         yield
-        inner = Messages(bytes(compression.decompress(codec, content)), 0, messages.magic, CODEC_MASK)
+        inner = MessageReader(bytes(compression.decompress(codec, content)), 0, messages.magic, CODEC_MASK)
         has_append_time = message.attributes & LOG_APPEND_TIME if messages.magic else 0
-        made = Batch(codec | has_append_time)
+        made = BatchBuilder(codec | has_append_time)
         while inner.position < inner.end:
-            stop_at = inner.position + SLICE_BYTES
-            if not inner.move(made, stop_at, inner.end, 0, keeps_offsets=self._is_stored):
+            stop_at = inner.position + STEP_BYTES
+            if not inner.move_to(made, stop_at, inner.end, 0, keeps_offsets=self._is_stored):
                 raise _fault_within(inner)
             if inner.position < inner.end:
                 yield
@@ -358,10 +358,10 @@ class UpConversion:
         messages.position = message.end
 
 
-def _fault_within(inner: Messages) -> KafkaError:
+def _fault_within(inner: MessageReader) -> KafkaError:
     """Why a message within a wrapper could not be taken."""
     try:
-        message = inner.look()
+        message = inner.read_message()
     except KafkaError as error:
         return error
     if message is None:
@@ -371,7 +371,7 @@ def _fault_within(inner: Messages) -> KafkaError:
     return invalid("the messages of a wrapper are too far apart")
 
 
-def _base_of_wrapper(offset: int, made: Batch) -> int:
+def _base_of_wrapper(offset: int, made: BatchBuilder) -> int:
     """The offset of the first message within a wrapper of magic 1, whose offset is that of the last one.
 
     Some producers leave it 0, which Apache Kafka too takes for a wrapper at the beginning of a log.
@@ -382,7 +382,7 @@ def _base_of_wrapper(offset: int, made: Batch) -> int:
     return offset - made.last_delta if offset else first
 
 
-def up_steps(data: Buffer, max_batch_bytes: int = MAX_BATCH_BYTES) -> Steps[bytearray]:
+def up_convert_steps(data: Buffer, max_batch_bytes: int = MAX_BATCH_BYTES) -> Steps[bytearray]:
     """`up_convert` in slices."""
     if len(data) > MAGIC_POSITION and data[MAGIC_POSITION] == batch.MAGIC:
         return bytearray(data)
@@ -391,7 +391,7 @@ def up_steps(data: Buffer, max_batch_bytes: int = MAX_BATCH_BYTES) -> Steps[byte
     return conversion.out
 
 
-def up_stored_steps(data: Buffer) -> Steps[Converted]:
+def up_convert_stored_steps(data: Buffer) -> Steps[ConvertedRecords]:
     """`up_convert_stored` in slices."""
     conversion = UpConversion(bytes(data), MAX_BATCH_BYTES, is_stored=True)
     try:
@@ -400,4 +400,4 @@ def up_stored_steps(data: Buffer) -> Steps[Converted]:
         conversion.seal()
         if not conversion.out:
             raise
-    return Converted(conversion.out, conversion.next_offset)
+    return ConvertedRecords(conversion.out, conversion.next_offset)

@@ -141,16 +141,16 @@ def described(field: Field, version: int, flexible: bool) -> tuple[Any, ...]:
     """A declared field in the terms of Kafka's definitions."""
     node = field.lower(version, flexible)
     default = field.default()
-    is_null = isinstance(node, wire.NullableInstance) or getattr(getattr(node, "length", None), "nullable", False)
+    is_null = isinstance(node, wire.NullableStructNode) or getattr(getattr(node, "length", None), "nullable", False)
     inner = node.element if isinstance(node, wire.Array) else node
     kind = ("[]" if isinstance(node, wire.Array) else "") + type_name(inner)
     return field.name, kind, is_null, field.tag, "struct" if isinstance(default, Struct) else default
 
 
 def type_name(node: Any) -> str:
-    if isinstance(node, wire.NullableInstance):
+    if isinstance(node, wire.NullableStructNode):
         node = node.instance
-    if isinstance(node, wire.Instance):
+    if isinstance(node, wire.StructNode):
         name: str = node.cls.__name__
         return RENAMED.get(name, name)
     names = {wire.Text: "string", wire.Blob: "bytes", wire.Records: "records"}

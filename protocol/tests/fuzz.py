@@ -34,10 +34,10 @@ from headgate.protocol.records import (
     batch,
     compression,
     down_conversion,
-    inspection,
     legacy,
     lz4,
     message_set,
+    record_validation,
     up_conversion,
 )
 from headgate.protocol.schema import tree
@@ -49,7 +49,7 @@ CORPUS: Final = Path(__file__).with_name("corpus.txt")
 FOUND: Final = Path(__file__).resolve().parents[2] / "build" / "fuzz"
 BY_HAND: Final = (
     *(frame, header, reading, consumer_protocol, metadata, offsets),
-    *(batch, compression, down_conversion, inspection, legacy, lz4, message_set, up_conversion),
+    *(batch, compression, down_conversion, record_validation, legacy, lz4, message_set, up_conversion),
 )
 VERSION_OF: Final = {f"{cls.__name__}-v{version}": (cls, version) for cls, version in VERSIONS}
 # Longer inputs find nothing new; a run that hangs, or takes a gigabyte, is a finding

@@ -7,7 +7,7 @@ import traceback
 import pytest
 from construct import Construct
 
-from headgate.protocol.emitter import STEP_ELEMENTS, Pauses, Run, Source, fixed_format, smallest_size
+from headgate.protocol.emitter import STEP_ELEMENTS, FixedWidthRun, Source, YieldPoints, fixed_format, min_size
 from headgate.protocol.messages.fetch import FetchRequest
 from headgate.protocol.schema import tree
 from headgate.protocol.wire import (
@@ -20,7 +20,7 @@ from headgate.protocol.wire import (
     Int32sb,
     Int64sb,
     Length,
-    NullableInstance,
+    NullableStructNode,
     Text,
 )
 
@@ -45,7 +45,7 @@ def test_the_same_constant_has_one_name() -> None:
 
 
 def test_a_run_is_one_struct() -> None:
-    run = Run()
+    run = FixedWidthRun()
     assert not run
     run.add("h", "a")
     run.add("?", "b")
@@ -67,23 +67,23 @@ def test_a_run_is_one_struct() -> None:
         (Array(Length.compact(nullable=False), Int32sb), 1),
         (tree(FetchRequest, 0), 16),
         (tree(FetchRequest, 12), 29),
-        (NullableInstance(tree(FetchRequest, 12)), 1),
+        (NullableStructNode(tree(FetchRequest, 12)), 1),
     ],
 )
 def test_smallest_sizes(node: Construct, size: int) -> None:
-    assert smallest_size(node) == size
+    assert min_size(node) == size
 
 
 def test_what_has_no_rule_is_named() -> None:
     assert fixed_format(Length.short(nullable=False)) is None
     with pytest.raises(TypeError, match="no rule for"):
-        smallest_size(Length.short(nullable=False))
+        min_size(Length.short(nullable=False))
 
 
 @pytest.mark.parametrize("are_wanted", [False, True])
 def test_a_function_pauses_where_that_is_wanted(are_wanted: bool) -> None:
     source = Source()
-    pauses = Pauses(source, are_wanted)
+    pauses = YieldPoints(source, are_wanted)
     with source.block("def count(number)"):
         pauses.begin()
         with source.block("for _ in range(number)"):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.protocol.errors import MalformedRequest
-from headgate.protocol.frame import FrameReader, FrameTooLarge
+from headgate.protocol.frame import FrameReader, InvalidFrameSize
 
 frames = st.lists(st.binary(max_size=40), max_size=5)
 
@@ -35,11 +35,11 @@ def test_what_is_put_into_the_room_of_a_frame_is_as_good_as_fed(
     reader, stream, got = FrameReader(40), framed(contents), []
     for size, is_direct, most in [*steps, (len(stream), False, 0)]:
         if is_direct and reader.incomplete_size:
-            room = reader.room(most)[:size]
+            room = reader.get_buffer(most)[:size]
             part, stream = stream[: len(room)], stream[len(room) :]
             room[: len(part)] = part
             room.release()
-            got += reader.filled(len(part))
+            got += reader.buffer_updated(len(part))
         else:
             part, stream = stream[:size], stream[size:]
             got += reader.feed(part)
@@ -50,12 +50,12 @@ def test_what_is_put_into_the_room_of_a_frame_is_as_good_as_fed(
 def test_room_is_never_larger_than_can_be_afforded() -> None:
     reader = FrameReader(1_000)
     reader.feed(framed([bytes(900)])[:14])
-    assert len(reader.room(100)) == 90
-    reader.filled(90)
-    assert len(reader.room(100)) == 0
+    assert len(reader.get_buffer(100)) == 90
+    reader.buffer_updated(90)
+    assert len(reader.get_buffer(100)) == 0
     assert reader.held_bytes == 104
-    assert len(reader.room(10_000)) == 800
-    (frame,) = reader.filled(800)
+    assert len(reader.get_buffer(10_000)) == 800
+    (frame,) = reader.buffer_updated(800)
     assert frame == bytes(900)
 
 
@@ -91,9 +91,9 @@ def test_incomplete_size_is_that_of_the_whole_frame() -> None:
 @pytest.mark.parametrize("cut", [4, 2])
 def test_a_bad_size_is_refused(size: int, cut: int) -> None:
     reader, stream = FrameReader(10), struct.pack(">i", size) + b"x" * 11
-    with pytest.raises(FrameTooLarge, match=f"a frame claims {size} bytes; the limit is 10"):
+    with pytest.raises(InvalidFrameSize, match=f"a frame claims {size} bytes; the limit is 10"):
         [reader.feed(stream[:cut]), reader.feed(stream[cut:])]
-    assert issubclass(FrameTooLarge, MalformedRequest)
+    assert issubclass(InvalidFrameSize, MalformedRequest)
 
 
 @pytest.mark.parametrize("before, is_first", [([], True), ([b""], False), ([b"in the same piece", b"x"], False)])
@@ -102,7 +102,7 @@ def test_a_refused_size_is_told_with_whether_it_was_the_first(
     before: list[bytes], is_first: bool, portion: int
 ) -> None:
     reader, stream = FrameReader(100), framed(before) + b"GET / HTTP/1.1"
-    with pytest.raises(FrameTooLarge) as refused:
+    with pytest.raises(InvalidFrameSize) as refused:
         [reader.feed(stream[start : start + portion]) for start in range(0, len(stream), portion)]
     assert (refused.value.size, refused.value.is_first) == (0x47455420, is_first)
 
@@ -119,7 +119,7 @@ def test_what_is_held_of_an_incomplete_frame_is_counted() -> None:
 def test_what_is_forgotten_is_not_held() -> None:
     reader = FrameReader(100)
     reader.feed(b"\0\0\0\x02a")
-    reader.forget()
+    reader.discard()
     assert (reader.held_bytes, reader.incomplete_size) == (0, 0)
     assert [bytes(frame) for frame in reader.feed(b"\0\0\0\x01z")] == [b"z"]
 
@@ -127,7 +127,7 @@ def test_what_is_forgotten_is_not_held() -> None:
 def test_exactly_one_frame_is_taken_whole() -> None:
     reader = FrameReader(100)
     data = memoryview(bytearray(framed([b"body"])))
-    frame = reader.whole(data)
+    frame = reader.take_whole(data)
     assert frame is not None
     assert bytes(frame) == b"body"
     assert frame.obj is data.obj, "not a copy"
@@ -150,7 +150,7 @@ def test_exactly_one_frame_is_taken_whole() -> None:
 )
 def test_what_is_not_exactly_one_frame_is_left_to_feed(data: bytes) -> None:
     reader = FrameReader(100)
-    assert reader.whole(memoryview(data)) is None
+    assert reader.take_whole(memoryview(data)) is None
     assert reader.held_bytes == 0
 
 
@@ -158,4 +158,4 @@ def test_what_is_not_exactly_one_frame_is_left_to_feed(data: bytes) -> None:
 def test_nothing_is_taken_whole_while_a_part_is_held(before: bytes) -> None:
     reader = FrameReader(100)
     reader.feed(before)
-    assert reader.whole(memoryview(framed([b"next"]))) is None
+    assert reader.take_whole(memoryview(framed([b"next"]))) is None

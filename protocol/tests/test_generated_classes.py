@@ -25,7 +25,7 @@ from headgate.protocol.internal import metadata, offsets
 from headgate.protocol.internal.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.update_metadata import UpdateMetadataRequest
-from headgate.protocol.registry import APIS, header_versions, request, response
+from headgate.protocol.registry import APIS, header_versions, request_class, response_class
 from headgate.protocol.schema import Message, Struct
 from headgate.protocol.tests.chosen import chosen
 from headgate.protocol.tests.definitions import having, in_jar, parsed
@@ -211,7 +211,7 @@ OTHERWISE = {
 
 
 def request_of(key: int, version: int) -> Any:
-    value = full(request(key), version)
+    value = full(request_class(key), version)
     if isinstance(value, UpdateMetadataRequest):  # Kafka makes names of listeners from these
         for endpoint in (endpoint for broker in value.live_brokers for endpoint in broker.endpoints):
             endpoint.security_protocol = 0
@@ -232,12 +232,12 @@ def told(value: Any) -> Any:
 def test_what_is_answered_to_a_request_that_failed_is_what_kafka_answers(
     key: int, classes: dict[int, GeneratedClasses]
 ) -> None:
-    cls, error = request(key), ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    cls, error = request_class(key), ErrorCode.TOPIC_AUTHORIZATION_FAILED
     for version in range(cls.versions.first, cls.versions.last + 1):
         generation, _ = next(having(cls.__name__, version))
         value = request_of(key, version)
         case = {"refused": in_base64(written(value, version)), "code": int(error)}
         _, (answer,) = classes[generation].ask(cls.__name__, version, [case])
-        theirs, _ = compiler.read(response(key), version, base64.b64decode(answer["written"]))
-        ours, _ = compiler.read(response(key), version, written(value.error_response(version, error), version))
+        theirs, _ = compiler.read(response_class(key), version, base64.b64decode(answer["written"]))
+        ours, _ = compiler.read(response_class(key), version, written(value.error_response(version, error), version))
         assert (told(ours) == told(theirs)) == (APIS[key].name not in OTHERWISE), (version, ours, theirs)

@@ -23,7 +23,7 @@ from headgate.protocol.messages.list_offsets import (
 from headgate.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from headgate.protocol.messages.produce import ProduceRequest, TopicProduceData
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import rows
+from headgate.protocol.steps import lazy_map
 from headgate.protocol.wire import Splice
 
 
@@ -57,8 +57,8 @@ class Piece:
 
 
 def fetched(*records: bytes | bytearray | memoryview | Splice | None) -> FetchResponse:
-    rows = [PartitionData(index, records=record) for index, record in enumerate(records)]
-    return FetchResponse(responses=[FetchableTopicResponse("t", partitions=rows)])
+    lazy_map = [PartitionData(index, records=record) for index, record in enumerate(records)]
+    return FetchResponse(responses=[FetchableTopicResponse("t", partitions=lazy_map)])
 
 
 def written(value: Message, version: int) -> bytes:
@@ -129,8 +129,8 @@ def steps_of(value: Message, version: int) -> int:
 
 
 def test_a_writer_in_steps_yields_after_every_few_elements() -> None:
-    partitions = rows(range(100), MetadataResponsePartition)
-    topics = rows(["t"] * 70, lambda name: MetadataResponseTopic(name=name, partitions=partitions))
+    partitions = lazy_map(range(100), MetadataResponsePartition)
+    topics = lazy_map(["t"] * 70, lambda name: MetadataResponseTopic(name=name, partitions=partitions))
     assert steps_of(MetadataResponse(topics=topics), 9) == 70 * 101 // STEP_ELEMENTS
 
 

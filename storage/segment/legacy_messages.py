@@ -156,7 +156,7 @@ def batches_steps(piece: FileSlice, position: int = 0, most_bytes: int = PIECE_B
     whole = whole_bytes(data)
     if not whole:
         return bytearray(), len(piece)
-    made = yield from legacy.up_stored_steps(memoryview(data)[:whole])
+    made = yield from legacy.up_convert_stored_steps(memoryview(data)[:whole])
     return made.data, position + whole
 
 

@@ -365,7 +365,7 @@ def read_marker(segment: Segment, position: int, header: BatchHeader) -> Marker 
     """The transaction marker in a batch, if it is one. Raises OSError."""
     if not header.is_control:
         return None
-    return control.read(segment.file.read_at(min(header.size, control.LARGEST_BYTES), position))
+    return control.read(segment.file.read_at(min(header.size, control.MAX_MARKER_BYTES), position))
 
 
 class _ProducerCheck:

@@ -70,7 +70,7 @@ def batch_row(stored: Stored) -> Row:
 
 
 def _codec(header: BatchHeader) -> str:
-    known = compression.type_names
+    known = compression.CODEC_NAMES
     return known[header.compression] if header.compression < len(known) else f"codec {header.compression}"
 
 
@@ -96,10 +96,10 @@ def _decoded(topic: str, header: BatchHeader, record: Record) -> tuple[Any, Any]
 def _of_control(record: Record) -> tuple[Any, Any]:
     """A marker, or what KRaft's logs have of the kind; their values are left as bytes."""
     kind, coordinator_epoch = control.decode(record.key, record.value)
-    if not 0 <= kind < len(control.TYPES):
+    if not 0 <= kind < len(control.TYPE_NAMES):
         return {"type": kind, **_wrapped(record.key)}, as_json(record.value)
     shown = as_json(record.value) if coordinator_epoch is None else {"coordinator_epoch": coordinator_epoch}
-    return {"type": control.TYPES[kind]}, shown
+    return {"type": control.TYPE_NAMES[kind]}, shown
 
 
 def _wrapped(data: bytes | None) -> dict[str, Any]:

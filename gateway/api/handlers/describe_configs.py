@@ -25,13 +25,13 @@ from headgate.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from headgate.protocol.steps import Steps, at_once
+from headgate.protocol.steps import Steps, finish_if_few
 
 
 @handles(DescribeConfigsRequest, versions="0-4")
 def describe_configs(request: DescribeConfigsRequest, context: Context) -> Any:
     """Describe every resource that is named, once."""
-    return at_once(_describe(request, context), len(request.resources))
+    return finish_if_few(_describe(request, context), len(request.resources))
 
 
 def _describe(request: DescribeConfigsRequest, context: Context) -> Steps[DescribeConfigsResponse]:

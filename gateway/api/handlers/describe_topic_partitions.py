@@ -17,14 +17,14 @@ from headgate.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from headgate.protocol.steps import Steps, at_once
+from headgate.protocol.steps import Steps, finish_if_few
 
 
 @handles(DescribeTopicPartitionsRequest, versions="0")
 def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: Context) -> Any:
     """One page, in order of the names from the cursor on, and the cursor of the next."""
     topics = context.broker.metadata.image.topics
-    return at_once(_page(request, topics, context), len(request.topics) or len(topics))
+    return finish_if_few(_page(request, topics, context), len(request.topics) or len(topics))
 
 
 def _page(

@@ -15,14 +15,14 @@ from headgate.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
-from headgate.protocol.steps import rows
+from headgate.protocol.steps import lazy_map
 
 
 @handles(OffsetForLeaderEpochRequest, versions="0-4")
 def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
     """For every partition the last epoch up to the one asked for, and the offset behind its last record."""
     return OffsetForLeaderEpochResponse(
-        topics=rows(
+        topics=lazy_map(
             request.topics,
             lambda topic: OffsetForLeaderTopicResult(topic=topic.topic, partitions=_partitions(topic, context)),
         )

@@ -43,7 +43,7 @@ def test_header_and_footer_are_kafkas() -> None:
     (header,), (footer,) = batch.iterate(first), batch.iterate(last)
     assert (header.key, header.value) == (b"\0\0\0\3", b"\0\0" + NOW_MS.to_bytes(8, "big") + b"\0")
     assert (footer.key, footer.value) == (b"\0\0\0\4", b"\0\0" + b"\0")
-    assert control.TYPES[control.decode(header.key, header.value)[0]] == "SNAPSHOT_HEADER"
+    assert control.TYPE_NAMES[control.decode(header.key, header.value)[0]] == "SNAPSHOT_HEADER"
 
 
 def test_encoding_pauses_often() -> None:

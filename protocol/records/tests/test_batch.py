@@ -17,12 +17,12 @@ from headgate.protocol.records.batch import (
     Record,
     build,
     check_crc,
-    clear_append_time,
+    clear_log_append_time,
     iterate,
     patch,
-    patch_timestamps,
     read_header,
     recompress,
+    set_log_append_time,
     split,
 )
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
@@ -142,7 +142,7 @@ def test_patch_leaves_the_crc_right() -> None:
 
 def test_log_append_time_covers_every_record() -> None:
     data = build([Record(timestamp=5), Record(timestamp=9)])
-    patch_timestamps(memoryview(data), 1234)
+    set_log_append_time(memoryview(data), 1234)
     assert check_crc(data)
     assert read_header(data).is_log_append_time
     assert [r.timestamp for r in iterate(data)] == [1234, 1234]
@@ -151,7 +151,7 @@ def test_log_append_time_covers_every_record() -> None:
 
 def test_the_time_of_an_append_can_be_cleared() -> None:
     data = build([Record(timestamp=5), Record(timestamp=9)], log_append_time_ms=1234)
-    clear_append_time(memoryview(data))
+    clear_log_append_time(memoryview(data))
     assert check_crc(data)
     assert [r.timestamp for r in iterate(data)] == [5, 9]
 

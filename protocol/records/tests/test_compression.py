@@ -139,5 +139,5 @@ def test_codecs_that_do_not_exist(codec: int) -> None:
 
 
 def test_names_are_those_of_the_topic_config() -> None:
-    assert compression.type_names[ZSTD] == "zstd"
-    assert compression.type_names.index("snappy") == SNAPPY
+    assert compression.CODEC_NAMES[ZSTD] == "zstd"
+    assert compression.CODEC_NAMES.index("snappy") == SNAPPY

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import HEADER_SIZE, Record, build, check_crc, read_header
 from headgate.protocol.records.compression import GZIP
-from headgate.protocol.records.control import ABORT, COMMIT, LARGEST_BYTES, TYPES, UNKNOWN, Marker
+from headgate.protocol.records.control import ABORT, COMMIT, MAX_MARKER_BYTES, TYPE_NAMES, UNKNOWN, Marker
 
 # What MemoryRecords.withEndTransactionMarker of Apache Kafka 3.9 gives, from the attributes on, for offset 5, the time
 # 1_700_000_000_000, leader epoch 3, producer 4711, its epoch 7, COMMIT, coordinator epoch 9.
@@ -47,7 +47,7 @@ def test_it_is_that_of_kafka() -> None:
 def test_a_prefix_is_enough() -> None:
     made = control.build(Marker(False, 1), producer_id=1, producer_epoch=0, timestamp=1)
     struct.pack_into(">i", made, 8, 1 << 30)  # a length that is damaged
-    assert control.read((made + bytes(LARGEST_BYTES))[:LARGEST_BYTES]) == Marker(False, 1)
+    assert control.read((made + bytes(MAX_MARKER_BYTES))[:MAX_MARKER_BYTES]) == Marker(False, 1)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_any_bytes_are_a_marker_or_none(data: bytes) -> None:
     assert found is None or isinstance(found, Marker)
 
 
-@pytest.mark.parametrize("number,name", list(enumerate(TYPES)))
+@pytest.mark.parametrize("number,name", list(enumerate(TYPE_NAMES)))
 def test_types_of_control_records(number: int, name: str) -> None:
     epoch = 5 if number in (ABORT, COMMIT) else None
     assert control.decode(struct.pack(">hh", 0, number), struct.pack(">hi", 0, 5)) == (number, epoch), name

@@ -10,7 +10,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch, down_conversion
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from headgate.protocol.records.legacy import Converted, down_convert, down_steps
+from headgate.protocol.records.legacy import ConvertedRecords, down_convert, down_convert_steps
 from headgate.protocol.records.message_set import build
 from headgate.protocol.records.tests.sets import expected, theirs
 
@@ -55,7 +55,7 @@ def test_control_batches_are_dropped_and_stepped_over() -> None:
     data, next_offset = down_convert(before + marker + after, 1, 0, ALL)
     assert theirs(data) == expected(SOME, 1) + expected(SOME, 1, 6)
     assert next_offset == 11
-    assert down_convert(marker, 1, 5, ALL) == Converted(bytearray(), 6)
+    assert down_convert(marker, 1, 5, ALL) == ConvertedRecords(bytearray(), 6)
 
 
 def test_batches_of_a_transaction_are_given_whatever_becomes_of_it() -> None:
@@ -86,7 +86,7 @@ def test_a_compacted_batch_keeps_its_offsets_and_its_end() -> None:
 
 def test_a_batch_that_lost_all_records_is_stepped_over() -> None:
     empty = batch.assemble(0, 0, 4, -1, 1000, 0, b"")
-    assert down_convert(empty, 1, 2, ALL) == Converted(bytearray(), 5)
+    assert down_convert(empty, 1, 2, ALL) == ConvertedRecords(bytearray(), 5)
 
 
 def test_the_first_wrapper_is_split_to_keep_to_the_limit() -> None:
@@ -154,7 +154,7 @@ def test_a_tail_that_is_cut_is_left_out() -> None:
         for magic in (0, 1):
             for end in range(len(whole) - len(second), len(whole), 7):
                 assert down_convert(whole[:end], magic, 0, ALL) == (build(SOME, magic), 5)
-            assert down_convert(second[:-1], magic, 5, ALL) == Converted(bytearray(), 5)
+            assert down_convert(second[:-1], magic, 5, ALL) == ConvertedRecords(bytearray(), 5)
 
 
 @pytest.mark.parametrize(
@@ -197,14 +197,15 @@ def test_what_does_not_decompress() -> None:
 @pytest.mark.parametrize("codec", [NONE, GZIP])
 def test_slices_are_small(codec: int) -> None:
     """The first slice of what is plain and short is all; a codec is never called in the first."""
-    few = list(down_steps(batch.build(SOME, compression=codec), 1, 0, ALL))
+    few = list(down_convert_steps(batch.build(SOME, compression=codec), 1, 0, ALL))
     assert len(few) == (0 if codec == NONE else 2)
     some = batch.build([Record(timestamp=1, value=bytes(100))] * 2000, compression=codec)
-    assert len(list(down_steps(some, 1, 0, ALL))) >= 2000 * 134 // (16 * 1024)
-    assert len(list(down_steps(some, 1, 1999, ALL))) >= 1
+    assert len(list(down_convert_steps(some, 1, 0, ALL))) >= 2000 * 134 // (16 * 1024)
+    assert len(list(down_convert_steps(some, 1, 1999, ALL))) >= 1
 
 
 def test_old_messages_are_handed_on_in_slices() -> None:
     assert (
-        len(list(down_steps(build([Record(value=bytes(100))] * 2000, 0), 0, 0, ALL))) >= 2000 * 126 // (16 * 1024) - 1
+        len(list(down_convert_steps(build([Record(value=bytes(100))] * 2000, 0), 0, 0, ALL)))
+        >= 2000 * 126 // (16 * 1024) - 1
     )

@@ -10,7 +10,12 @@ import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.compression import LZ4, compress, decompress
-from headgate.protocol.records.lz4 import java_fault_steps, right_checksum, without_block_checksums, wrong_checksum
+from headgate.protocol.records.lz4 import (
+    java_incompatibility_steps,
+    with_broken_checksum,
+    with_correct_checksum,
+    without_block_checksums,
+)
 from headgate.protocol.records.tests.test_compression import FOREIGN, PLAIN
 from headgate.protocol.steps import finish
 
@@ -19,21 +24,21 @@ WITH_SIZE = bytes.fromhex("04224d186840050000000000000000") + bytes.fromhex("050
 
 
 def java_fault(frame: bytes | bytearray | memoryview) -> str | None:
-    return finish(java_fault_steps(frame))
+    return finish(java_incompatibility_steps(frame))
 
 
 def test_the_right_checksum_is_what_the_library_writes() -> None:
-    assert right_checksum(FRAME) == FRAME
-    assert right_checksum(wrong_checksum(FRAME)) == FRAME
+    assert with_correct_checksum(FRAME) == FRAME
+    assert with_correct_checksum(with_broken_checksum(FRAME)) == FRAME
 
 
 def test_the_wrong_checksum_covers_the_magic_number() -> None:
     """KIP-57: the second byte of the XXH32 of 04 22 4D 18 60 40."""
-    assert wrong_checksum(bytes.fromhex("04224d18604082") + bytes(4))[6] == 0x1A
+    assert with_broken_checksum(bytes.fromhex("04224d18604082") + bytes(4))[6] == 0x1A
 
 
 def test_a_head_with_a_content_size_has_its_checksum_behind_it() -> None:
-    frame = right_checksum(WITH_SIZE)
+    frame = with_correct_checksum(WITH_SIZE)
     assert frame != WITH_SIZE
     assert bytes(decompress(LZ4, frame)) == b"abcde"
     assert java_fault(frame) is None
@@ -42,7 +47,7 @@ def test_a_head_with_a_content_size_has_its_checksum_behind_it() -> None:
 @pytest.mark.parametrize("frame", [b"", FRAME[:6], WITH_SIZE[:14]])
 def test_what_is_too_short_is_corrupt(frame: bytes) -> None:
     with pytest.raises(KafkaError) as caught:
-        right_checksum(frame)
+        with_correct_checksum(frame)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
@@ -60,7 +65,7 @@ def test_many_blocks_are_looked_at_in_slices() -> None:
     head = FRAME[:7]
     for blocks, slices in ((400, 0), (10_000, 20)):
         frame = head + b"\x01\x00\x00\x80x" * blocks + bytes(4)
-        assert len(list(java_fault_steps(frame))) == slices
+        assert len(list(java_incompatibility_steps(frame))) == slices
         assert java_fault(frame) is None
         assert java_fault(frame + b"x") == "1 bytes follow its first frame"
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, decompress
-from headgate.protocol.records.lz4 import right_checksum
+from headgate.protocol.records.lz4 import with_correct_checksum
 from headgate.protocol.records.message_set import build, encode
 from headgate.protocol.records.tests.sets import built_by_kafka_python, expected, magics, records, theirs
 
@@ -32,8 +32,8 @@ def test_a_wrapper_of_lz4_in_magic_0_has_the_wrong_checksum() -> None:
     some = [Record(value=b"a" * 100)]
     made = build(some, 0, codec=LZ4)
     frame = made[26:]
-    assert frame[6] != right_checksum(frame)[6]
-    assert bytes(decompress(LZ4, right_checksum(frame))) == build(some, 0)
+    assert frame[6] != with_correct_checksum(frame)[6]
+    assert bytes(decompress(LZ4, with_correct_checksum(frame))) == build(some, 0)
 
 
 def test_times_of_the_broker_are_told_in_magic_1_only() -> None:

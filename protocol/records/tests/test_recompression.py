@@ -8,7 +8,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record, iterate, read_header
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, ZSTD
-from headgate.protocol.records.recompression import gzip_for_zstd_steps
+from headgate.protocol.records.recompression import zstd_to_gzip_steps
 from headgate.protocol.steps import finish
 
 SOME = [Record(timestamp=1000 + number, key=b"k", value=b"v" * number, headers=[("h", b"")]) for number in range(5)]
@@ -17,7 +17,7 @@ OTHERS = [batch.build(SOME, base_offset=5 * number, compression=codec) for numbe
 
 
 def converted(data: bytes | bytearray) -> bytearray:
-    return finish(gzip_for_zstd_steps(data))
+    return finish(zstd_to_gzip_steps(data))
 
 
 def test_zstd_becomes_gzip_and_nothing_else_changes() -> None:
@@ -55,7 +55,7 @@ def test_a_batch_that_lost_all_records_stays_as_it_is() -> None:
 
 
 def test_it_yields_before_each_call_of_a_codec() -> None:
-    assert list(gzip_for_zstd_steps(OTHERS[0])) == []
-    assert len(list(gzip_for_zstd_steps(ZSTD_BATCH))) == 2
+    assert list(zstd_to_gzip_steps(OTHERS[0])) == []
+    assert len(list(zstd_to_gzip_steps(ZSTD_BATCH))) == 2
     large = batch.build([Record(value=bytes(1_000_000))], compression=ZSTD)
-    assert len(list(gzip_for_zstd_steps(large))) > 15
+    assert len(list(zstd_to_gzip_steps(large))) > 15

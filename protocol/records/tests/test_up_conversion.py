@@ -12,7 +12,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch, up_conversion
 from headgate.protocol.records.batch import Record, iterate, read_header, split
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from headgate.protocol.records.legacy import Converted, up_convert, up_convert_stored, up_steps
+from headgate.protocol.records.legacy import ConvertedRecords, up_convert, up_convert_steps, up_convert_stored
 from headgate.protocol.records.message_set import build, encode
 from headgate.protocol.records.tests.sets import expected
 
@@ -149,7 +149,7 @@ def test_a_producer_that_sets_times_of_the_broker_is_told_of_by_the_header() -> 
     one, other = build(SOME[:1], 1), build(SOME[1:2], 1, log_append_time_ms=70)
     parts = split(up_convert(one + (other + one) * 50))
     assert [(header.is_log_append_time, header.records_count) for header, _ in parts] == [(False, 1), (True, 100)]
-    batch.clear_append_time(parts[1][1])
+    batch.clear_log_append_time(parts[1][1])
     assert [record.timestamp for record in iterate(parts[1][1])] == [70, 1000] * 50
     ((header, _),) = split(up_convert(build(SOME, 1, codec=GZIP, log_append_time_ms=70)))
     assert header.is_log_append_time
@@ -162,7 +162,7 @@ def test_batches_of_a_client_are_left_alone() -> None:
 
 def test_nothing_becomes_nothing() -> None:
     assert up_convert(b"") == b""
-    assert up_convert_stored(b"") == Converted(bytearray(), -1)
+    assert up_convert_stored(b"") == ConvertedRecords(bytearray(), -1)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -293,7 +293,7 @@ def test_a_tail_that_is_cut_is_left_out() -> None:
         data, next_offset = up_convert_stored(whole[:end])
         assert (offsets(data), next_offset) == ([0, 1], 2)
     for end in range(34):
-        assert up_convert_stored(whole[:end]) == Converted(bytearray(), -1)
+        assert up_convert_stored(whole[:end]) == ConvertedRecords(bytearray(), -1)
 
 
 @pytest.mark.parametrize("where", [12, 16])
@@ -310,7 +310,7 @@ def test_what_comes_before_a_fault_is_given(where: int) -> None:
 @pytest.mark.parametrize("codec", [NONE, GZIP])
 def test_slices_are_small(codec: int) -> None:
     """The first slice of what is plain and short is all; a codec is never called in the first."""
-    few = list(up_steps(build(SOME, 1, codec=codec)))
+    few = list(up_convert_steps(build(SOME, 1, codec=codec)))
     assert len(few) == (0 if codec == NONE else 2)
     many = [Record(timestamp=1, value=bytes(100))] * 2000
-    assert len(list(up_steps(build(many, 1, codec=codec)))) >= 2000 * 134 // (16 * 1024)
+    assert len(list(up_convert_steps(build(many, 1, codec=codec)))) >= 2000 * 134 // (16 * 1024)

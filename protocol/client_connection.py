@@ -20,7 +20,7 @@ from headgate.protocol.frame import FrameReader
 from headgate.protocol.header import RequestHeader, read_response_header, write_request_header
 from headgate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.produce import ProduceRequest
-from headgate.protocol.registry import response
+from headgate.protocol.registry import response_class
 from headgate.protocol.schema import Message, Versions
 from headgate.protocol.wire import Splice
 
@@ -30,7 +30,7 @@ _SIZE = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
 
 
-class InFlight(NamedTuple):
+class InFlightRequest(NamedTuple):
     """A request whose response is to come."""
 
     correlation_id: int
@@ -38,21 +38,25 @@ class InFlight(NamedTuple):
     request: Message
 
 
-class Peer:
+class ClientConnection:
     """One connection to a broker. `served` is what the broker said that it serves, by API key; empty until it did."""
 
     def __init__(self, client_id: str | None = None, max_response_size: int = MAX_RESPONSE_SIZE) -> None:
         self.client_id = client_id
-        self.served: dict[int, Versions] = {}
-        self.in_flight: deque[InFlight] = deque()
+        self.served_versions: dict[int, Versions] = {}
+        self.in_flight: deque[InFlightRequest] = deque()
         self._frames = FrameReader(max_response_size)
         self._correlation_id = 0
 
-    def best(self, cls: type[Message]) -> int:
+    def latest_usable_version(self, cls: type[Message]) -> int:
         """The newest version of a request that both sides have. Raises KafkaError before ApiVersions, and for none."""
-        served = self.served.get(cls.api_key)
+        served = self.served_versions.get(cls.api_key)
         if served is None:
-            known = "says nothing of it" if self.served else "has not been asked (ApiVersionsRequest) what it serves"
+            known = (
+                "says nothing of it"
+                if self.served_versions
+                else "has not been asked (ApiVersionsRequest) what it serves"
+            )
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{cls.__name__}: the broker {known}")
         version = min(served.last, cls.versions.last)
         if version < max(served.first, cls.versions.first):
@@ -63,7 +67,7 @@ class Peer:
     def request(self, message: Message, version: int | None = None) -> bytes:
         """The frame to send for a request, at the best version if none is given."""
         if version is None:
-            version = self.best(type(message))
+            version = self.latest_usable_version(type(message))
         correlation_id = self._correlation_id
         self._correlation_id = (correlation_id + 1) & 0x7FFF_FFFF
         out = bytearray(_SIZE.size)
@@ -74,7 +78,7 @@ class Peer:
             raise ValueError(f"{type(message).__name__}: a request is sent as it is; give bytes, not a splice")
         _SIZE.pack_into(out, 0, len(out) - _SIZE.size)
         if not (isinstance(message, ProduceRequest) and message.acks == 0):
-            self.in_flight.append(InFlight(correlation_id, version, message))
+            self.in_flight.append(InFlightRequest(correlation_id, version, message))
         return bytes(out)
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[Message, Any]]:
@@ -93,7 +97,7 @@ class Peer:
             raise MalformedRequest(f"a response to request {correlation_id} came, but {expected} is the next")
         if isinstance(request, ApiVersionsRequest):
             return request, self._negotiate(frame, position, version)
-        answer, _ = read(response(request.api_key), version, frame, position)
+        answer, _ = read(response_class(request.api_key), version, frame, position)
         return request, answer
 
     def _negotiate(self, frame: memoryview, position: int, version: int) -> ApiVersionsResponse:
@@ -101,5 +105,5 @@ class Peer:
         if frame[position : position + _INT16.size] == _INT16.pack(ErrorCode.UNSUPPORTED_VERSION):
             version = 0
         answer, _ = read(ApiVersionsResponse, version, frame, position)
-        self.served = {api.api_key: Versions(api.min_version, api.max_version) for api in answer.api_keys}
+        self.served_versions = {api.api_key: Versions(api.min_version, api.max_version) for api in answer.api_keys}
         return answer

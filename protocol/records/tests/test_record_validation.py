@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import HEADER_SIZE, MAX_TIMESTAMP, MIN_TIMESTAMP, Record, iterate, read_header
-from headgate.protocol.records.inspection import MAX_ERRORS, Inspection, long_varint
+from headgate.protocol.records.record_validation import MAX_ERRORS, RecordValidator, long_varint
 from headgate.protocol.records.tests.test_batch import numbered, records
 
 quick = settings(max_examples=25, deadline=None)
@@ -27,12 +27,12 @@ def inspected(
     latest: int = MAX_TIMESTAMP,
     slice_bytes: int = 1 << 20,
 ) -> list[tuple[int, ErrorCode, str]]:
-    inspection = Inspection(
+    validator = RecordValidator(
         read_header(data), bytes(data[HEADER_SIZE:]), needs_keys=needs_keys, earliest=earliest, latest=latest
     )
-    while inspection.left:
-        inspection.look(slice_bytes)
-    return inspection.errors
+    while validator.left:
+        validator.validate_next(slice_bytes)
+    return validator.errors
 
 
 def is_iterated(data: bytes | bytearray) -> bool:
@@ -133,7 +133,7 @@ def test_a_record_of_many_headers_is_looked_at_in_slices() -> None:
     many = [("", None)] * 10_000
     made = batch.build([Record(headers=many), Record(headers=many[:3])])
     for slice_bytes in (100, 4_001, 19_999, 30_000):
-        inspection = Inspection(
+        validator = RecordValidator(
             read_header(made),
             bytes(made[HEADER_SIZE:]),
             needs_keys=False,
@@ -141,11 +141,11 @@ def test_a_record_of_many_headers_is_looked_at_in_slices() -> None:
             latest=MAX_TIMESTAMP,
         )
         slices = 0
-        while inspection.left:
-            inspection.look(slice_bytes)
+        while validator.left:
+            validator.validate_next(slice_bytes)
             slices += 1
         assert slices >= 20_000 // slice_bytes
-        assert not inspection.errors
+        assert not validator.errors
     first = made.index(b"\0\1\0\1")  # a name and its value, and the next
     for number in (0, 1_000, 9_999):
         damaged = bytearray(made)

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.compiler import write
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.header import write_response_header
@@ -13,7 +14,6 @@ from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsReque
 from headgate.protocol.messages.fetch import FetchRequest
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from headgate.protocol.peer import Peer
 from headgate.protocol.schema import Message
 
 TABLE = ApiVersionsResponse(api_keys=[ApiVersion(3, 0, 12), ApiVersion(1, 30, 40)])
@@ -26,20 +26,20 @@ def reply(response: Message, correlation_id: int, version: int) -> bytes:
     return struct.pack(">i", len(out)) + out
 
 
-def negotiated() -> Peer:
-    peer = Peer("test")
+def negotiated() -> ClientConnection:
+    peer = ClientConnection("test")
     peer.request(ApiVersionsRequest(), 3)
     peer.receive(reply(TABLE, 0, 3))
     return peer
 
 
 def test_a_request_is_a_frame_with_a_header() -> None:
-    frame = Peer("me").request(MetadataRequest(topics=None), 1)
+    frame = ClientConnection("me").request(MetadataRequest(topics=None), 1)
     assert frame == struct.pack(">ihhih2si", 16, 3, 1, 0, 2, b"me", -1)
 
 
 def test_answers_come_with_their_requests_in_order() -> None:
-    peer = Peer()
+    peer = ClientConnection()
     requests = [MetadataRequest(), MetadataRequest(topics=None)]
     for request in requests:
         peer.request(request, 9)
@@ -51,37 +51,37 @@ def test_answers_come_with_their_requests_in_order() -> None:
 
 
 def test_the_best_version_is_the_newest_of_both_sides() -> None:
-    assert negotiated().best(MetadataRequest) == 12
+    assert negotiated().latest_usable_version(MetadataRequest) == 12
 
 
 def test_no_common_version_is_said() -> None:
     peer = negotiated()
     with pytest.raises(KafkaError, match="FetchRequest: the broker has versions 30-40, this side 0-18"):
-        peer.best(FetchRequest)
+        peer.latest_usable_version(FetchRequest)
     with pytest.raises(KafkaError, match="ProduceRequest: the broker says nothing of it"):
-        peer.best(ProduceRequest)
+        peer.latest_usable_version(ProduceRequest)
     with pytest.raises(KafkaError, match="has not been asked"):
-        Peer().request(MetadataRequest())
+        ClientConnection().request(MetadataRequest())
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
-    peer = Peer()
+    peer = ClientConnection()
     peer.request(ApiVersionsRequest(), 5)
     refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=TABLE.api_keys)
     [(_, answer)] = peer.receive(reply(refusal, 0, 0))
     assert answer == refusal
-    assert peer.best(MetadataRequest) == 12
+    assert peer.latest_usable_version(MetadataRequest) == 12
 
 
 def test_produce_without_acks_waits_for_nothing() -> None:
-    peer = Peer()
+    peer = ClientConnection()
     data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(0, b"batch")])]
     peer.request(ProduceRequest(acks=0, topic_data=data), 9)
     assert not peer.in_flight
 
 
 def test_an_answer_to_another_request_is_refused() -> None:
-    peer = Peer()
+    peer = ClientConnection()
     peer.request(MetadataRequest(), 9)
     with pytest.raises(MalformedRequest, match="response to request 7 came, but 0 is the next"):
         peer.receive(reply(MetadataResponse(), 7, 9))
@@ -89,11 +89,11 @@ def test_an_answer_to_another_request_is_refused() -> None:
 
 def test_an_answer_to_nothing_is_refused() -> None:
     with pytest.raises(MalformedRequest, match="nothing was asked"):
-        Peer().receive(reply(MetadataResponse(), 0, 9))
+        ClientConnection().receive(reply(MetadataResponse(), 0, 9))
 
 
 def test_correlation_ids_stay_positive() -> None:
-    peer = Peer()
+    peer = ClientConnection()
     peer._correlation_id = 0x7FFF_FFFF
     peer.request(MetadataRequest(), 0)
     peer.request(MetadataRequest(), 0)

@@ -25,7 +25,7 @@ def long_varint(data: bytes, position: int, low: int) -> tuple[int, int]:
     raise IndexError("a varint has more than ten bytes")
 
 
-class Inspection:
+class RecordValidator:
     """One batch, whose records are `data`, decompressed."""
 
     __slots__ = (
@@ -55,7 +55,7 @@ class Inspection:
         self.errors: list[tuple[int, ErrorCode, str]] = []
         """What is wrong with records, one thing of each: its index, a code, a sentence; not more than MAX_ERRORS."""
 
-    def look(self, limit_bytes: int) -> None:
+    def validate_next(self, limit_bytes: int) -> None:
         """Look at the next records, of about so many bytes together.
 
         Raises KafkaError(INVALID_RECORD) for what is no record, and for bytes behind the last one.

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import BatchHeader
-from headgate.protocol.records.inspection import header_parts, long_varint, skip_headers, varint, varint_at
+from headgate.protocol.records.record_validation import header_parts, long_varint, skip_headers, varint, varint_at
 from headgate.protocol.steps import Steps
 
 LONGEST_KEY_BYTES = 30
@@ -29,11 +29,11 @@ for a moment when it grows (CPython 3.11, measured by a test)."""
 RECORDS_AT_ONCE = 500
 _NO_LIMIT = 1 << 62
 
-Table = dict[bytes, int]
+OffsetMap = dict[bytes, int]
 """Key -> offset of the last record that has it."""
 
 
-def table_key(key: bytes) -> bytes:
+def offset_map_key(key: bytes) -> bytes:
     """What stands for a key in a table."""
     if len(key) <= LONGEST_KEY_BYTES:
         return key
@@ -42,8 +42,8 @@ def table_key(key: bytes) -> bytes:
     return blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
-class _Records(NamedTuple):
-    """Some records, one behind the other: the key of each as `table_key` has it, its offset, and where it ends.
+class _RecordColumns(NamedTuple):
+    """Some records, one behind the other: the key of each as `offset_map_key` has it, its offset, and where it ends.
 
     `keyless`, `tombstones`: which of them have no key, no value, by number.
     """
@@ -55,7 +55,7 @@ class _Records(NamedTuple):
     tombstones: list[int]
 
 
-def _walk(header: BatchHeader, data: bytes) -> Iterator[_Records]:
+def _walk(header: BatchHeader, data: bytes) -> Iterator[_RecordColumns]:
     """The records `data` of a batch, which are decompressed, `RECORDS_AT_ONCE` at a time.
 
     Raises KafkaError(INVALID_RECORD) where any of it is no record.
@@ -101,7 +101,7 @@ def _walk(header: BatchHeader, data: bytes) -> Iterator[_Records]:
                 else:
                     start = at
                     at += size >> 1
-                    add_key(data[start:at] if size <= 60 else table_key(data[start:at]))
+                    add_key(data[start:at] if size <= 60 else offset_map_key(data[start:at]))
                 size = data[at]
                 at += 1
                 if size > 127:
@@ -120,7 +120,7 @@ def _walk(header: BatchHeader, data: bytes) -> Iterator[_Records]:
                 position = at
                 add_end(at)
             left -= len(deltas)
-            yield _Records(keys, _offsets(header.base_offset, deltas), ends, keyless, tombstones)
+            yield _RecordColumns(keys, _offsets(header.base_offset, deltas), ends, keyless, tombstones)
     except IndexError as error:
         raise _invalid(header, left, error) from None
     if position != len(data):
@@ -135,14 +135,14 @@ def _offsets(base_offset: int, deltas: Sequence[int]) -> Sequence[int]:
     return [base_offset + (delta >> 1) for delta in deltas]
 
 
-class Keys(NamedTuple):
+class KeyOffsets(NamedTuple):
     """The keys of a batch, each with its last offset. `is_plain`: every record has a key and a value."""
 
-    table: Table
+    table: OffsetMap
     is_plain: bool
 
 
-def key_steps(header: BatchHeader, data: bytes) -> Steps[Keys]:
+def key_offsets_steps(header: BatchHeader, data: bytes) -> Steps[KeyOffsets]:
     """The keys of the records `data`, which are decompressed; yields now and then.
 
     Raises KafkaError(INVALID_RECORD) where any of it is no record.
@@ -154,10 +154,10 @@ def key_steps(header: BatchHeader, data: bytes) -> Steps[Keys]:
         is_plain = is_plain and not some.keyless and not some.tombstones
         yield
     found.pop(None, None)
-    return Keys(found, is_plain)
+    return KeyOffsets(found, is_plain)
 
 
-class Kept:
+class RetainedRecords:
     """What stays of the records of a batch: `parts` of them, one behind the other."""
 
     __slots__ = ("count", "parts", "tombstones")
@@ -171,13 +171,13 @@ class Kept:
 
 def filter_steps(
     header: BatchHeader, data: bytes, table: Mapping[bytes, int] | None, *, keeps_tombstones: bool
-) -> Steps[Kept]:
+) -> Steps[RetainedRecords]:
     """Leave out the records that a later one in `table` stands for, and those without a key; yields now and then.
 
     Without a table everything stays. Unless it `keeps_tombstones`, records without a value go too. Raises KafkaError as
-    `key_steps` does. Source: Apache Kafka's `Cleaner.shouldRetainRecord`.
+    `key_offsets_steps` does. Source: Apache Kafka's `Cleaner.shouldRetainRecord`.
     """
-    kept, begun, end = Kept(), 0, 0
+    kept, begun, end = RetainedRecords(), 0, 0
     for some in _walk(header, data):
         goes = [False] * len(some.keys) if table is None else _superseded(some, table)
         if table is not None:
@@ -197,18 +197,18 @@ def filter_steps(
     return kept
 
 
-def _superseded(some: _Records, table: Mapping[bytes, int]) -> list[bool]:
+def _superseded(some: _RecordColumns, table: Mapping[bytes, int]) -> list[bool]:
     """Of each record whether a later one stands for it."""
     last: Callable[[Any, int], int] = table.get
     return list(map(gt, map(last, some.keys, repeat(-1)), some.offsets))
 
 
-def pick_steps(header: BatchHeader, data: bytes, offsets: Sequence[int]) -> Steps[Kept]:
-    """Keep the records with these offsets, in order, of a batch in which `key_steps` has found no fault.
+def retain_offsets_steps(header: BatchHeader, data: bytes, offsets: Sequence[int]) -> Steps[RetainedRecords]:
+    """Keep the records with these offsets, in order, of a batch in which `key_offsets_steps` has found no fault.
 
     Half of the time of `filter_steps`: nothing is looked at behind the offset of a record. Yields now and then.
     """
-    kept = Kept()
+    kept = RetainedRecords()
     kept.count = len(offsets)
     base_offset, taken = header.base_offset, 0
     wanted = offsets[0] - base_offset << 1
@@ -246,7 +246,7 @@ def pick_steps(header: BatchHeader, data: bytes, offsets: Sequence[int]) -> Step
     return kept
 
 
-def newest_time(header: BatchHeader, data: bytes, count: int) -> int:
+def max_timestamp(header: BatchHeader, data: bytes, count: int) -> int:
     """The highest timestamp of so many sound records, milliseconds; that of the header if the broker set it."""
     if header.is_log_append_time or not count:
         return header.max_timestamp
@@ -268,7 +268,7 @@ def newest_time(header: BatchHeader, data: bytes, count: int) -> int:
     return highest
 
 
-def move_times_steps(data: bytes, count: int, shift_ms: int) -> Steps[bytes]:
+def shift_timestamps_steps(data: bytes, count: int, shift_ms: int) -> Steps[bytes]:
     """The same sound records with this added to the delta of each timestamp; yields now and then."""
     parts: list[bytes] = []
     position = 0
