@@ -1,4 +1,4 @@
-"""What the two halves of the compiler share: a growing Python source with its names, and runs of fixed-width fields."""
+"""The shared parts of both halves of the compiler: emitted source with its names, runs of fixed width, yield points."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from headgate.protocol.wire import (
 )
 
 STEP_ELEMENTS = 32
-"""A reader or writer in steps yields after so many elements of arrays: that is 30 to 60 us of work."""
+"""A reader or writer in steps yields after this many elements of arrays: 30 to 60 us of work."""
 STEP_NUMBERS = 1024
-"""... or after so many numbers of one array."""
+"""... or after this many numbers of one array."""
 
 _UUID_FORMAT = "16s"
 
 
 class Source:
-    """Lines of one Python function after another, with the objects their names stand for."""
+    """The lines of emitted Python functions. `names`: the objects that the code refers to, by name."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
@@ -44,18 +44,18 @@ class Source:
 
     @contextlib.contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """`head:` and what is emitted inside, one step further in."""
+        """Emit `head:`; the lines emitted within the context are indented below it."""
         self.line(head + ":")
         self._depth += 1
         yield
         self._depth -= 1
 
     def fresh(self, stem: str) -> str:
-        """A name that nothing else has."""
+        """Return an unused name that begins with `stem`."""
         return f"{stem}{next(self._numbers)}"
 
     def constant(self, stem: str, value: Any) -> str:
-        """A name for an object that the code needs; the same object gets the same name."""
+        """Return a name for an object that the code refers to; the same object gets the same name."""
         for name, known in self.names.items():
             if known is value:
                 return name
@@ -64,34 +64,34 @@ class Source:
         return name
 
     def function(self, name: str, title: str) -> Callable[..., Any]:
-        """Compile what was emitted, and return its function `name`. Tracebacks show the source under `title`."""
+        """Compile the emitted lines, and return their function `name`. Tracebacks show the source under `title`."""
         text = "\n".join(self.lines) + "\n"
         linecache.cache[title] = (len(text), None, text.splitlines(keepends=True), title)
-        exec(compile(text, title, "exec"), self.names)  # noqa: S102  made of declarations, never of what a peer sent
+        exec(compile(text, title, "exec"), self.names)  # noqa: S102  the source comes from declarations, never from a peer
         return self.names[name]  # type: ignore[no-any-return]
 
 
 class YieldPoints:
-    """Where the emitted code yields, if it is wanted in steps: after every `STEP_ELEMENTS` elements of any arrays.
+    """Emits the yields of code in steps: one after every `STEP_ELEMENTS` elements of any arrays.
 
-    Every emitted function is a generator then, and is called as one.
+    If enabled, every emitted function is a generator, and is called as one. If disabled, nothing is emitted.
     """
 
-    def __init__(self, source: Source, are_wanted: bool) -> None:
+    def __init__(self, source: Source, is_enabled: bool) -> None:
         self._source = source
-        self.are_wanted = are_wanted
-        self.call = "yield from " if are_wanted else ""
-        """What stands before a call of another such function."""
+        self.is_enabled = is_enabled
+        self.call_prefix = "yield from " if is_enabled else ""
+        """The prefix of a call of another emitted function."""
 
     def begin(self) -> None:
-        """Begin a function, which is a generator even without an array in it."""
-        if self.are_wanted:
+        """Begin a function; it becomes a generator even without an array."""
+        if self.is_enabled:
             self._source.line(f"left = {STEP_ELEMENTS}")
             self._source.line("if not left: yield")
 
-    def pause(self) -> None:
-        """An element is done."""
-        if self.are_wanted:
+    def count_element(self) -> None:
+        """Count an element, and yield if it is the last of the step."""
+        if self.is_enabled:
             self._source.line("left -= 1")
             with self._source.block("if not left"):
                 self._source.line("yield")
@@ -99,17 +99,17 @@ class YieldPoints:
 
 
 class FixedWidthRun:
-    """Fixed-width values that stand next to each other: collected here, then moved by one `struct.Struct`."""
+    """Adjacent values of fixed width: collected here, then moved by one `struct.Struct`."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[str, str]] = []
 
     def add(self, code: str, expression: str) -> None:
-        """A value of format `code`, and where it goes to, or comes from."""
+        """Add a value of format `code`. `expression` is the target of a read, or the source of a write."""
         self._parts.append((code, expression))
 
     def take(self) -> tuple[struct.Struct, list[str]]:
-        """The struct of the run and its expressions. The run is empty then."""
+        """Return the struct of the run and its expressions, and empty the run."""
         parts, self._parts = self._parts, []
         return struct.Struct(">" + "".join(code for code, _ in parts)), [expression for _, expression in parts]
 
@@ -118,19 +118,19 @@ class FixedWidthRun:
 
 
 def fixed_format(node: Construct) -> str | None:
-    """The format character of a node of fixed width, or None."""
+    """Return the format of a node of fixed width, or None."""
     if node is Flag:
         return "?"
     if node is UUID:
         return _UUID_FORMAT
     if isinstance(node, FormatField):
-        # construct spells int32 "l": four bytes with an explicit byte order, as "i" is.
+        # construct's int32 is "l": four bytes, as the byte order is explicit. So is "i".
         return str(node.fmtstr[-1])
     return None
 
 
 def length_format(length: Length) -> str:
-    """The format of a length's fixed part: all of it, or the first byte of a varint."""
+    """Return the format of a length's fixed part: the whole number, or the first byte of a varint."""
     return "B" if is_compact(length) else str(length.number.fmtstr[-1])
 
 
@@ -139,7 +139,10 @@ def is_compact(length: Length) -> bool:
 
 
 def min_size(node: Construct) -> int:
-    """The fewest bytes a value can take: what bounds the count of an array by the bytes that are left."""
+    """Return the fewest bytes of a value. They bound the count of an array by the remaining bytes.
+
+    Raises TypeError for an unknown node.
+    """
     code = fixed_format(node)
     if code is not None:
         return struct.calcsize(">" + code)

@@ -1,7 +1,7 @@
-"""Long work in steps: generators that yield often, so that whoever runs them can serve others in between.
+"""Cooperative work: generators that yield after each short step, so that the caller can serve others in between.
 
-Rows of a large response are made while they are written: what is never there as a whole takes no memory and needs no
-slices of its own.
+A large response has lazy arrays. Their elements are made while they are written, one by one. So the whole array takes
+no memory, and needs no steps of its own.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Steps: TypeAlias = Generator[None, None, T]
-"""Long work as a cooperative generator: it yields after each step of about a millisecond, and returns the result."""
+"""Long work: a generator that yields after each step of at most about a millisecond, and returns the result."""
 
 FEW_ITEMS = 64
-"""Up to so many rows are made at once."""
+"""Work on at most so many items is done at once, without steps."""
 
 
 class LazyArray(Generic[T, R]):
-    """An array of a response: `make(item)` for every item, called each time the array is gone through."""
+    """An array of a response: `make(item)` for each of `items`. Each iteration calls `make` again."""
 
     __slots__ = ("_items", "_make")
 
@@ -37,15 +37,15 @@ class LazyArray(Generic[T, R]):
 
 
 def lazy_map(items: Sequence[T], make: Callable[[T], R]) -> list[R]:
-    """`make(item)` for every item; where they are more than a few, as `LazyArray`, for a writer.
+    """Return `make(item)` for each of `items`: a list, or a `LazyArray` of more than `FEW_ITEMS` items.
 
-    `make` must not depend on what changes meanwhile.
+    A `LazyArray` calls `make` during the write of the response. So the results of `make` must not change until then.
     """
     return list(map(make, items)) if len(items) <= FEW_ITEMS else cast("list[R]", LazyArray(items, make))
 
 
 def finish(steps: Steps[T]) -> T:
-    """Run the steps to their end, without a pause; return their result."""
+    """Run all steps without a pause; return their result."""
     while True:
         try:
             next(steps)
@@ -55,16 +55,16 @@ def finish(steps: Steps[T]) -> T:
 
 
 def finish_if_few(steps: Steps[T], count: int) -> T | Steps[T]:
-    """The result of `steps` if they are for a few items, else the steps."""
+    """Return the result of `steps` if `count` is at most `FEW_ITEMS`, else the steps themselves."""
     return finish(steps) if count <= FEW_ITEMS else steps
 
 
 def as_steps(result: T) -> Steps[T]:
-    """A result as the end of steps: a response that is large, and is to be written in steps."""
+    """Wrap a finished result as steps. Dispatch writes a response that comes from steps in steps."""
     return result
     yield
 
 
 def is_steps(outcome: Any) -> TypeGuard[Steps[Any]]:
-    """Whether something is steps, not yet their result."""
+    """Return True for steps, False for a result."""
     return type(outcome) is GeneratorType

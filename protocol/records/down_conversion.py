@@ -1,7 +1,7 @@
 """Batches to message sets: what a log holds, for a reader of old formats.
 
-The time goes into `MessageEncoder.give`, about a microsecond a record. A batch may have been taken with a look at its header
-only, so that nothing is expected of its records.
+The time goes into `MessageEncoder.give`, about a microsecond a record. A batch may have been taken with a look at its
+header only, so that nothing is expected of its records.
 """
 
 from __future__ import annotations

@@ -40,7 +40,10 @@ def with_correct_checksum(frame: bytes | bytearray | memoryview) -> bytearray:
 
 
 def with_broken_checksum(frame: bytes | bytearray | memoryview) -> bytearray:
-    """A copy of the frame with the checksum that clients of magic 0 expect. Raises KafkaError as `with_correct_checksum`."""
+    """Return a copy of the frame with the checksum that clients of magic 0 expect (KIP-57).
+
+    Raises KafkaError(CORRUPT_MESSAGE) for a frame that is too short.
+    """
     return _with_checksum(frame, 0)
 
 

@@ -1,7 +1,8 @@
 """Message sets to batches: what a client sent in an old format, and what an old log holds.
 
-The time goes into `MessageReader.move_to`, about a microsecond a record. It takes what is sound and plain, in bulk, and stops
-at everything else, whether a fault or another kind of message; `MessageReader.read_message` is for the one it stopped at.
+The time goes into `MessageReader.move_to`, about a microsecond a record. It takes what is sound and plain, in bulk,
+and stops at everything else, whether a fault or another kind of message; `MessageReader.read_message` is for the one
+it stopped at.
 """
 
 from __future__ import annotations

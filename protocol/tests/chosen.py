@@ -46,7 +46,7 @@ class _Chooser:
 
     def value(self, node: Any, depth: int = 0) -> Any:
         if isinstance(node, wire.NullableStructNode):
-            return self._pick([None, node.instance]) and self._instance(node.instance, depth)
+            return self._pick([None, node.inner]) and self._instance(node.inner, depth)
         if isinstance(node, wire.StructNode):
             return self._instance(node, depth)
         if isinstance(node, wire.Array):
@@ -81,7 +81,7 @@ class _Chooser:
 def is_wide(node: Any) -> bool:
     """Whether there are arrays, or many fields, in it."""
     if isinstance(node, wire.NullableStructNode):
-        return is_wide(node.instance)
+        return is_wide(node.inner)
     if not isinstance(node, wire.StructNode):
         return isinstance(node, wire.Array)
     return len(node.members) > 6 or any(is_wide(member) for _, member in node.members)

@@ -149,7 +149,7 @@ def described(field: Field, version: int, flexible: bool) -> tuple[Any, ...]:
 
 def type_name(node: Any) -> str:
     if isinstance(node, wire.NullableStructNode):
-        node = node.instance
+        node = node.inner
     if isinstance(node, wire.StructNode):
         name: str = node.cls.__name__
         return RENAMED.get(name, name)

@@ -84,7 +84,7 @@ def _smallest(node: Any, shape: _Shape, level: int) -> bytes:
         count = shape.number if level == shape.level else int(level < shape.level)
         return _length(node.length, count) + _smallest(node.element, shape, level + 1) * count
     if isinstance(node, wire.NullableStructNode):
-        return b"\1" + _smallest(node.instance, shape, level)
+        return b"\1" + _smallest(node.inner, shape, level)
     if isinstance(node, wire.StructNode):
         return b"".join(_smallest(member, shape, level) for _, member in node.members) + _tags(node, shape, level)
     return _length(node.length, 0)

@@ -58,9 +58,9 @@ def test_no_common_version_is_said() -> None:
     peer = negotiated()
     with pytest.raises(KafkaError, match="FetchRequest: the broker has versions 30-40, this side 0-18"):
         peer.latest_usable_version(FetchRequest)
-    with pytest.raises(KafkaError, match="ProduceRequest: the broker says nothing of it"):
+    with pytest.raises(KafkaError, match="ProduceRequest: the broker does not serve it"):
         peer.latest_usable_version(ProduceRequest)
-    with pytest.raises(KafkaError, match="has not been asked"):
+    with pytest.raises(KafkaError, match="was not asked"):
         ClientConnection().request(MetadataRequest())
 
 
@@ -88,7 +88,7 @@ def test_an_answer_to_another_request_is_refused() -> None:
 
 
 def test_an_answer_to_nothing_is_refused() -> None:
-    with pytest.raises(MalformedRequest, match="nothing was asked"):
+    with pytest.raises(MalformedRequest, match="without a request"):
         ClientConnection().receive(reply(MetadataResponse(), 0, 9))
 
 

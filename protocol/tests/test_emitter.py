@@ -80,18 +80,18 @@ def test_what_has_no_rule_is_named() -> None:
         min_size(Length.short(nullable=False))
 
 
-@pytest.mark.parametrize("are_wanted", [False, True])
-def test_a_function_pauses_where_that_is_wanted(are_wanted: bool) -> None:
+@pytest.mark.parametrize("is_enabled", [False, True])
+def test_a_function_pauses_where_that_is_wanted(is_enabled: bool) -> None:
     source = Source()
-    pauses = YieldPoints(source, are_wanted)
+    yield_points = YieldPoints(source, is_enabled)
     with source.block("def count(number)"):
-        pauses.begin()
+        yield_points.begin()
         with source.block("for _ in range(number)"):
             source.line("pass")
-            pauses.pause()
+            yield_points.count_element()
         source.line("return number")
     count = source.function("count", "<a test>")
-    if are_wanted:
+    if is_enabled:
         assert len(list(count(0))) == 0
         assert len(list(count(3 * STEP_ELEMENTS))) == 3
     else:

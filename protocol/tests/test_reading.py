@@ -96,9 +96,9 @@ def test_a_request_has_a_limit_for_the_elements_of_all_its_arrays() -> None:
     assert read(produce_of(*[0] * 100))
     assert read(produce_of(*[1] * 100))
     assert read(produce_of(*[19] * 5))
-    with pytest.raises(MalformedRequest, match="101 topic_data, where a request may have 100 more elements"):
+    with pytest.raises(MalformedRequest, match="101 topic_data, but the arrays of a request may have only 100 more"):
         read(produce_of(*[0] * 101))
-    with pytest.raises(MalformedRequest, match="20 partition_data, where a request may have 18 more elements"):
+    with pytest.raises(MalformedRequest, match="20 partition_data, but the arrays of a request may have only 18 more"):
         read(produce_of(19, 19, 19, 20, 20))
 
 

@@ -24,7 +24,7 @@ VERSIONS = [(cls, version) for cls in MESSAGES for version in range(cls.versions
 def layout(node: Any) -> Any:
     """What decides about bytes: versions of a message whose layouts are equal have the same reader and writer."""
     if isinstance(node, wire.NullableStructNode):
-        return node.null, layout(node.instance)
+        return node.null, layout(node.inner)
     if isinstance(node, wire.StructNode):
         tagged = None if node.tagged is None else [(field.tag, field.name, layout(field.node)) for field in node.tagged]
         return node.cls, [(name, layout(member)) for name, member in node.members], tagged
@@ -82,7 +82,7 @@ def values(field: Field, version: int, flexible: bool) -> st.SearchStrategy[Any]
 
 def of_node(node: Any, version: int) -> st.SearchStrategy[Any]:
     if isinstance(node, wire.NullableStructNode):
-        return st.none() | of_node(node.instance, version)
+        return st.none() | of_node(node.inner, version)
     if isinstance(node, wire.StructNode):
         return instances(node.cls, version, node.tagged is not None)
     if isinstance(node, wire.Array):
@@ -107,7 +107,7 @@ def full(cls: type[Message], version: int, count: int = 2, *, tagged: bool = Tru
 
 def _full(node: Any, numbers: Iterator[int], count: int, tagged: bool) -> Any:
     if isinstance(node, wire.NullableStructNode):
-        return _full(node.instance, numbers, count, tagged)
+        return _full(node.inner, numbers, count, tagged)
     if isinstance(node, wire.StructNode):
         fields = list(node.members)
         if tagged:
@@ -128,7 +128,7 @@ def _full(node: Any, numbers: Iterator[int], count: int, tagged: bool) -> Any:
 
 def holds_arrays(node: Any) -> bool:
     if isinstance(node, wire.NullableStructNode):
-        return holds_arrays(node.instance)
+        return holds_arrays(node.inner)
     if not isinstance(node, wire.StructNode):
         return isinstance(node, wire.Array)
     tagged = [field.node for field in node.tagged or ()]

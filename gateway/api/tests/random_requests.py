@@ -120,7 +120,7 @@ class Anything:
     def _value(self, node: Any, name: str) -> Any:
         random = self._random
         if isinstance(node, wire.NullableStructNode):
-            return None if random.random() < 0.3 else self._struct(node.instance)
+            return None if random.random() < 0.3 else self._struct(node.inner)
         if isinstance(node, wire.StructNode):
             return self._struct(node)
         null = 0.8 if None in KNOWN.get(name, ()) else 0.2

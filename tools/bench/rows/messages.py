@@ -86,7 +86,7 @@ class _Sampler:
 
     def value(self, node: Any) -> Any:
         if isinstance(node, wire.NullableStructNode):
-            return self.value(node.instance)
+            return self.value(node.inner)
         if isinstance(node, wire.StructNode):
             defaults = {field.name: field.default() for field in node.cls.fields}
             return node.cls(**{name: self._member(member, defaults[name]) for name, member in node.members})
@@ -118,7 +118,7 @@ def _is_counted(element: Any) -> bool:
 
 def _holds_elements(node: Any) -> bool:
     if isinstance(node, wire.NullableStructNode):
-        return _holds_elements(node.instance)
+        return _holds_elements(node.inner)
     if isinstance(node, wire.StructNode):
         return any(_holds_elements(member) for _, member in node.members)
     return isinstance(node, wire.Array) and _is_counted(node.element)
