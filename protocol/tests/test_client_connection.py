@@ -83,7 +83,7 @@ def test_produce_without_acks_waits_for_nothing() -> None:
 def test_an_answer_to_another_request_is_refused() -> None:
     peer = ClientConnection()
     peer.request(MetadataRequest(), 9)
-    with pytest.raises(MalformedRequest, match="response to request 7 came, but 0 is the next"):
+    with pytest.raises(MalformedRequest, match="response to request 7 came, but request 0 is the next"):
         peer.receive(reply(MetadataResponse(), 7, 9))
 
 
