@@ -26,6 +26,7 @@ from crc32c import crc32c
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import compression as codecs
+from headgate.protocol.records.varint import read_varint, write_varint
 from headgate.protocol.steps import Steps, finish
 
 HEADER_SIZE = 61
@@ -359,24 +360,6 @@ def set_crc(batch: memoryview | bytearray) -> None:
     _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint of up to 64 bits; raises IndexError at the end of the data, as everything here."""
-    byte = data[position]
-    position += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    value, shift = byte & 0x7F, 7
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-        shift += 7
-        if shift > 63:
-            raise IndexError("a varint has more than ten bytes")
-
-
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     length, position = read_varint(data, position)
     if length < 0:
@@ -437,19 +420,11 @@ def _read_headers(data: bytes, position: int) -> tuple[list[Header], int]:
     return headers, position
 
 
-def _write_varint(out: bytearray, value: int) -> None:
-    value = value << 1 if value >= 0 else (-value << 1) - 1
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
 def _write_bytes(out: bytearray, data: bytes | None) -> None:
     if data is None:
         out.append(1)  # -1 as a zigzag varint
     else:
-        _write_varint(out, len(data))
+        write_varint(out, len(data))
         out += data
 
 
@@ -462,13 +437,13 @@ def _write_record(
     headers: Sequence[Header],
 ) -> None:
     record = bytearray(1)  # attributes, unused
-    _write_varint(record, timestamp_delta)
-    _write_varint(record, offset_delta)
+    write_varint(record, timestamp_delta)
+    write_varint(record, offset_delta)
     _write_bytes(record, key)
     _write_bytes(record, value)
-    _write_varint(record, len(headers))
+    write_varint(record, len(headers))
     for name, content in headers:
         _write_bytes(record, name.encode())
         _write_bytes(record, content)
-    _write_varint(out, len(record))
+    write_varint(out, len(record))
     out += record

@@ -28,8 +28,8 @@ from headgate.protocol.records.message_set import (
     encode,
     invalid,
 )
-from headgate.protocol.records.record_validation import long_varint, varint_at
 from headgate.protocol.records.up_conversion import up_convert_stored_steps
+from headgate.protocol.records.varint import read_rest, read_zigzag
 from headgate.protocol.steps import Steps
 
 MAX_SET_BYTES = 16 << 20
@@ -81,9 +81,9 @@ class MessageEncoder:
 
     def _offset_delta(self) -> tuple[int, int]:
         """That of the next record, zigzag, and the position behind that record."""
-        size, position = varint_at(self._data, self.position)
-        _, position_of_delta = varint_at(self._data, position + 1)
-        return varint_at(self._data, position_of_delta)[0], position + (size >> 1)
+        size, position = read_zigzag(self._data, self.position)
+        _, position_of_delta = read_zigzag(self._data, position + 1)
+        return read_zigzag(self._data, position_of_delta)[0], position + (size >> 1)
 
     def skip(self, limit_bytes: int) -> bool:
         """Pass over records before the first wanted offset, of about that size; whether there are no more of these.
@@ -115,12 +115,12 @@ class MessageEncoder:
                 if high < 128:
                     byte, position = byte + high * 128 - 128, position + 1
                 else:
-                    byte, position = long_varint(data, position, byte)
+                    byte, position = read_rest(data, position, byte)
             end = position + (byte >> 1)
             byte = data[position + 1]  # after the attributes, unused
             position += 2
             if byte > 127:
-                byte, position = long_varint(data, position, byte)
+                byte, position = read_rest(data, position, byte)
             if byte != previous:
                 previous, start = byte, self._start(byte)
             byte = data[position]
@@ -130,14 +130,14 @@ class MessageEncoder:
                 if high < 128:
                     byte, position = byte + high * 128 - 128, position + 1
                 else:
-                    byte, position = long_varint(data, position, byte)
+                    byte, position = read_rest(data, position, byte)
             if byte & 1 or byte > most:
                 raise IndexError("its offset is outside of those that its batch has")
             offset = base_offset + (byte >> 1)
             byte = data[position]
             position += 1
             if byte > 127:
-                byte, position = long_varint(data, position, byte)
+                byte, position = read_rest(data, position, byte)
             if byte & 1:
                 message = start + NULL
             else:
@@ -151,7 +151,7 @@ class MessageEncoder:
                 if high < 128:
                     byte, position = byte + high * 128 - 128, position + 1
                 else:
-                    byte, position = long_varint(data, position, byte)
+                    byte, position = read_rest(data, position, byte)
             if byte & 1:
                 message += NULL
             else:

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import BatchHeader
-from headgate.protocol.records.record_validation import header_parts, long_varint, skip_headers, varint, varint_at
+from headgate.protocol.records.record_validation import header_parts, skip_headers
+from headgate.protocol.records.varint import decode_zigzag, read_rest, read_zigzag, write_varint
 from headgate.protocol.steps import Steps
 
 LONGEST_KEY_BYTES = 30
@@ -78,7 +79,7 @@ def _walk(header: BatchHeader, data: bytes) -> Iterator[_RecordColumns]:
                         length += (high << 7) - 128
                         at = position = position + 1
                     else:
-                        length, at = long_varint(data, position, length)
+                        length, at = read_rest(data, position, length)
                         position = at
                 at += 2  # behind the attributes, unused, and the first byte of the time
                 if data[at - 1] > 127:
@@ -86,7 +87,7 @@ def _walk(header: BatchHeader, data: bytes) -> Iterator[_RecordColumns]:
                 delta = data[at]
                 at += 1
                 if delta > 127:
-                    delta, at = long_varint(data, at, delta)
+                    delta, at = read_rest(data, at, delta)
                 if delta & 1 or not previous < delta <= last:
                     _refuse(f"its offset delta is {delta / 2:g} after {previous >> 1}")
                 previous = delta
@@ -94,7 +95,7 @@ def _walk(header: BatchHeader, data: bytes) -> Iterator[_RecordColumns]:
                 size = data[at]
                 at += 1
                 if size > 127:
-                    size, at = long_varint(data, at, size)
+                    size, at = read_rest(data, at, size)
                 if size & 1:
                     add_key(None)
                     keyless.append(number)
@@ -109,7 +110,7 @@ def _walk(header: BatchHeader, data: bytes) -> Iterator[_RecordColumns]:
                     if high < 128:
                         size, at = size + (high << 7) - 128, at + 1
                     else:
-                        size, at = long_varint(data, at, size)
+                        size, at = read_rest(data, at, size)
                 if size & 1:
                     tombstones.append(number)
                 else:
@@ -224,14 +225,14 @@ def retain_offsets_steps(header: BatchHeader, data: bytes, offsets: Sequence[int
                     length += (high << 7) - 128
                     position += 1
                 else:
-                    length, position = long_varint(data, position, length)
+                    length, position = read_rest(data, position, length)
             at = position + 2
             position += length >> 1
             if data[at - 1] > 127:
                 at = _behind_time(data, at)
             delta = data[at]
             if delta > 127:
-                delta, _ = long_varint(data, at + 1, delta)
+                delta, _ = read_rest(data, at + 1, delta)
             if delta == wanted:
                 if start != ended:
                     kept.parts.append(data[begun:ended])
@@ -255,10 +256,10 @@ def max_timestamp(header: BatchHeader, data: bytes, count: int) -> int:
         length = data[position]
         at = position + 1
         if length > 127:
-            length, at = long_varint(data, at, length)
+            length, at = read_rest(data, at, length)
         time = data[at + 1]
         if time > 127:
-            time, _ = long_varint(data, at + 2, time)
+            time, _ = read_rest(data, at + 2, time)
         if time != previous:  # still zigzag, so only good to be told from others
             previous, timestamp = time, base_timestamp + ((time >> 1) ^ -(time & 1))
             if highest is None or timestamp > highest:
@@ -270,14 +271,16 @@ def max_timestamp(header: BatchHeader, data: bytes, count: int) -> int:
 
 def shift_timestamps_steps(data: bytes, count: int, shift_ms: int) -> Steps[bytes]:
     """The same sound records with this added to the delta of each timestamp; yields now and then."""
-    parts: list[bytes] = []
+    parts: list[bytes | bytearray] = []
     position = 0
     for number in range(1, count + 1):
-        length, at = varint_at(data, position)
+        length, at = read_zigzag(data, position)
         end = at + (length >> 1)
-        time, behind = varint_at(data, at + 1)
-        lead = data[at : at + 1] + varint(((time >> 1) ^ -(time & 1)) + shift_ms)
-        parts += (varint(len(lead) + end - behind), lead, data[behind:end])
+        time, behind = read_zigzag(data, at + 1)
+        lead, size = bytearray(data[at : at + 1]), bytearray()
+        write_varint(lead, decode_zigzag(time) + shift_ms)
+        write_varint(size, len(lead) + end - behind)
+        parts += (size, lead, data[behind:end])
         position = end
         if not number % RECORDS_AT_ONCE:
             yield
@@ -290,7 +293,7 @@ def _refuse(why: str) -> NoReturn:
 
 def _behind_time(data: bytes, at: int) -> int:
     """The position behind the rest of a varint."""
-    return long_varint(data, at, 0)[1]
+    return read_rest(data, at, 0)[1]
 
 
 def _behind_headers(data: bytes, at: int) -> int:

@@ -8,21 +8,10 @@ from __future__ import annotations
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP, BatchHeader
+from headgate.protocol.records.varint import decode_zigzag, read_rest
 
 MAX_ERRORS = 100
 """As many records are told of; a batch may hold a hundred thousand."""
-
-
-def long_varint(data: bytes, position: int, low: int) -> tuple[int, int]:
-    """The rest of a varint whose first byte is `low`, still zigzag, and the position after it. Raises IndexError."""
-    low &= 0x7F
-    for shift in range(7, 70, 7):
-        byte = data[position]
-        position += 1
-        low |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return low, position
-    raise IndexError("a varint has more than ten bytes")
 
 
 class RecordValidator:
@@ -92,12 +81,12 @@ class RecordValidator:
                     if high < 128:
                         byte, position = byte + high * 128 - 128, position + 1
                     else:
-                        byte, position = long_varint(data, position, byte)
+                        byte, position = read_rest(data, position, byte)
                 end = position + ((byte >> 1) ^ -(byte & 1))
                 byte = data[position + 1]  # after the attributes, unused
                 position += 2
                 if byte > 127:
-                    byte, position = long_varint(data, position, byte)
+                    byte, position = read_rest(data, position, byte)
                 if byte != previous:
                     previous, is_late = byte, not self._is_in_time(byte)
                 byte = data[position]
@@ -107,14 +96,14 @@ class RecordValidator:
                     if high < 128:
                         byte, position = byte + high * 128 - 128, position + 1
                     else:
-                        byte, position = long_varint(data, position, byte)
+                        byte, position = read_rest(data, position, byte)
                 is_refused = byte != expected
                 if is_refused:
-                    self._note(expected >> 1, f"its offset delta is {_signed(byte)}, not {expected >> 1}")
+                    self._note(expected >> 1, f"its offset delta is {decode_zigzag(byte)}, not {expected >> 1}")
                 byte = data[position]
                 position += 1
                 if byte > 127:
-                    byte, position = long_varint(data, position, byte)
+                    byte, position = read_rest(data, position, byte)
                 if not byte & 1:
                     position += byte >> 1
                 elif needs_keys and not is_refused:
@@ -127,7 +116,7 @@ class RecordValidator:
                     if high < 128:
                         byte, position = byte + high * 128 - 128, position + 1
                     else:
-                        byte, position = long_varint(data, position, byte)
+                        byte, position = read_rest(data, position, byte)
                 if not byte & 1:
                     position += byte >> 1
                 byte = data[position]
@@ -152,13 +141,13 @@ class RecordValidator:
         return self._header.records_count - self.left
 
     def _is_in_time(self, delta: int) -> bool:
-        timestamp = self._header.base_timestamp + _signed(delta)
+        timestamp = self._header.base_timestamp + decode_zigzag(delta)
         if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
             raise IndexError(f"its timestamp is {timestamp}")
         return timestamp == NO_TIMESTAMP or self._earliest <= timestamp <= self._latest
 
     def _note_time(self, number: int, delta: int) -> None:
-        timestamp = self._header.base_timestamp + _signed(delta)
+        timestamp = self._header.base_timestamp + decode_zigzag(delta)
         sentence = f"its timestamp {timestamp} is not between {self._earliest} and {self._latest}"
         self._note(number, sentence, ErrorCode.INVALID_TIMESTAMP)
 
@@ -170,9 +159,9 @@ class RecordValidator:
 def header_parts(data: bytes, position: int, count: int) -> tuple[int, int]:
     """How many names and values there are, and their position; `count` is the first byte of how many headers."""
     if count > 0x7F:
-        count, position = long_varint(data, position, count)
+        count, position = read_rest(data, position, count)
     if count & 1 or count >> 1 > len(data) - position:
-        raise IndexError(f"it has {_signed(count)} headers")
+        raise IndexError(f"it has {decode_zigzag(count)} headers")
     return count, position
 
 
@@ -182,7 +171,7 @@ def skip_headers(data: bytes, position: int, parts: int, stop_at: int) -> tuple[
         byte = data[position]
         position += 1
         if byte > 0x7F:
-            byte, position = long_varint(data, position, byte)
+            byte, position = read_rest(data, position, byte)
         if not byte & 1:
             position += byte >> 1
         elif not parts & 1:
@@ -196,26 +185,5 @@ def _check_end(position: int, end: int) -> None:
         raise IndexError(f"its fields end {position - end} bytes behind it")
 
 
-def _signed(zigzag: int) -> int:
-    return (zigzag >> 1) ^ -(zigzag & 1)
-
-
 def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, message)
-
-
-def varint_at(data: bytes, position: int) -> tuple[int, int]:
-    """A varint, still zigzag, and the position after it. Raises IndexError behind the end."""
-    byte = data[position]
-    return (byte, position + 1) if byte < 128 else long_varint(data, position + 1, byte)
-
-
-def varint(number: int) -> bytes:
-    """A zigzag varint of up to 64 bits."""
-    number = number << 1 if number >= 0 else (-number << 1) - 1
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)

@@ -39,7 +39,7 @@ from headgate.protocol.records.message_set import (
     corrupt,
     invalid,
 )
-from headgate.protocol.records.record_validation import varint
+from headgate.protocol.records.varint import encode_varint, write_varint
 from headgate.protocol.steps import Steps
 
 MAX_BATCH_BYTES = 1 << 20
@@ -78,7 +78,9 @@ class BatchBuilder:
         if not MIN_TIMESTAMP <= delta <= MAX_TIMESTAMP:
             raise OverflowError
         self.max_timestamp = max(self.max_timestamp, timestamp)
-        return b"\x00" + varint(delta)
+        start = bytearray(1)
+        write_varint(start, delta)
+        return bytes(start)
 
     def seal(self) -> bytearray:
         """The batch, made of `body` where it lies; if there is a codec, `body` is compressed by now."""
@@ -95,7 +97,7 @@ def _far(delta: int, last_delta: int) -> bytes:
     """
     if not last_delta < delta <= _MAX_DELTA:
         raise OverflowError
-    return varint(delta)
+    return encode_varint(delta)
 
 
 class LegacyMessage(NamedTuple):
@@ -156,7 +158,7 @@ class MessageReader:
                     lead += b"\x01"
                 else:
                     value_at = at + key_size
-                    lead += (short[key_size] if key_size < table_size else varint(key_size)) + data[at:value_at]
+                    lead += (short[key_size] if key_size < table_size else encode_varint(key_size)) + data[at:value_at]
                     at = value_at
                 (value_size,) = unpack_int(data, at)
                 at += 4
@@ -164,11 +166,11 @@ class MessageReader:
                     value_size = 0
                     lead += b"\x01"
                 else:
-                    lead += short[value_size] if value_size < table_size else varint(value_size)
+                    lead += short[value_size] if value_size < table_size else encode_varint(value_size)
                 if at + value_size != end:
                     break
                 size = len(lead) + value_size + 1
-                parts += (short[size] if size < table_size else varint(size), lead, data[at:end], b"\x00")
+                parts += (short[size] if size < table_size else encode_varint(size), lead, data[at:end], b"\x00")
                 position, last_delta = end, delta
                 count += 1
         except (struct.error, OverflowError):

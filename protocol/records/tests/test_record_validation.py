@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import HEADER_SIZE, MAX_TIMESTAMP, MIN_TIMESTAMP, Record, iterate, read_header
-from headgate.protocol.records.record_validation import MAX_ERRORS, RecordValidator, long_varint
+from headgate.protocol.records.record_validation import MAX_ERRORS, RecordValidator
 from headgate.protocol.records.tests.test_batch import numbered, records
 
 quick = settings(max_examples=25, deadline=None)
@@ -121,11 +121,6 @@ def test_a_time_beyond_64_bits_is_refused() -> None:
     struct.pack_into(">q", data, 27, MAX_TIMESTAMP - 3)
     with pytest.raises(KafkaError, match="record 1 of 2 cannot be read: its timestamp is"):
         inspected(data)
-
-
-def test_long_varints() -> None:
-    assert long_varint(b"\x01", 0, 0x80) == (128, 1)
-    assert long_varint(b"\xff\x7f", 0, 0xFF) == (2**21 - 1, 2)
 
 
 def test_a_record_of_many_headers_is_looked_at_in_slices() -> None:
