@@ -102,7 +102,7 @@ def test_what_is_written_is_read(
 @pytest.mark.parametrize(
     "data, sentence",
     [
-        ("", "has 0 bytes; it begins with its version, an int16"),
+        ("", "has 0 bytes; it begins with an int16"),
         ("00", "has 1 bytes"),
         ("ffff" + ASSIGNMENT_BYTES, "has version -1"),
         ("0000", "v0, at byte 2"),
