@@ -486,7 +486,7 @@ def _invalid_count(target: str, count: int, spare: int, limit: int) -> InvalidLe
     """`limit`: the size of the message in bytes, and so the most elements that its bytes allow."""
     if spare < count <= limit:
         name = target.partition(".")[2] or target
-        return InvalidLength(f"{count} {name}, but the arrays of a request may have only {spare} more elements")
+        return InvalidLength(f"{count} {name}, but a request may have only {spare} more elements in its arrays")
     return _invalid_length(target, count)
 
 

@@ -79,7 +79,7 @@ class TopicRecord(Message, key=2, versions="0", flexible="0+"):
 
 
 class PartitionRecord(Message, key=3, versions="0-2", flexible="0+"):
-    """A partition was created, or its state replaced.   v1 log directories (KIP-858)   v2 eligible leaders (KIP-966)."""
+    """A partition was created, or has a new state. v1 log directories (KIP-858)   v2 eligible leaders (KIP-966)."""
 
     partition_id: int32 = v("0+", default=-1)
     topic_id: uuid = v("0+")

@@ -333,7 +333,7 @@ def _encode_short(value: OffsetCommitValue) -> bytes:
 
 
 def _version(value: Message) -> int:
-    """Return the version that Kafka writes: 1 for an offset with a time of expiry, 3 for a classic group, else the newest."""
+    """Return Kafka's version: 1 for an offset with a time of expiry, 3 for a classic group, else the newest."""
     if isinstance(value, OffsetCommitValue):
         return 4 if value.expire_timestamp == -1 else 1
     return 3 if isinstance(value, GroupMetadataValue) else 0

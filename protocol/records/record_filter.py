@@ -1,11 +1,10 @@
-"""The records of a batch by their keys, and a batch without some of its records: what compaction does, in bulk.
+"""Record filters for compaction: the last offset of each key of a batch, and a batch without the removed records.
 
-Half a microsecond a record: no objects are made of records, and what stays of a batch is copied in as few pieces as
-there are gaps. Every record is looked at to its end, as a batch with a fault in it must be left as it is: nobody knows
-what a reader would find there.
+The filters take half a microsecond a record. They make no object of a record, and copy the retained bytes in one part
+for each gap. They check every record to its end: compaction must not change a faulty batch, as its records are unclear.
 
-A table of keys holds a key of up to `LONGEST_KEY_BYTES` as it is, a longer one as a digest of `_DIGEST_BYTES`. So two
-keys are never taken for one, and an entry has a size that is known (`ENTRY_BYTES`).
+An offset map has a key of up to `MAX_KEY_BYTES` bytes itself, and the digest of a longer one, of `_DIGEST_BYTES` bytes.
+So no key equals the digest of another, and the size of an entry is known (`ENTRY_BYTES`).
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from headgate.protocol.records.record_validation import header_parts, skip_heade
 from headgate.protocol.records.varint import decode_zigzag, read_rest, read_zigzag, write_varint
 from headgate.protocol.steps import Steps
 
-LONGEST_KEY_BYTES = 30
+MAX_KEY_BYTES = 30
 _DIGEST_BYTES = 31
 ENTRY_BYTES = 192
-"""What an entry of a table takes at most: key 64, offset 32, and 90 of the table, which has both its sizes in memory
-for a moment when it grows (CPython 3.11, measured by a test)."""
+"""The most bytes of an entry of an offset map: 64 for the key, 32 for the offset, and 90 of the table. A growing table
+has both of its sizes in memory for a moment (CPython 3.11, measured by a test)."""
 
 RECORDS_AT_ONCE = 500
 _NO_LIMIT = 1 << 62
 
 OffsetMap = dict[bytes, int]
-"""Key -> offset of the last record that has it."""
+"""Offset of the last record of each key, as Kafka's `OffsetMap`."""
 
 
 def offset_map_key(key: bytes) -> bytes:
-    """What stands for a key in a table."""
-    if len(key) <= LONGEST_KEY_BYTES:
+    """Return the form of a key in an offset map."""
+    if len(key) <= MAX_KEY_BYTES:
         return key
     from hashlib import blake2b
 
@@ -44,9 +43,9 @@ def offset_map_key(key: bytes) -> bytes:
 
 
 class _RecordColumns(NamedTuple):
-    """Some records, one behind the other: the key of each as `offset_map_key` has it, its offset, and where it ends.
+    """Adjacent records as columns: their keys (`offset_map_key`), their offsets, and the positions of their ends.
 
-    `keyless`, `tombstones`: which of them have no key, no value, by number.
+    `keyless`, `tombstones`: the indexes of the records without a key, without a value.
     """
 
     keys: list[Any]
@@ -56,10 +55,10 @@ class _RecordColumns(NamedTuple):
     tombstones: list[int]
 
 
-def _walk(header: BatchHeader, data: bytes) -> Iterator[_RecordColumns]:
-    """The records `data` of a batch, which are decompressed, `RECORDS_AT_ONCE` at a time.
+def _iterate_columns(header: BatchHeader, data: bytes) -> Iterator[_RecordColumns]:
+    """Iterate over the decompressed records `data` of a batch, `RECORDS_AT_ONCE` at a time.
 
-    Raises KafkaError(INVALID_RECORD) where any of it is no record.
+    Raises KafkaError(INVALID_RECORD) for a faulty record.
     """
     last, position, previous, left = header.last_offset_delta << 1, 0, -1, header.records_count
     try:
@@ -73,7 +72,7 @@ def _walk(header: BatchHeader, data: bytes) -> Iterator[_RecordColumns]:
             for number in range(min(left, RECORDS_AT_ONCE)):
                 length = data[position]
                 at = position = position + 1
-                if length > 127:  # two bytes are common, and have no call, here and below
+                if length > 127:  # two bytes are common, so they are read without a call, here and below
                     high = data[position]
                     if high < 128:
                         length += (high << 7) - 128
@@ -81,15 +80,15 @@ def _walk(header: BatchHeader, data: bytes) -> Iterator[_RecordColumns]:
                     else:
                         length, at = read_rest(data, position, length)
                         position = at
-                at += 2  # behind the attributes, unused, and the first byte of the time
+                at += 2  # after the attributes, an unused byte, and the first byte of the time
                 if data[at - 1] > 127:
-                    at = _behind_time(data, at)
+                    at = _skip_rest(data, at)
                 delta = data[at]
                 at += 1
                 if delta > 127:
                     delta, at = read_rest(data, at, delta)
                 if delta & 1 or not previous < delta <= last:
-                    _refuse(f"its offset delta is {delta / 2:g} after {previous >> 1}")
+                    _raise_fault(f"its offset delta is {delta / 2:g} after {previous >> 1}")
                 previous = delta
                 add_delta(delta)
                 size = data[at]
@@ -115,9 +114,9 @@ def _walk(header: BatchHeader, data: bytes) -> Iterator[_RecordColumns]:
                     tombstones.append(number)
                 else:
                     at += size >> 1
-                at = _behind_headers(data, at + 1) if data[at] else at + 1
+                at = _skip_headers(data, at + 1) if data[at] else at + 1
                 if at - position << 1 != length:
-                    _refuse(f"its fields end {at - position - (length >> 1)} bytes behind it")
+                    _raise_fault(f"its fields end {at - position - (length >> 1)} bytes after it")
                 position = at
                 add_end(at)
             left -= len(deltas)
@@ -129,7 +128,7 @@ def _walk(header: BatchHeader, data: bytes) -> Iterator[_RecordColumns]:
 
 
 def _offsets(base_offset: int, deltas: Sequence[int]) -> Sequence[int]:
-    """Of offset deltas that grow, still zigzag; mostly there is no gap between them."""
+    """Return the offsets of growing deltas in zigzag form: a range, unless there are gaps."""
     first, count = base_offset + (deltas[0] >> 1), len(deltas)
     if deltas[-1] - deltas[0] == count - 1 << 1:
         return range(first, first + count)
@@ -137,29 +136,29 @@ def _offsets(base_offset: int, deltas: Sequence[int]) -> Sequence[int]:
 
 
 class KeyOffsets(NamedTuple):
-    """The keys of a batch, each with its last offset. `is_plain`: every record has a key and a value."""
+    """The keys of a batch with their last offsets. `is_plain`: each record has a key and a value."""
 
     table: OffsetMap
     is_plain: bool
 
 
 def key_offsets_steps(header: BatchHeader, data: bytes) -> Steps[KeyOffsets]:
-    """The keys of the records `data`, which are decompressed; yields now and then.
+    """Collect the keys of the decompressed records `data`, in steps.
 
-    Raises KafkaError(INVALID_RECORD) where any of it is no record.
+    Raises KafkaError(INVALID_RECORD) for a faulty record.
     """
     found: dict[Any, int] = {}
     is_plain = True
-    for some in _walk(header, data):
-        found.update(zip(some.keys, some.offsets, strict=True))
-        is_plain = is_plain and not some.keyless and not some.tombstones
+    for columns in _iterate_columns(header, data):
+        found.update(zip(columns.keys, columns.offsets, strict=True))
+        is_plain = is_plain and not columns.keyless and not columns.tombstones
         yield
     found.pop(None, None)
     return KeyOffsets(found, is_plain)
 
 
 class RetainedRecords:
-    """What stays of the records of a batch: `parts` of them, one behind the other."""
+    """The retained records of a batch. `parts`: their bytes, in order. `count`: their number."""
 
     __slots__ = ("count", "parts", "tombstones")
 
@@ -167,54 +166,54 @@ class RetainedRecords:
         self.parts: list[bytes] = []
         self.count = 0
         self.tombstones = 0
-        """How many of those that stay have no value."""
+        """The number of retained records without a value."""
 
 
 def filter_steps(
     header: BatchHeader, data: bytes, table: Mapping[bytes, int] | None, *, keeps_tombstones: bool
 ) -> Steps[RetainedRecords]:
-    """Leave out the records that a later one in `table` stands for, and those without a key; yields now and then.
+    """Remove the records without a key, and those with a later record of their key in `table`, in steps.
 
-    Without a table everything stays. Unless it `keeps_tombstones`, records without a value go too. Raises KafkaError as
-    `key_offsets_steps` does. Source: Apache Kafka's `Cleaner.shouldRetainRecord`.
+    Unless `keeps_tombstones`, records without a value are removed too. Without a table all records are retained. Raises
+    KafkaError as `key_offsets_steps` does. Source: Apache Kafka's `Cleaner.shouldRetainRecord`.
     """
-    kept, begun, end = RetainedRecords(), 0, 0
-    for some in _walk(header, data):
-        goes = [False] * len(some.keys) if table is None else _superseded(some, table)
+    retained, part_start, end = RetainedRecords(), 0, 0
+    for columns in _iterate_columns(header, data):
+        is_removed = [False] * len(columns.keys) if table is None else _is_superseded(columns, table)
         if table is not None:
-            for number in some.keyless if keeps_tombstones else (*some.keyless, *some.tombstones):
-                goes[number] = True
-        kept.count += len(goes) - sum(goes)
-        kept.tombstones += sum(not goes[number] for number in some.tombstones)
-        for number in compress(range(len(goes)), goes):
-            start = some.ends[number - 1] if number else end
-            if begun != start:
-                kept.parts.append(data[begun:start])
-            begun = some.ends[number]
-        end = some.ends[-1]
+            for number in columns.keyless if keeps_tombstones else (*columns.keyless, *columns.tombstones):
+                is_removed[number] = True
+        retained.count += len(is_removed) - sum(is_removed)
+        retained.tombstones += sum(not is_removed[number] for number in columns.tombstones)
+        for number in compress(range(len(is_removed)), is_removed):
+            start = columns.ends[number - 1] if number else end
+            if part_start != start:
+                retained.parts.append(data[part_start:start])
+            part_start = columns.ends[number]
+        end = columns.ends[-1]
         yield
-    if begun != end:
-        kept.parts.append(data[begun:])
-    return kept
+    if part_start != end:
+        retained.parts.append(data[part_start:])
+    return retained
 
 
-def _superseded(some: _RecordColumns, table: Mapping[bytes, int]) -> list[bool]:
-    """Of each record whether a later one stands for it."""
+def _is_superseded(columns: _RecordColumns, table: Mapping[bytes, int]) -> list[bool]:
+    """Return for each record: is there a later record of its key?"""
     last: Callable[[Any, int], int] = table.get
-    return list(map(gt, map(last, some.keys, repeat(-1)), some.offsets))
+    return list(map(gt, map(last, columns.keys, repeat(-1)), columns.offsets))
 
 
 def retain_offsets_steps(header: BatchHeader, data: bytes, offsets: Sequence[int]) -> Steps[RetainedRecords]:
-    """Keep the records with these offsets, in order, of a batch in which `key_offsets_steps` has found no fault.
+    """Retain the records of these offsets, in steps. `offsets` grow. `key_offsets_steps` must have checked the batch.
 
-    Half of the time of `filter_steps`: nothing is looked at behind the offset of a record. Yields now and then.
+    This takes half of the time of `filter_steps`: it reads nothing of a record after its offset.
     """
-    kept = RetainedRecords()
-    kept.count = len(offsets)
+    retained = RetainedRecords()
+    retained.count = len(offsets)
     base_offset, taken = header.base_offset, 0
     wanted = offsets[0] - base_offset << 1
-    position = begun = ended = 0
-    while taken < kept.count:
+    position = part_start = ended = 0
+    while taken < retained.count:
         for _ in range(RECORDS_AT_ONCE):
             start = position
             length = data[position]
@@ -229,26 +228,26 @@ def retain_offsets_steps(header: BatchHeader, data: bytes, offsets: Sequence[int
             at = position + 2
             position += length >> 1
             if data[at - 1] > 127:
-                at = _behind_time(data, at)
+                at = _skip_rest(data, at)
             delta = data[at]
             if delta > 127:
                 delta, _ = read_rest(data, at + 1, delta)
             if delta == wanted:
                 if start != ended:
-                    kept.parts.append(data[begun:ended])
-                    begun = start
+                    retained.parts.append(data[part_start:ended])
+                    part_start = start
                 ended = position
                 taken += 1
-                if taken == kept.count:
+                if taken == retained.count:
                     break
                 wanted = offsets[taken] - base_offset << 1
         yield
-    kept.parts.append(data[begun:ended])
-    return kept
+    retained.parts.append(data[part_start:ended])
+    return retained
 
 
 def max_timestamp(header: BatchHeader, data: bytes, count: int) -> int:
-    """The highest timestamp of so many sound records, milliseconds; that of the header if the broker set it."""
+    """Return the highest timestamp of `count` sound records, in ms; that of the header if the broker set it."""
     if header.is_log_append_time or not count:
         return header.max_timestamp
     highest, previous, position, base_timestamp = None, None, 0, header.base_timestamp
@@ -260,7 +259,7 @@ def max_timestamp(header: BatchHeader, data: bytes, count: int) -> int:
         time = data[at + 1]
         if time > 127:
             time, _ = read_rest(data, at + 2, time)
-        if time != previous:  # still zigzag, so only good to be told from others
+        if time != previous:  # the zigzag form suffices to see a change
             previous, timestamp = time, base_timestamp + ((time >> 1) ^ -(time & 1))
             if highest is None or timestamp > highest:
                 highest = timestamp
@@ -270,7 +269,7 @@ def max_timestamp(header: BatchHeader, data: bytes, count: int) -> int:
 
 
 def shift_timestamps_steps(data: bytes, count: int, shift_ms: int) -> Steps[bytes]:
-    """The same sound records with this added to the delta of each timestamp; yields now and then."""
+    """Return the same sound records with `shift_ms` added to each timestamp delta, in steps."""
     parts: list[bytes | bytearray] = []
     position = 0
     for number in range(1, count + 1):
@@ -287,17 +286,17 @@ def shift_timestamps_steps(data: bytes, count: int, shift_ms: int) -> Steps[byte
     return b"".join(parts)
 
 
-def _refuse(why: str) -> NoReturn:
+def _raise_fault(why: str) -> NoReturn:
     raise IndexError(why)
 
 
-def _behind_time(data: bytes, at: int) -> int:
-    """The position behind the rest of a varint."""
+def _skip_rest(data: bytes, at: int) -> int:
+    """Return the position after the rest of a varint."""
     return read_rest(data, at, 0)[1]
 
 
-def _behind_headers(data: bytes, at: int) -> int:
-    """The position behind a record's headers; `at` is that behind the first byte of their count."""
+def _skip_headers(data: bytes, at: int) -> int:
+    """Return the position after a record's headers. `at`: the position after the first byte of their count."""
     parts, at = header_parts(data, at, data[at - 1])
     return skip_headers(data, at, parts, _NO_LIMIT)[0]
 

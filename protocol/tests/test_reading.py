@@ -96,20 +96,20 @@ def test_a_request_has_a_limit_for_the_elements_of_all_its_arrays() -> None:
     assert read(produce_of(*[0] * 100))
     assert read(produce_of(*[1] * 100))
     assert read(produce_of(*[19] * 5))
-    with pytest.raises(MalformedRequest, match="101 topic_data, but the arrays of a request may have only 100 more"):
+    with pytest.raises(MalformedRequest, match="101 topic_data, but a request may have only 100 more"):
         read(produce_of(*[0] * 101))
-    with pytest.raises(MalformedRequest, match="20 partition_data, but the arrays of a request may have only 18 more"):
+    with pytest.raises(MalformedRequest, match="20 partition_data, but a request may have only 18 more"):
         read(produce_of(19, 19, 19, 20, 20))
 
 
 def test_texts_and_tagged_fields_count_too() -> None:
     read = reader(tree(DeleteTopicsRequest, 0), "DeleteTopics", 10)
     assert read(struct.pack(">i", 10) + b"\0\x01t" * 10 + bytes(4))
-    with pytest.raises(MalformedRequest, match="11 topic_names, where a request may have 10 more"):
+    with pytest.raises(MalformedRequest, match="11 topic_names, but a request may have only 10 more"):
         read(struct.pack(">i", 11) + b"\0\x01t" * 11 + bytes(4))
     read = reader(tree(MetadataRequest, 9), "Metadata", 10)
     assert read(b"\x01\0\0\0\x0a" + b"\x05\0" * 10)
-    with pytest.raises(MalformedRequest, match="11 tagged fields, where a request may have 10 more"):
+    with pytest.raises(MalformedRequest, match="11 tagged fields, but a request may have only 10 more"):
         read(b"\x01\0\0\0\x0b" + b"\x05\0" * 11)
 
 
@@ -119,9 +119,9 @@ def test_a_request_for_many_partitions_is_read_and_one_for_too_many_is_not() -> 
     request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", numbers)])
     assert compiler.read(OffsetFetchRequest, 5, written(request, 5))[0] == request
     numbers += [7] * 10
-    with pytest.raises(MalformedRequest, match="1000010 partition_indexes, where a request may have 1000000 more"):
+    with pytest.raises(MalformedRequest, match="1000010 partition_indexes, but a request may have only 1000000 more"):
         compiler.read(OffsetFetchRequest, 5, written(request, 5))
-    with pytest.raises(MalformedRequest, match="100001 topic_data, where a request may have 100000 more"):
+    with pytest.raises(MalformedRequest, match="100001 topic_data, but a request may have only 100000 more"):
         compiler.read(ProduceRequest, 7, produce_of(*[0] * (MAX_ELEMENTS + 1)))
 
 
@@ -256,7 +256,7 @@ def test_a_reader_in_steps_has_the_same_limit(limit: int) -> None:
     read_all = reader(tree(DeleteTopicsRequest, 0), "DeleteTopics", limit, in_steps=True)
     encoded = written(DeleteTopicsRequest(topic_names=["t"] * 1000), 0)
     if limit < 1000:
-        with pytest.raises(MalformedRequest, match="1000 topic_names, where a request may have 999 more"):
+        with pytest.raises(MalformedRequest, match="1000 topic_names, but a request may have only 999 more"):
             finish(read_all(encoded))
     else:
         assert len(finish(read_all(encoded))[0].topic_names) == 1000

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records import batch
+from headgate.protocol.records import Buffer, batch
 from headgate.protocol.records.batch import (
     CODEC_MASK,
     LOG_APPEND_TIME,
@@ -25,7 +25,6 @@ from headgate.protocol.records.batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
-    Buffer,
 )
 
 if TYPE_CHECKING:

@@ -85,9 +85,9 @@ def test_java_reads_frames_of_others(name: str) -> None:
     [
         (FRAME[:4] + bytes((FRAME[4] & ~0x20,)) + FRAME[5:], "its blocks depend on each other"),
         (b"no frame", "it does not begin with a frame"),
-        (FRAME[:4] + b"\xa0" + FRAME[5:], "its frame has a dictionary, or is of another version"),
-        (FRAME[:4] + bytes((FRAME[4] | 1,)) + FRAME[5:], "its frame has a dictionary, or is of another version"),
-        (FRAME[:5] + b"\x30" + FRAME[6:], "its blocks have a size that does not exist"),
+        (FRAME[:4] + b"\xa0" + FRAME[5:], "its frame has a dictionary or another version"),
+        (FRAME[:4] + bytes((FRAME[4] | 1,)) + FRAME[5:], "its frame has a dictionary or another version"),
+        (FRAME[:5] + b"\x30" + FRAME[6:], "its maximum block size does not exist"),
         (FRAME[:-4], "its frame has no end"),
         (FRAME + FRAME, f"{len(FRAME)} bytes follow its first frame"),
         (

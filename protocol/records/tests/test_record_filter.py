@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import record_filter
 from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader, Record, build, iterate, read_header, with_records
-from headgate.protocol.records.record_filter import ENTRY_BYTES, LONGEST_KEY_BYTES, offset_map_key
+from headgate.protocol.records.record_filter import ENTRY_BYTES, MAX_KEY_BYTES, offset_map_key
 from headgate.protocol.steps import finish
 
 NOW_MS = 1_700_000_000_000
@@ -156,10 +156,10 @@ def test_offsets_that_go_back_are_refused() -> None:
 
 
 def test_no_two_keys_have_one_entry() -> None:
-    long = b"k" * (LONGEST_KEY_BYTES + 1)
-    assert offset_map_key(b"k" * LONGEST_KEY_BYTES) == b"k" * LONGEST_KEY_BYTES
+    long = b"k" * (MAX_KEY_BYTES + 1)
+    assert offset_map_key(b"k" * MAX_KEY_BYTES) == b"k" * MAX_KEY_BYTES
     assert offset_map_key(long) != long
-    assert len(offset_map_key(long)) == len(offset_map_key(long * 100)) == LONGEST_KEY_BYTES + 1
+    assert len(offset_map_key(long)) == len(offset_map_key(long * 100)) == MAX_KEY_BYTES + 1
 
 
 @pytest.mark.slow

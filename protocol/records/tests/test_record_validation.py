@@ -100,8 +100,8 @@ def made(body: bytes, count: int = 1) -> bytearray:
     [
         (b"", "record 0 of 1 cannot be read"),
         (b"\x0c\x00\x00\x00\x01\x01\x00\x00", "does not end where the batch does"),
-        (b"\x0e\x00\x00\x00\x01\x01\x00", "its fields end -1 bytes behind it"),
-        (b"\x0a\x00\x00\x00\x01\x01\x00", "its fields end 1 bytes behind it"),
+        (b"\x0e\x00\x00\x00\x01\x01\x00", "its fields end -1 bytes after it"),
+        (b"\x0a\x00\x00\x00\x01\x01\x00", "its fields end 1 bytes after it"),
         (b"\x0c\x00\x00\x00\x7e\x01\x00", "cannot be read"),
         (b"\x0c\x00\x00\x00\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01\x00", "cannot be read"),
         (b"\x0c\x00\x00\x00\x01\x01\x01", "it has -1 headers"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records import batch, compression, record_filter
+from headgate.protocol.records import Buffer, batch, compression, record_filter
 from headgate.protocol.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON,
@@ -15,7 +15,6 @@ from headgate.protocol.records.batch import (
     MIN_TIMESTAMP,
     NO_TIMESTAMP,
     BatchHeader,
-    Buffer,
 )
 from headgate.protocol.steps import Steps
 from headgate.storage.cleanup.compaction import planning
