@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import itertools
 import linecache
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from headgate.protocol.wire import (
@@ -18,7 +19,9 @@ from headgate.protocol.wire import (
     FormatField,
     Length,
     NullableStructNode,
+    Records,
     StructNode,
+    TaggedField,
     UnsignedVarint,
 )
 
@@ -115,6 +118,62 @@ class FixedWidthRun:
 
     def __bool__(self) -> bool:
         return bool(self._parts)
+
+
+class TreeEmitter(abc.ABC):
+    """Walks the tree of a message. A subclass emits the code for each kind of node."""
+
+    def __init__(self, source: Source, yield_points: YieldPoints) -> None:
+        self._source = source
+        self._yield_points = yield_points
+        self._run = FixedWidthRun()
+        self._pending_functions: list[tuple[str, Sequence[TaggedField]]] = []
+
+    def node(self, node: Construct, place: str) -> None:
+        """Emit the code for a node. `place` is the target of a read, or the source of a write."""
+        code = fixed_format(node)
+        if code is not None:
+            self._run.add(code, place)
+        elif isinstance(node, StructNode):
+            self._struct(node, place)
+        elif isinstance(node, NullableStructNode):
+            self._nullable_struct(node, place)
+        elif isinstance(node, Array):
+            self._array(node, place)
+        elif isinstance(node, Records):
+            self._records(node, place)
+        else:
+            self._blob(node, place)
+
+    def finish(self) -> None:
+        """Emit the functions for tagged fields. They may add further ones."""
+        while self._pending_functions:
+            self._tags_function(*self._pending_functions.pop())
+
+    @abc.abstractmethod
+    def flush(self) -> None:
+        """Emit the move of the collected run."""
+
+    @abc.abstractmethod
+    def _struct(self, node: StructNode, place: str, /) -> None: ...
+    @abc.abstractmethod
+    def _nullable_struct(self, node: NullableStructNode, place: str, /) -> None: ...
+    @abc.abstractmethod
+    def _array(self, node: Array, place: str, /) -> None: ...
+    @abc.abstractmethod
+    def _records(self, node: Records, place: str, /) -> None: ...
+    @abc.abstractmethod
+    def _blob(self, node: Blob, place: str, /) -> None: ...
+    @abc.abstractmethod
+    def _tags_function(self, function: str, tagged: Sequence[TaggedField]) -> None: ...
+
+    def _tags_name(self, tagged: Sequence[TaggedField]) -> str:
+        """Return the name of the function for these tagged fields. `finish` emits the function."""
+        if not tagged:
+            return "keep_tags"
+        function = self._source.fresh("tags")
+        self._pending_functions.append((function, tagged))
+        return function
 
 
 def fixed_format(node: Construct) -> str | None:

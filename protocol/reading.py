@@ -50,6 +50,7 @@ from headgate.protocol.emitter import (
     STEP_NUMBERS,
     FixedWidthRun,
     Source,
+    TreeEmitter,
     YieldPoints,
     fixed_format,
     is_compact,
@@ -162,32 +163,12 @@ def reader(root: StructNode, title: str, max_elements: int | None, in_steps: boo
     return source.function("read", f"<read {title}{' in steps' if in_steps else ''}>")
 
 
-class _ReaderEmitter:
+class _ReaderEmitter(TreeEmitter):
     """Walks a tree, and emits code that assigns the value of each node to a target: an attribute or a local name."""
 
     def __init__(self, source: Source, yield_points: YieldPoints) -> None:
-        self._source = source
-        self._yield_points = yield_points
+        super().__init__(source, yield_points)
         self._pending: _PendingBlob | None = None
-        self._run = FixedWidthRun()
-        self._pending_functions: list[tuple[str, Sequence[TaggedField]]] = []
-
-    def node(self, node: Construct, target: str) -> None:
-        code = fixed_format(node)
-        if code is not None:
-            self._run.add(code, target)
-        elif isinstance(node, StructNode):
-            value = self._new(node)
-            self._source.line(f"{target} = {value}")
-            self._members(node, value)
-        elif isinstance(node, NullableStructNode):
-            self._nullable_struct(node, target)
-        elif isinstance(node, Array):
-            self._array(node, target)
-        elif isinstance(node, Records):
-            self._records(node, target)
-        else:
-            self._begin_blob(node, target)
 
     def flush(self) -> None:
         """Emit the read of the collected run, together with the blob before it."""
@@ -210,11 +191,6 @@ class _ReaderEmitter:
         with source.block("else"):
             self._uncommon_blob(pending)
             self._unpack(packer, targets)
-
-    def finish(self) -> None:
-        """Emit the functions for tagged fields. They may add further ones."""
-        while self._pending_functions:
-            self._tags_function(*self._pending_functions.pop())
 
     def read_struct(self, node: StructNode) -> str:
         """Emit the read of a struct; return the local name of the struct."""
@@ -259,10 +235,7 @@ class _ReaderEmitter:
         return self._source.constant("default", value)
 
     def _tags(self, tagged: Sequence[TaggedField], name: str) -> None:
-        function = "keep_tags"
-        if tagged:
-            function = self._source.fresh("tags")
-            self._pending_functions.append((function, tagged))
+        function = self._tags_name(tagged)
         self._run.add("B", "n")
         self.flush()
         with self._source.block("if n"):
@@ -289,6 +262,11 @@ class _ReaderEmitter:
                     source.line(f"raise refused({field.name!r}, limit)")
                 source.line("return value, spare")
 
+    def _struct(self, node: StructNode, target: str) -> None:
+        name = self._new(node)
+        self._source.line(f"{target} = {name}")
+        self._members(node, name)
+
     def _nullable_struct(self, node: NullableStructNode, target: str) -> None:
         self._run.add("b", "n")
         self.flush()
@@ -311,7 +289,7 @@ class _ReaderEmitter:
                 self._source.line("n, position = varint(buffer, position, n)")
             self._source.line("n -= 1")
 
-    def _begin_blob(self, node: Blob, target: str) -> None:
+    def _blob(self, node: Blob, target: str) -> None:
         """Emit the fixed part of a blob's length into `n`; the next flush reads the blob."""
         self._run.add(length_format(node.length), "n")
         self.flush()
@@ -397,9 +375,9 @@ class _ReaderEmitter:
         source = self._source
         with source.block("if n"):
             source.line("others = n - 1")
-            self._begin_blob(element, "element")
+            self._blob(element, "element")
             with source.block("for _ in range(others)"):
-                self._begin_blob(element, "element")
+                self._blob(element, "element")
                 source.line(f"{elements}.append(element)")
                 self._yield_points.count_element()
             self.flush()

@@ -27,15 +27,15 @@ from typing import Any
 
 from headgate.protocol.emitter import (
     STEP_NUMBERS,
-    FixedWidthRun,
     Source,
+    TreeEmitter,
     YieldPoints,
     fixed_format,
     is_compact,
     length_format,
 )
 from headgate.protocol.schema import Struct
-from headgate.protocol.wire import Array, Construct, NullableStructNode, Records, StructNode, TaggedField, Text
+from headgate.protocol.wire import Array, Blob, Construct, NullableStructNode, Records, StructNode, TaggedField, Text
 
 Writer = Callable[..., Any]
 
@@ -68,29 +68,8 @@ def writer(root: StructNode, title: str, in_steps: bool = False) -> Writer:
     return source.function("write", f"<write {title}{' in steps' if in_steps else ''}>")
 
 
-class _WriterEmitter:
+class _WriterEmitter(TreeEmitter):
     """Walks a tree, and emits code that appends the value of each node, an expression, to `out`."""
-
-    def __init__(self, source: Source, yield_points: YieldPoints) -> None:
-        self._source = source
-        self._yield_points = yield_points
-        self._run = FixedWidthRun()
-        self._pending_functions: list[tuple[str, Sequence[TaggedField]]] = []
-
-    def node(self, node: Construct, value: str) -> None:
-        code = fixed_format(node)
-        if code is not None:
-            self._run.add(code, value)
-        elif isinstance(node, StructNode):
-            self._instance(node, value)
-        elif isinstance(node, NullableStructNode):
-            self._nullable_struct(node, value)
-        elif isinstance(node, Array):
-            self._array(node, value)
-        elif isinstance(node, Records):
-            self._records(node, value)
-        else:
-            self._blob(node, value)
 
     def flush(self) -> None:
         """Emit the write of the collected run."""
@@ -103,12 +82,11 @@ class _WriterEmitter:
             self._source.line(f"out += {pack}({', '.join(values)})")
 
     def finish(self) -> None:
-        """Emit the functions for tagged fields. They may add further ones."""
+        """Emit the functions for tagged fields, which write them in one step."""
         self._yield_points = YieldPoints(self._source, is_enabled=False)
-        while self._pending_functions:
-            self._tags_function(*self._pending_functions.pop())
+        super().finish()
 
-    def _instance(self, node: StructNode, value: str) -> None:
+    def _struct(self, node: StructNode, value: str) -> None:
         if "." in value:
             value, expression = self._source.fresh("x"), value
             self._source.line(f"{value} = {expression}")
@@ -119,10 +97,7 @@ class _WriterEmitter:
 
     def _tags(self, tagged: Sequence[TaggedField], value: str) -> None:
         source = self._source
-        function = "keep_tags"
-        if tagged:
-            function = source.fresh("tags")
-            self._pending_functions.append((function, tagged))
+        function = self._tags_name(tagged)
         self._run.add("B", "0")
         self.flush()
         present = [f"{value}.unknown_tags is not None"]
@@ -175,7 +150,7 @@ class _WriterEmitter:
             size = f"{bias - 1} if {name} is None else {size}"
         self._source.line(f"n = {size}")
 
-    def _blob(self, node: Construct, value: str) -> None:
+    def _blob(self, node: Blob, value: str) -> None:
         source = self._source
         name = source.fresh("d")
         source.line(f"{name} = {value}")
