@@ -38,7 +38,7 @@ def test_a_request_is_a_frame_with_a_header() -> None:
     assert frame == struct.pack(">ihhih2si", 16, 3, 1, 0, 2, b"me", -1)
 
 
-def test_answers_come_with_their_requests_in_order() -> None:
+def test_responses_come_with_their_requests_in_order() -> None:
     peer = ClientConnection()
     requests = [MetadataRequest(), MetadataRequest(topics=None)]
     for request in requests:
@@ -50,11 +50,11 @@ def test_answers_come_with_their_requests_in_order() -> None:
     assert not peer.in_flight
 
 
-def test_the_best_version_is_the_newest_of_both_sides() -> None:
+def test_the_usable_version_is_the_latest_of_both_sides() -> None:
     assert negotiated().latest_usable_version(MetadataRequest) == 12
 
 
-def test_no_common_version_is_said() -> None:
+def test_a_missing_common_version_is_an_error() -> None:
     peer = negotiated()
     with pytest.raises(KafkaError, match="FetchRequest: the broker has versions 30-40, this side 0-18"):
         peer.latest_usable_version(FetchRequest)
@@ -64,7 +64,7 @@ def test_no_common_version_is_said() -> None:
         ClientConnection().request(MetadataRequest())
 
 
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
+def test_unknown_api_versions_are_answered_in_version_0() -> None:
     peer = ClientConnection()
     peer.request(ApiVersionsRequest(), 5)
     refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=TABLE.api_keys)
@@ -73,21 +73,21 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
     assert peer.latest_usable_version(MetadataRequest) == 12
 
 
-def test_produce_without_acks_waits_for_nothing() -> None:
+def test_produce_without_acks_expects_no_response() -> None:
     peer = ClientConnection()
     data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(0, b"batch")])]
     peer.request(ProduceRequest(acks=0, topic_data=data), 9)
     assert not peer.in_flight
 
 
-def test_an_answer_to_another_request_is_refused() -> None:
+def test_a_response_to_another_request_is_refused() -> None:
     peer = ClientConnection()
     peer.request(MetadataRequest(), 9)
     with pytest.raises(MalformedRequest, match="response to request 7 came, but request 0 is the next"):
         peer.receive(reply(MetadataResponse(), 7, 9))
 
 
-def test_an_answer_to_nothing_is_refused() -> None:
+def test_a_response_without_a_request_is_refused() -> None:
     with pytest.raises(MalformedRequest, match="without a request"):
         ClientConnection().receive(reply(MetadataResponse(), 0, 9))
 

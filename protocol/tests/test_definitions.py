@@ -40,7 +40,7 @@ def numbers(versions: Versions) -> set[int]:
 
 @pytest.mark.sockets
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: str(cls.__name__))
-def test_every_field_is_that_of_kafkas_newest_definition(cls: type[Message]) -> None:
+def test_every_field_is_as_in_kafkas_newest_definition(cls: type[Message]) -> None:
     for version in numbers(cls.versions):
         _, defined = next(having(cls.__name__, version))  # one of them has every version
         flexible = version in Versions.parse(defined["flexibleVersions"])
@@ -51,7 +51,7 @@ def test_every_field_is_that_of_kafkas_newest_definition(cls: type[Message]) -> 
 
 
 @pytest.mark.sockets
-def test_whatever_a_broker_of_kafka_listens_to_is_declared_or_left_out_with_a_reason() -> None:
+def test_every_api_of_kafka_is_declared_or_omitted_with_reason() -> None:
     offered: dict[str, set[int]] = {}
     for generation in CLIENTS:
         for name, defined in of_kafka(generation).items():
@@ -106,7 +106,7 @@ CHANGES = [rename, retype, make_nullable, tag_otherwise, change_default, swap, r
 @pytest.mark.sockets
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_comparison_sees_a_change(change: Callable[[list[dict[str, Any]]], None], nested: bool) -> None:
+def test_the_comparison_finds_a_change(change: Callable[[list[dict[str, Any]]], None], nested: bool) -> None:
     cls = request_class(2)  # ListOffsets: all that can be changed is in it twice
     _, defined = next(having(cls.__name__, 11))
     fields = copy.deepcopy(defined["fields"])

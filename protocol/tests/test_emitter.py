@@ -25,7 +25,7 @@ from headgate.protocol.wire import (
 )
 
 
-def test_a_source_becomes_a_function_whose_lines_tracebacks_show() -> None:
+def test_tracebacks_show_the_lines_of_an_emitted_function() -> None:
     source = Source()
     limit = source.constant("limit", 3)
     with source.block("def check(value)"), source.block(f"if value > {limit}"):
@@ -70,18 +70,18 @@ def test_a_run_is_one_struct() -> None:
         (NullableStructNode(tree(FetchRequest, 12)), 1),
     ],
 )
-def test_smallest_sizes(node: Construct, size: int) -> None:
+def test_nodes_have_minimum_sizes(node: Construct, size: int) -> None:
     assert min_size(node) == size
 
 
-def test_what_has_no_rule_is_named() -> None:
+def test_an_unknown_node_is_named() -> None:
     assert fixed_format(Length.short(nullable=False)) is None
     with pytest.raises(TypeError, match="no rule for"):
         min_size(Length.short(nullable=False))
 
 
 @pytest.mark.parametrize("is_enabled", [False, True])
-def test_a_function_pauses_where_that_is_wanted(is_enabled: bool) -> None:
+def test_an_emitted_function_yields_if_enabled(is_enabled: bool) -> None:
     source = Source()
     yield_points = YieldPoints(source, is_enabled)
     with source.block("def count(number)"):

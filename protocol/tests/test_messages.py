@@ -60,7 +60,7 @@ DEFINED = [
 
 
 @pytest.mark.parametrize("cls, version", DEFINED, ids=[f"{cls.__name__}-v{version}" for cls, version in DEFINED])
-def test_fields_are_those_of_kafkas_definition(cls: type[Message], version: int) -> None:
+def test_fields_are_as_in_kafkas_definition(cls: type[Message], version: int) -> None:
     defined = definition(cls.__name__)
     assert defined is not None
     assert defined["apiKey"] == cls.api_key

@@ -35,5 +35,5 @@ def test_an_unknown_key_is_a_key_error(key: int) -> None:
         (999, 5, (1, 0)),
     ],
 )
-def test_header_versions(key: int, version: int, expected: tuple[int, int]) -> None:
+def test_key_and_version_tell_the_header_versions(key: int, version: int, expected: tuple[int, int]) -> None:
     assert header_versions(key, version) == expected

@@ -16,7 +16,7 @@ def test_steps_end_with_a_result() -> None:
     assert finish(as_steps("all")) == "all"
 
 
-def test_a_few_are_done_at_once() -> None:
+def test_few_items_are_done_at_once() -> None:
     assert finish_if_few(counting(5), FEW_ITEMS) == 5
     steps = finish_if_few(counting(5), FEW_ITEMS + 1)
     assert is_steps(steps)
@@ -24,7 +24,7 @@ def test_a_few_are_done_at_once() -> None:
     assert not is_steps([])
 
 
-def test_many_rows_are_made_when_they_are_written() -> None:
+def test_elements_of_a_lazy_array_are_made_by_its_iteration() -> None:
     made: list[int] = []
 
     def make(number: int) -> str:
@@ -42,7 +42,7 @@ def test_many_rows_are_made_when_they_are_written() -> None:
     assert made == [0]
 
 
-def test_rows_of_rows_are_made_when_they_are_written() -> None:
+def test_a_map_of_a_lazy_array_is_lazy() -> None:
     few = lazy_map(lazy_map([1, 2], str), int)
     assert few == [1, 2]
     many = lazy_map(lazy_map(range(FEW_ITEMS + 1), str), int)

@@ -81,7 +81,7 @@ def test_splices_leave_a_hole_of_their_length(version: int, lengths: list[int]) 
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_bytes_of_any_kind_are_copied_in(version: int) -> None:
+def test_bytes_of_any_type_are_copied(version: int) -> None:
     expected = written(fetched(b"abc"), version)
     for records in (bytearray(b"abc"), memoryview(b"xabcx")[1:4]):
         splices: list[tuple[int, Splice]] = []
@@ -90,7 +90,7 @@ def test_bytes_of_any_kind_are_copied_in(version: int) -> None:
         assert (bytes(out), splices) == (expected, [])
 
 
-def test_tagged_fields_are_written_only_where_they_differ() -> None:
+def test_only_tagged_fields_without_their_default_are_written() -> None:
     def size(row: PartitionData) -> int:
         return len(written(FetchResponse(responses=[FetchableTopicResponse("t", partitions=[row])]), 12))
 
@@ -103,7 +103,7 @@ def test_tagged_fields_are_written_only_where_they_differ() -> None:
     assert size(PartitionData(diverging_epoch=tagged)) == plain + 2 + 13 + 6
 
 
-def test_many_elements_and_long_texts() -> None:
+def test_many_elements_and_long_texts_are_written() -> None:
     """On both sides of one byte of varint, and of the arrays that have a struct made for their length."""
     for count in (15, 16, 17, 126, 127, 128, 16_384):
         partition = MetadataResponsePartition(replica_nodes=list(range(count)))
@@ -113,7 +113,7 @@ def test_many_elements_and_long_texts() -> None:
             assert compiler.read(MetadataResponse, version, written(value, version))[0] == value
 
 
-def test_what_does_not_fit_is_a_fault_of_ours_and_raises() -> None:
+def test_a_value_that_does_not_fit_raises() -> None:
     with pytest.raises(AttributeError):
         written(ProduceRequest(topic_data=[TopicProduceData(name=None)]), 8)  # type: ignore[arg-type]
     with pytest.raises(struct.error):

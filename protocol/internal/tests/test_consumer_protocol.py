@@ -74,13 +74,13 @@ def test_fields_are_those_of_kafkas_definition(
 
 
 @pytest.mark.parametrize("version", [4, 9, 0x7FFF])
-def test_a_later_version_is_read_as_the_last_that_is_known(version: int) -> None:
+def test_a_later_version_is_read_as_the_newest_known_one(version: int) -> None:
     _, subscription, kafkas = SUBSCRIPTIONS[-1]
     assert decode_subscription(bytes.fromhex(f"{version:04x}{kafkas[4:]}0123")) == subscription
     assert decode_assignment(bytes.fromhex(f"{version:04x}{ASSIGNMENT_BYTES}0123")) == ASSIGNMENT
 
 
-def test_what_follows_is_left_alone() -> None:
+def test_bytes_after_the_known_fields_are_ignored() -> None:
     """Clients append bytes of their own, and fields of later versions come last."""
     for _, subscription, kafkas in SUBSCRIPTIONS:
         assert decode_subscription(bytes.fromhex(kafkas + "0123")) == subscription
@@ -91,7 +91,7 @@ def test_what_follows_is_left_alone() -> None:
 @pytest.mark.parametrize("version", range(4))
 @given(data=st.data())
 @settings(max_examples=settings().max_examples // 5)
-def test_what_is_written_is_read(
+def test_written_messages_are_read_back(
     cls: type[ConsumerProtocolSubscription | ConsumerProtocolAssignment], version: int, data: st.DataObject
 ) -> None:
     message = data.draw(messages(cls, version))
@@ -109,7 +109,7 @@ def test_what_is_written_is_read(
         ("00007fffffff", "cannot have length 2147483647"),
     ],
 )
-def test_what_nobody_wrote_is_refused(data: str, sentence: str) -> None:
+def test_invalid_bytes_are_refused(data: str, sentence: str) -> None:
     for decode in (decode_subscription, decode_assignment):
         with pytest.raises(MalformedRequest) as caught:
             decode(bytes.fromhex(data))

@@ -49,14 +49,14 @@ ONGOING_BYTES = (
 )
 
 
-def test_bytes_of_version_0() -> None:
+def test_version_0_has_kafkas_bytes() -> None:
     assert encode_key(KEY).hex() == "00000003706179"
     assert encode_value(ONGOING).hex() == ONGOING_BYTES
     assert decode(bytes.fromhex("00000003706179"), bytes.fromhex(ONGOING_BYTES)) == (KEY, ONGOING)
 
 
 @given(data=st.data(), version=st.sampled_from([0, 1]))
-def test_what_is_written_is_read(data: st.DataObject, version: int) -> None:
+def test_written_records_are_read_back(data: st.DataObject, version: int) -> None:
     value = data.draw(messages(TransactionLogValue, version))
     assert isinstance(value, TransactionLogValue)
     key = data.draw(messages(TransactionLogKey, 0))
@@ -64,11 +64,11 @@ def test_what_is_written_is_read(data: st.DataObject, version: int) -> None:
     assert decode(encode_key(key), encode_value(value, version)) == (key, value)
 
 
-def test_a_tombstone() -> None:
+def test_a_null_value_is_a_tombstone() -> None:
     assert decode(encode_key(KEY), None) == (KEY, None)
 
 
-def test_a_key_of_a_newer_program_is_named_and_left_alone() -> None:
+def test_a_key_of_an_unknown_version_is_named_and_not_decoded() -> None:
     assert decode(b"\0\1?", b"?") == UnknownVersion(1)
 
 
@@ -94,7 +94,7 @@ def test_states_have_kafkas_names() -> None:
         ("00000003706179", ONGOING_BYTES[:-2], "TransactionLogValue v0"),
     ],
 )
-def test_what_nobody_wrote_is_refused(key: str, value: str | None, sentence: str) -> None:
+def test_invalid_bytes_are_refused(key: str, value: str | None, sentence: str) -> None:
     with pytest.raises(MalformedRequest) as caught:
         decode(bytes.fromhex(key), None if value is None else bytes.fromhex(value))
     assert sentence in str(caught.value)

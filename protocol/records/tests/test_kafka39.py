@@ -110,7 +110,7 @@ def test_batches_become_what_kafka_makes_of_them(kafka: Kafka39, magic: int, cod
 
 @some_values
 @given(some=record)
-def test_java_reads_frames_that_we_call_sound(kafka: Kafka39, some: Record) -> None:
+def test_java_reads_our_lz4_frames(kafka: Kafka39, some: Record) -> None:
     data = batch.build([some._replace(offset=0)], compression=LZ4)
     assert finish(java_incompatibility_steps(data[HEADER_SIZE:])) is None
     assert all_records(kafka.read(data)) == [some._replace(offset=0)]
@@ -136,7 +136,7 @@ FLAGS, DESCRIPTOR = PLAIN_FRAME[4], PLAIN_FRAME[5]
         PLAIN_FRAME[:-4],
     ],
 )
-def test_java_reads_the_frames_in_which_there_is_no_fault(kafka: Kafka39, frame: bytes) -> None:
+def test_java_reads_only_frames_without_an_incompatibility(kafka: Kafka39, frame: bytes) -> None:
     is_read = True
     try:
         kafka.read(batch.assemble(0, LZ4, 0, -1, -1, 1, frame))

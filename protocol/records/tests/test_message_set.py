@@ -27,7 +27,7 @@ def test_kafka_python_reads_wrappers(magic: int, codec: int, some: list[Record])
     assert theirs(build(some, magic, codec=codec, base_offset=70)) == expected(some, magic, 70)
 
 
-def test_a_wrapper_of_lz4_in_magic_0_has_the_wrong_checksum() -> None:
+def test_an_lz4_wrapper_of_magic_0_has_the_broken_checksum() -> None:
     """KIP-57. kafka-python needs another package for it; Java reads it in compat_tests."""
     some = [Record(value=b"a" * 100)]
     made = build(some, 0, codec=LZ4)
@@ -36,7 +36,7 @@ def test_a_wrapper_of_lz4_in_magic_0_has_the_wrong_checksum() -> None:
     assert bytes(decompress(LZ4, with_correct_checksum(frame))) == build(some, 0)
 
 
-def test_times_of_the_broker_are_told_in_magic_1_only() -> None:
+def test_only_magic_1_has_log_append_time() -> None:
     some = [Record(timestamp=5, value=b"a"), Record(timestamp=9, value=b"b")]
     plain = build(some, 1, log_append_time_ms=77)
     assert [one.timestamp for one in theirs(plain)] == [77, 77]

@@ -43,7 +43,7 @@ def parts(data: bytes) -> tuple[BatchHeader, bytes]:
 
 @pytest.mark.slow
 @given(batches())
-def test_the_keys_are_those_of_the_records_each_with_its_last_offset(data: bytes) -> None:
+def test_each_key_has_its_last_offset(data: bytes) -> None:
     expected = {offset_map_key(record.key): record.offset for record in iterate(data) if record.key is not None}
     keys = finish(record_filter.key_offsets_steps(*parts(data)))
     assert keys.table == expected
@@ -52,9 +52,7 @@ def test_the_keys_are_those_of_the_records_each_with_its_last_offset(data: bytes
 
 @pytest.mark.slow
 @given(batches(), st.dictionaries(KEYS.filter(lambda key: key is not None), st.integers(990, 30_000)), st.booleans())
-def test_what_stays_is_what_no_later_record_stands_for(
-    data: bytes, later: dict[bytes, int], keeps_tombstones: bool
-) -> None:
+def test_superseded_records_are_removed(data: bytes, later: dict[bytes, int], keeps_tombstones: bool) -> None:
     header, body = parts(data)
     table = {offset_map_key(key): offset for key, offset in later.items()}
     kept = finish(record_filter.filter_steps(header, body, table, keeps_tombstones=keeps_tombstones))
@@ -76,7 +74,7 @@ def test_what_stays_is_what_no_later_record_stands_for(
 
 @pytest.mark.slow
 @given(batches(), st.data())
-def test_records_are_picked_by_their_offsets(data: bytes, choice: st.DataObject) -> None:
+def test_records_are_retained_by_their_offsets(data: bytes, choice: st.DataObject) -> None:
     header, body = parts(data)
     records = list(iterate(data))
     wanted = choice.draw(st.lists(st.sampled_from(records), min_size=1, unique_by=lambda record: record.offset))
@@ -88,7 +86,7 @@ def test_records_are_picked_by_their_offsets(data: bytes, choice: st.DataObject)
 
 @pytest.mark.slow
 @given(batches())
-def test_without_a_table_everything_stays(data: bytes) -> None:
+def test_all_records_are_retained_without_a_table(data: bytes) -> None:
     header, body = parts(data)
     kept = finish(record_filter.filter_steps(header, body, None, keeps_tombstones=False))
     assert (b"".join(kept.parts), kept.count) == (body, header.records_count)
@@ -97,7 +95,7 @@ def test_without_a_table_everything_stays(data: bytes) -> None:
 
 @pytest.mark.slow
 @given(batches(), st.sampled_from([0, 1, -1, 64, 10**12, -(10**12)]))
-def test_another_base_for_times_leaves_the_times_as_they_are(data: bytes, shift_ms: int) -> None:
+def test_shifted_deltas_and_base_give_the_same_timestamps(data: bytes, shift_ms: int) -> None:
     header, body = parts(data)
     moved = finish(record_filter.shift_timestamps_steps(body, header.records_count, shift_ms))
     made = with_records(header._replace(base_timestamp=header.base_timestamp - shift_ms), moved)
@@ -107,7 +105,7 @@ def test_another_base_for_times_leaves_the_times_as_they_are(data: bytes, shift_
 @pytest.mark.slow
 @settings(max_examples=200)
 @given(batches(), st.data())
-def test_a_batch_with_a_fault_is_refused_or_read_as_a_consumer_reads_it(data: bytes, choice: st.DataObject) -> None:
+def test_a_damaged_batch_is_refused_or_read_like_a_consumer(data: bytes, choice: st.DataObject) -> None:
     """Never anything in between: else the keys of what nobody can read would stand for others."""
     header, body = parts(data)
     place = choice.draw(st.integers(0, len(body) - 1))
@@ -138,7 +136,7 @@ def fault_of(data: bytes | bytearray) -> str:
 
 
 @pytest.mark.parametrize("cut", [1, 3, 10])
-def test_bytes_too_few_or_too_many_are_refused(cut: int) -> None:
+def test_missing_and_further_bytes_are_refused(cut: int) -> None:
     header, body = parts(bytes(build([Record(-1, NOW_MS, b"key", b"value")])))
     for wrong in (body[:-cut], body + bytes(cut)):
         with pytest.raises(KafkaError):
@@ -155,7 +153,7 @@ def test_offsets_that_go_back_are_refused() -> None:
         finish(record_filter.key_offsets_steps(header, swapped))
 
 
-def test_no_two_keys_have_one_entry() -> None:
+def test_two_keys_never_share_an_entry() -> None:
     long = b"k" * (MAX_KEY_BYTES + 1)
     assert offset_map_key(b"k" * MAX_KEY_BYTES) == b"k" * MAX_KEY_BYTES
     assert offset_map_key(long) != long
@@ -164,7 +162,7 @@ def test_no_two_keys_have_one_entry() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key_bytes", [8, 30, 100])
-def test_an_entry_takes_no_more_than_is_said(key_bytes: int) -> None:
+def test_an_entry_takes_at_most_entry_bytes(key_bytes: int) -> None:
     """At the worst moment: the table has just grown, and had its old and its new form in memory."""
     tracemalloc.start()
     try:
