@@ -21,7 +21,7 @@ import pytest
 
 from headgate.protocol import wire
 from headgate.protocol.emitter import fixed_format
-from headgate.protocol.schema import Field, Struct, Versions, fields_in
+from headgate.protocol.schema import Field, Message, Struct, Versions, fields_in
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python
@@ -129,6 +129,15 @@ def assert_declared(cls: type[Struct], fields: list[dict[str, Any]], version: in
     for our, their in zip(ours, theirs, strict=True):
         if "fields" in their:
             assert_declared(element(our), their["fields"], version, flexible)
+
+
+def assert_defined(cls: type[Message], defined: dict[str, Any]) -> None:
+    """Compare a declared message with Kafka's definition, in all versions."""
+    assert cls.versions == Versions.parse(defined["validVersions"])
+    for version in range(cls.versions.last + 1):
+        flexible = version in Versions.parse(defined["flexibleVersions"])
+        assert flexible == (version in cls.flexible)
+        assert_declared(cls, defined["fields"], version, flexible)
 
 
 def element(field: Field) -> type[Struct]:

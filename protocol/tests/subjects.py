@@ -31,7 +31,7 @@ from headgate.protocol.records.batch import Record
 from headgate.protocol.records.record_validation import RecordValidator
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import finish
-from headgate.protocol.tests.values import VERSIONS, full
+from headgate.protocol.tests.values import VERSIONS, full, written
 
 PER_BYTE = 100
 """What a byte may take at most, in bytes: four of them can be a struct with an empty list and an unknown tag, each an
@@ -89,12 +89,6 @@ class Subject(NamedTuple):
 
 
 # ------------------------------------------------------------------------------------------------------------ messages
-
-
-def written(value: Message, version: int) -> bytes:
-    out = bytearray()
-    compiler.write(value, version, out, [])
-    return bytes(out)
 
 
 def check_message(cls: type[Message], version: int, data: bytes, value: tuple[Message, int]) -> None:

@@ -14,7 +14,7 @@ from headgate.protocol import compiler
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.schema import Message, tree
 from headgate.protocol.steps import finish
-from headgate.protocol.tests.values import LAYOUTS, full, messages
+from headgate.protocol.tests.values import LAYOUTS, full, messages, written
 
 # More in a soak run, which asks for more of everything
 few = settings(max_examples=max(4, settings().max_examples // 100))
@@ -22,12 +22,6 @@ few = settings(max_examples=max(4, settings().max_examples // 100))
 each_layout = pytest.mark.parametrize(
     "cls, version", LAYOUTS, ids=[f"{cls.__name__}-v{version}" for cls, version in LAYOUTS]
 )
-
-
-def written(value: Message, version: int) -> bytes:
-    out = bytearray()
-    compiler.write(value, version, out, [])
-    return bytes(out)
 
 
 def written_in_steps(value: Message, version: int) -> bytes:

@@ -30,7 +30,7 @@ from headgate.protocol.schema import Message, Struct
 from headgate.protocol.tests.chosen import chosen
 from headgate.protocol.tests.definitions import having, in_jar, parsed
 from headgate.protocol.tests.generated import BROKER, CLIENT, GeneratedClasses, in_base64, in_json, without_unknown_tags
-from headgate.protocol.tests.values import LAYOUTS, VERSIONS, full
+from headgate.protocol.tests.values import LAYOUTS, VERSIONS, full, written
 from headgate.protocol.wire import MAX_TEXT_SIZE
 
 pytestmark = pytest.mark.sockets
@@ -51,12 +51,6 @@ def classes() -> Iterator[dict[int, GeneratedClasses]]:
     """By generation: all of them start at once."""
     with contextlib.ExitStack() as stack:
         yield {generation: stack.enter_context(GeneratedClasses(*jars)) for generation, jars in CLIENT.items()}
-
-
-def written(value: Message, version: int) -> bytes:
-    out = bytearray()
-    compiler.write(value, version, out, [])
-    return bytes(out)
 
 
 @pytest.mark.parametrize("cls, version", MESSAGES, ids=[f"{cls.__name__}-v{version}" for cls, version in MESSAGES])

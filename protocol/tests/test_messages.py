@@ -27,7 +27,7 @@ from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from headgate.protocol.registry import APIS, header_versions, request_class, response_class
 from headgate.protocol.schema import Message, Struct, Versions, fields_in
 from headgate.protocol.tests.definitions import assert_declared, definition, snake_case
-from headgate.protocol.tests.values import VERSIONS, full
+from headgate.protocol.tests.values import VERSIONS, full, written
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python
@@ -38,12 +38,6 @@ with warnings.catch_warnings():
 
 REQUESTS = [(cls, version) for cls, version in VERSIONS if not cls.is_response]
 REQUEST_IDS = [f"{cls.__name__}-v{version}" for cls, version in REQUESTS]
-
-
-def written(value: Message, version: int) -> bytes:
-    out = bytearray()
-    compiler.write(value, version, out, [])
-    return bytes(out)
 
 
 # ------------------------------------------------------------------------------------------ Kafka's own definitions

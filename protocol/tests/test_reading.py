@@ -25,12 +25,7 @@ from headgate.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from headgate.protocol.reading import MAX_ELEMENTS, reader
 from headgate.protocol.schema import Message, tree
 from headgate.protocol.steps import finish
-
-
-def written(value: Message, version: int) -> bytes:
-    out = bytearray()
-    compiler.write(value, version, out, [])
-    return bytes(out)
+from headgate.protocol.tests.values import written
 
 
 def refusal(cls: type[Message], version: int, data: str) -> str:

@@ -24,6 +24,7 @@ from headgate.protocol.messages.metadata import MetadataResponse, MetadataRespon
 from headgate.protocol.messages.produce import ProduceRequest, TopicProduceData
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import lazy_map
+from headgate.protocol.tests.values import written
 from headgate.protocol.wire import Splice
 
 
@@ -59,12 +60,6 @@ class Piece:
 def fetched(*records: bytes | bytearray | memoryview | Splice | None) -> FetchResponse:
     lazy_map = [PartitionData(index, records=record) for index, record in enumerate(records)]
     return FetchResponse(responses=[FetchableTopicResponse("t", partitions=lazy_map)])
-
-
-def written(value: Message, version: int) -> bytes:
-    out = bytearray()
-    compiler.write(value, version, out, [])
-    return bytes(out)
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 18])

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headgate.protocol import wire
+from headgate.protocol import compiler, wire
 from headgate.protocol.emitter import fixed_format
 from headgate.protocol.registry import APIS, request_class, response_class
 from headgate.protocol.schema import Field, Message, Struct, tree
@@ -19,6 +19,13 @@ MESSAGES = sorted(
     [cls for key in APIS for cls in (request_class(key), response_class(key))], key=lambda cls: cls.__name__
 )
 VERSIONS = [(cls, version) for cls in MESSAGES for version in range(cls.versions.first, cls.versions.last + 1)]
+
+
+def written(value: Message, version: int) -> bytes:
+    """The bytes of a message."""
+    out = bytearray()
+    compiler.write(value, version, out, [])
+    return bytes(out)
 
 
 def layout(node: Any) -> Any:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.internal.tests.kafka_dump import dumped
 from headgate.protocol.internal.transactions import (
     PartitionsSchema,
     TransactionLogKey,
@@ -24,10 +21,7 @@ from headgate.protocol.internal.transactions import (
     encode_value,
     state_name,
 )
-from headgate.protocol.records import batch
-from headgate.protocol.records.batch import Record
-from headgate.protocol.schema import Versions
-from headgate.protocol.tests.definitions import JARS, assert_declared, in_jar, missing, parsed
+from headgate.protocol.tests.definitions import assert_defined, in_jar, parsed
 from headgate.protocol.tests.values import full, messages
 
 THEN = 1_700_000_000_000
@@ -113,12 +107,7 @@ def test_fields_are_those_of_kafkas_definitions() -> None:
     texts = in_jar("broker/kafka-transaction-coordinator-[0-9]*.jar")
     assert set(texts) == {"TransactionLogKey", "TransactionLogValue"}
     for cls in (TransactionLogKey, TransactionLogValue):
-        defined = parsed(texts[cls.__name__])
-        assert cls.versions == Versions.parse(defined["validVersions"])
-        for version in range(cls.versions.last + 1):
-            flexible = version in Versions.parse(defined["flexibleVersions"])
-            assert flexible == (version in cls.flexible)
-            assert_declared(cls, defined["fields"], version, flexible)
+        assert_defined(cls, parsed(texts[cls.__name__]))
 
 
 @pytest.mark.slow
@@ -126,10 +115,8 @@ def test_fields_are_those_of_kafkas_definitions() -> None:
 def test_kafkas_tool_reads_what_we_write(tmp_path: Path) -> None:
     """A transaction under way, one that ended, one with ids before and after a bump, one with all fields, none."""
     values = [(ONGOING, 0), (EMPTY, 0), (BUMPED, 1), (full(TransactionLogValue, 1), 1), (None, 0)]
-    log = tmp_path / f"{0:020}.log"
-    written = [Record(THEN, THEN, encode_key(KEY), value and encode_value(value, version)) for value, version in values]
-    log.write_bytes(batch.build([record._replace(offset=-1) for record in written]))
-    rows = dumped(log)
+    records = [(encode_key(KEY), value and encode_value(value, version)) for value, version in values]
+    rows = dumped(tmp_path, "--transaction-log-decoder", records, THEN)
     assert [key for key, _ in rows] == [{"type": "0", "data": {"transactionalId": "pay"}}] * len(values)
     for (value, version), (_, shown) in zip(values, rows, strict=True):
         if value is None:
@@ -149,15 +136,3 @@ def test_kafkas_tool_reads_what_we_write(tmp_path: Path) -> None:
         assert data.get("nextProducerId", -1) == value.next_producer_id
         assert data.get("nextProducerEpoch", -1) == value.next_producer_epoch
         assert data.get("clientTransactionVersion", 0) == value.client_transaction_version
-
-
-def dumped(log: Path) -> list[tuple[Any, Any]]:
-    """Key and value of every record, as Kafka's tool read them."""
-    jars = JARS / "broker"
-    if shutil.which("java") is None or not any(jars.glob("*.jar")):
-        missing(f"Java, or the jars in {jars}, are not here: install a JDK and run `make jars`")
-    options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*")
-    command = ["java", *options, "kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(log)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    lines = [line.partition(" key: ")[2].split(" payload: ") for line in said.splitlines() if line.startswith("|")]
-    return [(json.loads(key), None if value == "<DELETE>" else json.loads(value)) for key, value in lines]
