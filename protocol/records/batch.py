@@ -132,11 +132,11 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     try:
         header = _new_tuple(BatchHeader, HEADER.unpack_from(buffer, position))
     except struct.error:
-        raise _corrupt(f"{max(0, len(buffer) - position)} bytes are less than a batch header") from None
+        raise corrupt(f"{max(0, len(buffer) - position)} bytes are less than a batch header") from None
     if header.magic != MAGIC:
-        raise _corrupt(f"magic {header.magic} is not a record batch (magic 2)")
+        raise corrupt(f"magic {header.magic} is not a record batch (magic 2)")
     if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
-        raise _corrupt(f"a batch length of {header.batch_length} bytes is less than the header")
+        raise corrupt(f"a batch length of {header.batch_length} bytes is less than the header")
     return header
 
 
@@ -157,7 +157,7 @@ def split(records: Buffer, max_batches: int | None = None) -> list[tuple[BatchHe
         return list(_split_many(view))
     batches = list(islice(_split_many(view), max_batches + 1))
     if len(batches) > max_batches:
-        raise _invalid(f"a request may have {max_batches} batches for a partition, not more")
+        raise invalid(f"a request may have {max_batches} batches for a partition, not more")
     return batches
 
 
@@ -166,9 +166,9 @@ def _split_many(view: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
     while position < end:
         header = read_header(view, position)
         if header.size > end - position:
-            raise _corrupt(f"a batch of {header.size} bytes is cut after {end - position}")
+            raise corrupt(f"a batch of {header.size} bytes is cut after {end - position}")
         if header.records_count != header.last_offset_delta + 1 or header.records_count <= 0:
-            raise _invalid(
+            raise invalid(
                 f"{header.records_count} records do not fit a last offset delta of {header.last_offset_delta}"
             )
         yield header, view[position : position + header.size]
@@ -240,14 +240,12 @@ def iterate(view: Buffer) -> Iterator[Record]:
             timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
             _check_timestamp(timestamp)
             if not 0 <= offset_delta <= last_delta:
-                raise _invalid(
-                    f"record {number} has offset delta {offset_delta}; the last of the batch is {last_delta}"
-                )
+                raise invalid(f"record {number} has offset delta {offset_delta}; the last of the batch is {last_delta}")
             yield Record(base_offset + offset_delta, timestamp, key, value, headers)
     except (IndexError, UnicodeDecodeError) as error:
-        raise _invalid(f"record {number} of {header.records_count} cannot be read: {error}") from None
+        raise invalid(f"record {number} of {header.records_count} cannot be read: {error}") from None
     if position != len(data):
-        raise _invalid(f"{len(data) - position} bytes follow the last of {header.records_count} records")
+        raise invalid(f"{len(data) - position} bytes follow the last of {header.records_count} records")
 
 
 def build(
@@ -331,14 +329,16 @@ def with_records(header: BatchHeader, body: Buffer) -> bytearray:
 def _check_timestamp(timestamp: int) -> None:
     """Raise KafkaError for a timestamp outside of int64. Base and delta are 64-bit numbers, so their sum may be."""
     if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
-        raise _invalid(f"a record has the timestamp {timestamp}")
+        raise invalid(f"a record has the timestamp {timestamp}")
 
 
-def _corrupt(message: str) -> KafkaError:
+def corrupt(message: str) -> KafkaError:
+    """Return the error for bytes that are no batch or message, or fail their CRC."""
     return KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
 
 
-def _invalid(message: str) -> KafkaError:
+def invalid(message: str) -> KafkaError:
+    """Return the error for a batch, a set or a record that contradicts itself."""
     return KafkaError(ErrorCode.INVALID_RECORD, message)
 
 

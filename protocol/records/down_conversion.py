@@ -11,7 +11,7 @@ from zlib import crc32
 
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import Buffer, batch, compression
-from headgate.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, read_header
+from headgate.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, invalid, read_header
 from headgate.protocol.records.compression import FAST_LEVEL, GZIP, NONE, SNAPPY
 from headgate.protocol.records.message_set import (
     HEAD,
@@ -24,9 +24,8 @@ from headgate.protocol.records.message_set import (
     SMALLEST_MESSAGE_BYTES,
     STEP_BYTES,
     ConvertedRecords,
-    corrupt,
     encode,
-    invalid,
+    undersized,
 )
 from headgate.protocol.records.up_conversion import up_convert_stored_steps
 from headgate.protocol.records.varint import read_rest, read_zigzag
@@ -233,7 +232,7 @@ class DownConversion:
         while position < stop_at and data[position + MAGIC_POSITION] <= self._magic:
             offset, size, _ = HEAD.unpack_from(data, position)
             if size < SMALLEST_MESSAGE_BYTES:
-                raise corrupt(f"the message at byte {position} has a size of {size}; the smallest has 14")
+                raise undersized(position, size)
             end = position + LOG_OVERHEAD + int(size)
             if end > len(data):
                 return end

@@ -22,9 +22,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from zlib import crc32
 
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import Buffer, compression, lz4
-from headgate.protocol.records.batch import LOG_OVERHEAD, NO_TIMESTAMP, Record
+from headgate.protocol.records.batch import LOG_OVERHEAD, NO_TIMESTAMP, Record, corrupt
 from headgate.protocol.records.compression import LZ4, NONE
 
 LOG_APPEND_TIME = 0x08
@@ -94,11 +94,6 @@ def encode(
     return data
 
 
-def corrupt(message: str) -> KafkaError:
-    """Return the error for bytes that are no message, or fail their CRC."""
-    return KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
-
-
-def invalid(message: str) -> KafkaError:
-    """Return the error for a set that contradicts itself."""
-    return KafkaError(ErrorCode.INVALID_RECORD, message)
+def undersized(position: int, size: int) -> KafkaError:
+    """Return the error for a message at `position` with too small a size."""
+    return corrupt(f"the message at byte {position} has a size of {size}; the smallest has {SMALLEST_MESSAGE_BYTES}")

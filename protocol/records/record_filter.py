@@ -14,8 +14,8 @@ from itertools import compress, repeat
 from operator import gt
 from typing import Any, NamedTuple, NoReturn
 
-from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.batch import BatchHeader
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records.batch import BatchHeader, invalid
 from headgate.protocol.records.record_validation import header_parts, skip_headers
 from headgate.protocol.records.varint import decode_zigzag, read_rest, read_zigzag, write_varint
 from headgate.protocol.steps import Steps
@@ -122,9 +122,9 @@ def _iterate_columns(header: BatchHeader, data: bytes) -> Iterator[_RecordColumn
             left -= len(deltas)
             yield _RecordColumns(keys, _offsets(header.base_offset, deltas), ends, keyless, tombstones)
     except IndexError as error:
-        raise _invalid(header, left, error) from None
+        raise _faulty(header, left, error) from None
     if position != len(data):
-        raise _invalid(header, left, "bytes follow")
+        raise _faulty(header, left, "bytes follow")
 
 
 def _offsets(base_offset: int, deltas: Sequence[int]) -> Sequence[int]:
@@ -301,6 +301,6 @@ def _skip_headers(data: bytes, at: int) -> int:
     return skip_headers(data, at, parts, _NO_LIMIT)[0]
 
 
-def _invalid(header: BatchHeader, left: int, why: object) -> KafkaError:
+def _faulty(header: BatchHeader, left: int, why: object) -> KafkaError:
     place = f"record {header.records_count - left + 1} or later of {header.records_count}"
-    return KafkaError(ErrorCode.INVALID_RECORD, f"{place} cannot be read: {why}")
+    return invalid(f"{place} cannot be read: {why}")

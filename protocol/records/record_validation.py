@@ -6,8 +6,8 @@ configured to. The checks are those of Apache Kafka's `LogValidator`. The produc
 
 from __future__ import annotations
 
-from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP, BatchHeader
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, NO_TIMESTAMP, BatchHeader, invalid
 from headgate.protocol.records.varint import decode_zigzag, read_rest
 
 MAX_ERRORS = 100
@@ -57,9 +57,9 @@ class RecordValidator:
                 self._validate_records(stop_at)
         except IndexError as error:
             message = f"record {self._index} of {self._header.records_count} cannot be read: {error}"
-            raise _invalid(message) from None
+            raise invalid(message) from None
         if not self.left and self._position != len(self._data):
-            raise _invalid(f"the last of {self._header.records_count} records does not end where the batch does")
+            raise invalid(f"the last of {self._header.records_count} records does not end where the batch does")
 
     def _continue_headers(self, stop_at: int) -> None:
         """Validate further headers of an unfinished record."""
@@ -183,7 +183,3 @@ def skip_headers(data: bytes, position: int, parts: int, stop_at: int) -> tuple[
 def _check_end(position: int, end: int) -> None:
     if position != end:
         raise IndexError(f"its fields end {position - end} bytes after it")
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, message)

@@ -20,6 +20,8 @@ from headgate.protocol.records.batch import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
     NO_TIMESTAMP,
+    corrupt,
+    invalid,
     read_header,
 )
 from headgate.protocol.records.compression import FAST_LEVEL, LZ4, ZSTD
@@ -34,8 +36,7 @@ from headgate.protocol.records.message_set import (
     SMALLEST_MESSAGE_BYTES,
     STEP_BYTES,
     ConvertedRecords,
-    corrupt,
-    invalid,
+    undersized,
 )
 from headgate.protocol.records.varint import encode_varint, write_varint
 from headgate.protocol.steps import Steps
@@ -202,7 +203,7 @@ class MessageReader:
             return None
         offset, size, crc = HEAD.unpack_from(self.data, position)
         if size < SMALLEST_MESSAGE_BYTES:
-            raise corrupt(f"the message at byte {position} has a size of {size}; the smallest has 14")
+            raise undersized(position, size)
         if size > end - position - LOG_OVERHEAD:
             return None
         end = position + LOG_OVERHEAD + size
