@@ -1,6 +1,6 @@
 """DescribeDelegationToken: the tokens that the requesting principal may see (KIP-48).
 
-v2 flexible   v3 who asked for a token (KIP-373)
+v2 flexible   v3 the requester of a token (KIP-373)
 """
 
 from headgate.protocol.errors import ErrorCode

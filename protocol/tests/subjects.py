@@ -168,10 +168,10 @@ def good_responses() -> list[bytes]:
 
 def read_responses(data: bytes) -> Any:
     """A broker answers two requests, of which the first asks what it serves."""
-    peer = ClientConnection("fuzz", FRAME_LIMIT)
-    peer.request(ApiVersionsRequest(), 3)
-    peer.request(FetchRequest(), 12)
-    return peer.receive(data)
+    connection = ClientConnection("fuzz", FRAME_LIMIT)
+    connection.request(ApiVersionsRequest(), 3)
+    connection.request(FetchRequest(), 12)
+    return connection.receive(data)
 
 
 # ------------------------------------------------------------------------------------------------------------ records

@@ -27,10 +27,10 @@ def reply(response: Message, correlation_id: int, version: int) -> bytes:
 
 
 def negotiated() -> ClientConnection:
-    peer = ClientConnection("test")
-    peer.request(ApiVersionsRequest(), 3)
-    peer.receive(reply(TABLE, 0, 3))
-    return peer
+    connection = ClientConnection("test")
+    connection.request(ApiVersionsRequest(), 3)
+    connection.receive(reply(TABLE, 0, 3))
+    return connection
 
 
 def test_a_request_is_a_frame_with_a_header() -> None:
@@ -39,15 +39,15 @@ def test_a_request_is_a_frame_with_a_header() -> None:
 
 
 def test_responses_come_with_their_requests_in_order() -> None:
-    peer = ClientConnection()
+    connection = ClientConnection()
     requests = [MetadataRequest(), MetadataRequest(topics=None)]
     for request in requests:
-        peer.request(request, 9)
+        connection.request(request, 9)
     answers = [MetadataResponse(cluster_id="a"), MetadataResponse(cluster_id="b")]
     data = b"".join(reply(answer, number, 9) for number, answer in enumerate(answers))
-    got = peer.receive(data[:10]) + peer.receive(data[10:])
+    got = connection.receive(data[:10]) + connection.receive(data[10:])
     assert got == list(zip(requests, answers, strict=True))
-    assert not peer.in_flight
+    assert not connection.in_flight
 
 
 def test_the_usable_version_is_the_latest_of_both_sides() -> None:
@@ -55,36 +55,36 @@ def test_the_usable_version_is_the_latest_of_both_sides() -> None:
 
 
 def test_a_missing_common_version_is_an_error() -> None:
-    peer = negotiated()
+    connection = negotiated()
     with pytest.raises(KafkaError, match="FetchRequest: the broker has versions 30-40, this side 0-18"):
-        peer.latest_usable_version(FetchRequest)
+        connection.latest_usable_version(FetchRequest)
     with pytest.raises(KafkaError, match="ProduceRequest: the broker does not serve it"):
-        peer.latest_usable_version(ProduceRequest)
+        connection.latest_usable_version(ProduceRequest)
     with pytest.raises(KafkaError, match="was not asked"):
         ClientConnection().request(MetadataRequest())
 
 
 def test_unknown_api_versions_are_answered_in_version_0() -> None:
-    peer = ClientConnection()
-    peer.request(ApiVersionsRequest(), 5)
+    connection = ClientConnection()
+    connection.request(ApiVersionsRequest(), 5)
     refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=TABLE.api_keys)
-    [(_, answer)] = peer.receive(reply(refusal, 0, 0))
+    [(_, answer)] = connection.receive(reply(refusal, 0, 0))
     assert answer == refusal
-    assert peer.latest_usable_version(MetadataRequest) == 12
+    assert connection.latest_usable_version(MetadataRequest) == 12
 
 
 def test_produce_without_acks_expects_no_response() -> None:
-    peer = ClientConnection()
+    connection = ClientConnection()
     data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(0, b"batch")])]
-    peer.request(ProduceRequest(acks=0, topic_data=data), 9)
-    assert not peer.in_flight
+    connection.request(ProduceRequest(acks=0, topic_data=data), 9)
+    assert not connection.in_flight
 
 
 def test_a_response_to_another_request_is_refused() -> None:
-    peer = ClientConnection()
-    peer.request(MetadataRequest(), 9)
+    connection = ClientConnection()
+    connection.request(MetadataRequest(), 9)
     with pytest.raises(MalformedRequest, match="response to request 7 came, but request 0 is the next"):
-        peer.receive(reply(MetadataResponse(), 7, 9))
+        connection.receive(reply(MetadataResponse(), 7, 9))
 
 
 def test_a_response_without_a_request_is_refused() -> None:
@@ -93,8 +93,8 @@ def test_a_response_without_a_request_is_refused() -> None:
 
 
 def test_correlation_ids_stay_positive() -> None:
-    peer = ClientConnection()
-    peer._correlation_id = 0x7FFF_FFFF
-    peer.request(MetadataRequest(), 0)
-    peer.request(MetadataRequest(), 0)
-    assert [waiting.correlation_id for waiting in peer.in_flight] == [0x7FFF_FFFF, 0]
+    connection = ClientConnection()
+    connection._correlation_id = 0x7FFF_FFFF
+    connection.request(MetadataRequest(), 0)
+    connection.request(MetadataRequest(), 0)
+    assert [waiting.correlation_id for waiting in connection.in_flight] == [0x7FFF_FFFF, 0]
