@@ -30,6 +30,9 @@ STEP_ELEMENTS = 32
 STEP_NUMBERS = 1024
 """... or after this many numbers of one array."""
 
+MAX_FEW_NUMBERS = 16
+"""An array of at most so many numbers has a `struct.Struct` of its own."""
+
 _UUID_FORMAT = "16s"
 
 
@@ -186,6 +189,11 @@ def fixed_format(node: Construct) -> str | None:
         # construct's int32 is "l": four bytes, as the byte order is explicit. So is "i".
         return str(node.fmtstr[-1])
     return None
+
+
+def few_numbers(code: str) -> Iterator[struct.Struct]:
+    """Return the structs of up to `MAX_FEW_NUMBERS` numbers of format `code`, by their count."""
+    return (struct.Struct(">" + code * count) for count in range(MAX_FEW_NUMBERS + 1))
 
 
 def length_format(length: Length) -> str:

@@ -46,12 +46,14 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from headgate.protocol.emitter import (
+    MAX_FEW_NUMBERS,
     STEP_ELEMENTS,
     STEP_NUMBERS,
     FixedWidthRun,
     Source,
     TreeEmitter,
     YieldPoints,
+    few_numbers,
     fixed_format,
     is_compact,
     length_format,
@@ -82,7 +84,6 @@ MAX_SHORT_BLOB_BYTES = 127
 checks the end, is faster than a slice of a memoryview, and reads the run after the blob in the same call."""
 
 _NUMBERS_PER_ELEMENT = 10
-_MAX_FEW_NUMBERS = 16  # an array of at most so many numbers has a struct of its own
 _MIN_BULK_STRUCTS = 4  # from so many structs of fixed width on, one iterator over their bytes is faster
 _LITERALS = (type(None), bool, int, str, bytes)
 
@@ -346,7 +347,7 @@ class _ReaderEmitter(TreeEmitter):
     def _numbers(self, code: str, target: str) -> None:
         """Emit the read of an array of fixed-width values."""
         few = self._source.constant("few", _few_numbers(code))
-        with self._source.block(f"if 0 <= n <= {_MAX_FEW_NUMBERS}"):
+        with self._source.block(f"if 0 <= n <= {MAX_FEW_NUMBERS}"):
             self._source.line(f"{target} = [*{few}[n](buffer, position)]")
         with self._source.block("else"):
             call = f"{self._yield_points.call_prefix}many_numbers"
@@ -573,7 +574,7 @@ def _long_text(buffer: memoryview, position: int, size: int, target: str) -> str
 @functools.cache
 def _few_numbers(code: str) -> list[Callable[..., tuple[Any, ...]]]:
     """Return the unpackers of few fixed-width values, by their count."""
-    return [struct.Struct(">" + code * number).unpack_from for number in range(_MAX_FEW_NUMBERS + 1)]
+    return [numbers.unpack_from for numbers in few_numbers(code)]
 
 
 def _many_numbers(

@@ -26,10 +26,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from headgate.protocol.emitter import (
+    MAX_FEW_NUMBERS,
     STEP_NUMBERS,
     Source,
     TreeEmitter,
     YieldPoints,
+    few_numbers,
     fixed_format,
     is_compact,
     length_format,
@@ -38,8 +40,6 @@ from headgate.protocol.schema import Struct
 from headgate.protocol.wire import Array, Blob, Construct, NullableStructNode, Records, StructNode, TaggedField, Text
 
 Writer = Callable[..., Any]
-
-_MAX_FEW_NUMBERS = 16  # an array of at most so many numbers has a struct of its own
 
 
 def writer(root: StructNode, title: str, in_steps: bool = False) -> Writer:
@@ -189,12 +189,12 @@ class _WriterEmitter(TreeEmitter):
             few = source.constant("few", _few_numbers(code))
             many = f"many_numbers({elements}, {code!r})"
             if self._yield_points.is_enabled:
-                with source.block(f"if len({elements}) > {_MAX_FEW_NUMBERS}"):
+                with source.block(f"if len({elements}) > {MAX_FEW_NUMBERS}"):
                     source.line(f"yield from numbers_in_steps({elements}, {code!r}, out)")
                 source.line(f"else: out += {few}[len({elements})](*{elements})")
                 return
             source.line(
-                f"out += {few}[len({elements})](*{elements}) if len({elements}) <= {_MAX_FEW_NUMBERS} else {many}"
+                f"out += {few}[len({elements})](*{elements}) if len({elements}) <= {MAX_FEW_NUMBERS} else {many}"
             )
             return
         name = source.fresh("e")
@@ -238,7 +238,7 @@ def _more(number: int) -> bytes:
 @functools.cache
 def _few_numbers(code: str) -> list[Callable[..., bytes]]:
     """Return the packers of few fixed-width values, by their count."""
-    return [struct.Struct(">" + code * number).pack for number in range(_MAX_FEW_NUMBERS + 1)]
+    return [numbers.pack for numbers in few_numbers(code)]
 
 
 def _many_numbers(values: Sequence[Any], code: str) -> bytes:
