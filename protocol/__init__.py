@@ -1,1 +1,4 @@
-"""The Kafka wire protocol, sans-IO: bytes to values and back. No clock, no files, no network, nothing of ours."""
+"""The Kafka wire protocol, sans-IO: bytes to values and back.
+
+The package uses no clock, no files, no network and no other package of Headgate.
+"""

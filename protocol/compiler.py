@@ -1,31 +1,32 @@
-"""The compiler: from the construct tree of a message to straight-line Python, at first use.
+"""The compiler: turns the construct tree of a message into straight-line Python, at first use.
 
-construct interprets a tree: a call or three per field, a dict per struct. Fine for a reference, forty times too slow
-for a broker. So this package keeps the tree as what a message *is*, and derives from it what runs:
+construct interprets a tree: up to three calls a field, a dict a struct. This is fine for a reference, and forty times
+too slow for a broker. So the tree defines a message, and the compiler derives the code that runs:
 
     schema.tree(cls, version)  ->  reading.reader, writing.writer  ->  one Python function each, nested structs inlined
 
 The shape of that code, and why:
 
-- Fields of fixed width that stand next to each other are one `struct.Struct`, made once. The length of what comes next
-  belongs to that run too; so do the first byte of a varint and the count of tagged fields, which nearly always are all.
-- A short text is read by the same `struct.Struct` as the run after it: there is one for each length, made when needed.
-- A struct is made with `object.__new__` and its slots are filled in place; the structs of an array are made together.
-  Where they are of fixed width, one iterator reads all of them.
-- An array's count is compared with the bytes that are left before anything is allocated for it, and a request has a
-  limit for all its arrays together: what a client sends is read in one go, and everybody else waits meanwhile.
-- `records` that are read are a memoryview into the buffer; all other blobs are copied. So a frame may be reused as soon
+- Adjacent fields of fixed width are one run, moved by one `struct.Struct` that is made once. The length of the next
+  field belongs to the run too. So do the first byte of a varint and the count of tagged fields, which nearly always are
+  the whole number.
+- One `struct.Struct` reads a short text together with the run after it. There is one for each length, made when needed.
+- `object.__new__` makes a struct, and the code fills its slots in place. The structs of an array are made together. One
+  iterator reads all of them if they are of fixed width.
+- The code compares an array's count with the remaining bytes before it allocates anything. A request also has a limit
+  for all its arrays together: the read of a request has no pause, and everybody else waits meanwhile.
+- A read returns `records` as a memoryview of the buffer, and copies all other blobs. So a frame may be reused as soon
   as its handler has returned, if the handler kept no view.
-- `records` that are written may be a `Splice`, bytes that are somewhere else: the writer writes its length, notes its
-  place in `out`, and goes on.
+- A write takes `records` as a `Splice` too: bytes in a file. The writer writes their length, notes their place in
+  `out`, and continues.
 
-Large messages are read and written in steps (`reader_in_steps`, `writer_in_steps`): the same code as a generator, which
-yields after every few elements, so that others have their turn.
+Large messages are read and written in steps (`reader_in_steps`, `writer_in_steps`). The code is the same as a
+generator, which yields after every few elements, so that the loop can serve others.
 
-construct's own `compile()` will not do: its `Struct("a" / Bytes(4))` takes one byte for four, and its negative length
-reads to the end.
+construct's own `compile()` is unsafe here: its `Struct("a" / Bytes(4))` accepts one byte for four, and its negative
+length reads to the end.
 
-To see the code of a message: `print(compiler.source(FetchRequest, 12))`. Tracebacks show its lines.
+`print(compiler.source(FetchRequest, 12))` shows the code of a message. Tracebacks show its lines.
 """
 
 from __future__ import annotations
@@ -67,9 +68,9 @@ _writers: dict[tuple[type[Message], int], Writer] = {}
 
 
 def read(cls: type[M], version: int, buffer: bytes | bytearray | memoryview, position: int = 0) -> tuple[M, int]:
-    """Read a message from `position`; returns it and the position after it.
+    """Read a message at `position`; return the message and the position after it.
 
-    Raises MalformedRequest, whatever the bytes are; ValueError if there is no such version.
+    Raises MalformedRequest for any invalid bytes, and ValueError for a version that is not declared.
     """
     compiled = _readers.get((cls, version))
     if compiled is None:
@@ -78,7 +79,10 @@ def read(cls: type[M], version: int, buffer: bytes | bytearray | memoryview, pos
 
 
 def write(value: Message, version: int, out: bytearray, splices: list[tuple[int, Splice]]) -> None:
-    """Append a message to `out`. For every splice in it, its place in `out` and itself are appended to `splices`."""
+    """Append a message to `out`. `splices` gets each splice of the message, after its place in `out`.
+
+    Raises ValueError for a version that is not declared.
+    """
     compiled = _writers.get((type(value), version))
     if compiled is None:
         compiled = writer(type(value), version)
@@ -86,7 +90,7 @@ def write(value: Message, version: int, out: bytearray, splices: list[tuple[int,
 
 
 def reader(cls: type[Message], version: int) -> Reader:
-    """The compiled `read(buffer, position=0)` of one version, for those who call it often."""
+    """Return the compiled `read(buffer, position=0)` of one version, for frequent calls."""
     compiled = _readers.get((cls, version))
     if compiled is None:
         compiled = compile_reader(tree(cls, version), _title(cls, version), _max_elements(cls))
@@ -95,24 +99,24 @@ def reader(cls: type[Message], version: int) -> Reader:
 
 
 def _max_elements(cls: type[Message]) -> int | None:
-    """What a broker answers may have more: it serves nobody else who waits. What was recorded has to be readable."""
+    """The limit of a request. A response has none, as its reader serves nobody else; a record must be readable."""
     return None if cls.is_response or cls.is_record else MAX_ELEMENTS
 
 
 @functools.cache
 def reader_in_steps(cls: type[Message], version: int) -> StepReader:
-    """What `reader` gives, as a generator that yields often and returns the same, or raises the same."""
+    """Return the reader of one version as a generator. It yields often, and returns or raises as `reader`'s does."""
     return compile_reader(tree(cls, version), _title(cls, version), _max_elements(cls), in_steps=True)
 
 
 @functools.cache
 def writer_in_steps(cls: type[Message], version: int) -> StepWriter:
-    """What `writer` gives, as a generator that yields often."""
+    """Return the writer of one version as a generator that yields often."""
     return compile_writer(tree(cls, version), _title(cls, version), in_steps=True)
 
 
 def writer(cls: type[Message], version: int) -> Writer:
-    """The compiled `write(value, out, splices)` of one version, for those who call it often."""
+    """Return the compiled `write(value, out, splices)` of one version, for frequent calls."""
     compiled = _writers.get((cls, version))
     if compiled is None:
         compiled = _writers[cls, version] = compile_writer(tree(cls, version), _title(cls, version))
@@ -120,7 +124,7 @@ def writer(cls: type[Message], version: int) -> Writer:
 
 
 def source(cls: type[Message], version: int) -> str:
-    """The Python source of a version's reader and writer, for people."""
+    """Return the Python source of a version's reader and writer, for people."""
     reader(cls, version)
     writer(cls, version)
     title = _title(cls, version)

@@ -1,7 +1,7 @@
 """Kafka's error codes, and the two exceptions of this package.
 
-Source: `org.apache.kafka.common.protocol.Errors`. The codes and names are Kafka's; the sentences are shortened.
-A client may repeat a request that failed with a retriable code, usually after refreshing its metadata.
+Source: `org.apache.kafka.common.protocol.Errors`. The codes and names are Kafka's; the messages are shortened.
+A client may repeat a request that failed with a retriable code, usually after a refresh of its metadata.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _RETRIABLE = True
 
 
 class ErrorCode(enum.IntEnum):
-    """An int16 on the wire, with a sentence for people and whether the client may try again."""
+    """An error code, an int16 on the wire. `message` is for people. `retriable`: the client may try again."""
 
     message: str
     retriable: bool
@@ -170,10 +170,11 @@ MAX_MESSAGE_LENGTH = 500
 
 
 class KafkaError(Exception):
-    """What a client must hear: a code and a sentence. Dispatch turns it into the error response of the API.
+    """An error for the client: a code and a message. Dispatch turns the exception into the API's error response.
 
-    A sentence may quote what the client sent: it is cut, so that it always fits the int16 length of old versions.
-    record_errors: records of a batch that are refused, each with its index and a sentence (KIP-467).
+    `message` defaults to the message of the code. A message may quote bytes of the client. So it is cut to
+    `MAX_MESSAGE_LENGTH` characters, which fit the int16 length of old versions.
+    `record_errors`: the refused records of a batch, each with its index and a message (KIP-467).
     """
 
     def __init__(
@@ -191,4 +192,4 @@ class KafkaError(Exception):
 
 
 class MalformedRequest(Exception):
-    """Bytes that are not what they claim to be: the only error that reading a message raises."""
+    """Invalid bytes of a message. A read of a message raises no other error."""

@@ -1,7 +1,7 @@
-"""Framing: every request and response goes after its size, an int32 in bytes that does not count itself.
+"""Framing: an int32 before each request and response is its size in bytes, without these four.
 
-`FrameReader` cuts what a peer sends into frames, however it arrives. It is sans-IO: it is fed, and keeps only the
-part of a frame that is not complete yet.
+`FrameReader` cuts the received bytes into frames, in whatever pieces they arrive. The reader is sans-IO: its caller
+feeds it, and it buffers only the incomplete frame.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ _unpack_size = _SIZE.unpack_from
 _NOTHING_YET, _BETWEEN = -2, -1
 
 
-class FrameTooLarge(MalformedRequest):
-    """A size that is negative or over the limit: what follows cannot be understood, so the connection must close.
+class InvalidFrameSize(MalformedRequest):
+    """A frame's size is negative or above the limit. The next frame cannot be found, so the connection must close.
 
-    `frames` are those that came before it in the same piece; `is_first` if there never was one.
+    `size`: the invalid size. `frames`: the complete frames before it in the same piece.
+    `is_first`: no frame came before it on this connection.
     """
 
     def __init__(self, size: int, limit: int, frames: list[memoryview], is_first: bool) -> None:
@@ -36,44 +37,44 @@ class FrameReader:
 
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size
-        self._head = b""  # the first bytes of a size, while there are fewer than four
-        self._frame = bytearray()  # of a frame that is not complete, with room for what is to come
-        self._filled = 0  # how much of it has come
-        self._wanted = _NOTHING_YET  # its whole size; negative between frames
+        self._head = b""  # the received bytes of a size, while there are fewer than four
+        self._frame = bytearray()  # the incomplete frame, with room for its rest
+        self._filled = 0  # received bytes of the incomplete frame
+        self._wanted = _NOTHING_YET  # size of the incomplete frame; negative between frames
 
     @property
     def incomplete_size(self) -> int:
-        """The whole size of the frame of which only a part has come, in bytes; 0 between frames."""
+        """Size in bytes of the incomplete frame, once it is whole; 0 between frames."""
         return max(self._wanted, 0)
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of an incomplete frame, or of its size, are held."""
+        """Buffered bytes of the incomplete frame and of its size."""
         return len(self._head) + self._filled + (_SIZE.size if self._wanted >= 0 else 0)
 
-    def forget(self) -> None:
-        """Drop what is held of an incomplete frame."""
+    def discard(self) -> None:
+        """Drop the buffered part of an incomplete frame."""
         self._head, self._frame, self._filled, self._wanted = b"", bytearray(), 0, _BETWEEN
 
-    def room(self, most: int) -> memoryview:
-        """Where the next bytes of the incomplete frame belong; `filled` tells how many were put there.
+    def get_buffer(self, max_size: int) -> memoryview:
+        """Return the buffer for the next bytes of the incomplete frame. `buffer_updated` then takes their count.
 
-        The frame's buffer is made as large as the frame, but no larger than `most`, which the caller can afford.
+        The buffer of the frame grows to the size of the frame, or to `max_size` bytes if that is less.
         """
-        size = min(self._wanted, most)
+        size = min(self._wanted, max_size)
         if len(self._frame) < size:
             larger = bytearray(size)
             larger[: self._filled] = memoryview(self._frame)[: self._filled]
             self._frame = larger
         return memoryview(self._frame)[self._filled :]
 
-    def filled(self, count: int) -> list[memoryview]:
-        """Take the bytes that were put into `room`; return the frame if it is complete."""
+    def buffer_updated(self, count: int) -> list[memoryview]:
+        """Take `count` bytes that the caller put into `get_buffer()`; return the frame if it is complete."""
         self._filled += count
         return self._complete() if self._filled == self._wanted else []
 
-    def whole(self, view: memoryview) -> memoryview | None:
-        """The frame, if what was received is exactly one, as it mostly is; if it is not, `feed` takes it."""
+    def take_whole(self, view: memoryview) -> memoryview | None:
+        """Return the frame if `view` is exactly one frame, the common case; else None, and `feed` takes the bytes."""
         received = len(view)
         if self._wanted >= 0 or self._head or received < _SIZE_BYTES:
             return None
@@ -84,10 +85,10 @@ class FrameReader:
         return view[_SIZE_BYTES:]
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[memoryview]:
-        """Take what was received; return the frames that it completes, without their sizes.
+        """Take received bytes; return the frames that they complete, without their sizes.
 
-        A frame that lies within `data` is a view of it, and lives as long as `data` does; one that came in pieces owns
-        its bytes. Raises FrameTooLarge; then nothing more can be read.
+        A frame within `data` is a view of it, and lives as long as `data` does. A frame from several pieces owns its
+        bytes. Raises InvalidFrameSize; the reader is unusable then.
         """
         view = data if isinstance(data, memoryview) else memoryview(data)
         frames: list[memoryview] = []
@@ -113,7 +114,7 @@ class FrameReader:
         return frames
 
     def _continue(self, view: memoryview, frames: list[memoryview]) -> int:
-        """Go on with the frame that began in an earlier piece. Returns the position in `view` after its part."""
+        """Continue the frame of an earlier piece. Return the position in `view` after the part of that frame."""
         position = 0
         if self._wanted < 0:
             position = min(_SIZE.size - len(self._head), len(view))
@@ -144,5 +145,5 @@ class FrameReader:
         self._frame, self._filled, self._wanted = bytearray(), 0, _BETWEEN
         return [frame]
 
-    def _refused(self, size: int, frames: list[memoryview]) -> FrameTooLarge:
-        return FrameTooLarge(size, self._max_size, frames, not frames and self._wanted == _NOTHING_YET)
+    def _refused(self, size: int, frames: list[memoryview]) -> InvalidFrameSize:
+        return InvalidFrameSize(size, self._max_size, frames, not frames and self._wanted == _NOTHING_YET)

@@ -1,7 +1,8 @@
-"""The headers before every request and response: what it is, and which answer belongs to it.
+"""The headers of requests and responses: API, version, and the correlation id that pairs a response with its request.
 
-Written by hand, not declared: they are read before the version of anything is known, for every request, and each has an
-exception (see `registry.header_versions`). The client id keeps its old int16 length in flexible headers (KIP-482).
+The code is written by hand, not declared. A header is read before its version is known, and for every request; and each
+header has an exception (see `registry.header_versions`). The client id keeps its int16 length in flexible headers
+(KIP-482).
 
     request    api_key int16 | api_version int16 | correlation_id int32 | client_id nullable string (v1+) | tags (v2+)
     response   correlation_id int32 | tags (v1+)
@@ -13,20 +14,20 @@ import struct
 from typing import NamedTuple
 
 from headgate.protocol.errors import MalformedRequest
-from headgate.protocol.reading import MAX_ELEMENTS, SHORT, RefusedBytes, blob_then, read_tags
+from headgate.protocol.reading import MAX_ELEMENTS, MAX_SHORT_BLOB_BYTES, InvalidLength, blob_unpackers, read_tags
 from headgate.protocol.registry import header_versions
 
 _REQUEST = struct.Struct(">hhih")
 _REQUEST_BYTES = _REQUEST.size
 _unpack_request = _REQUEST.unpack_from
-_short_client_id = blob_then("", 0)
+_short_client_id = blob_unpackers("", 0)
 _CLIENT_ID_SIZE = 2
 _RESPONSE = struct.Struct(">i")
 _RESPONSE_WITH_TAGS = struct.Struct(">iB")
 
 
 class RequestHeader(NamedTuple):
-    """What a request says of itself. The response repeats `correlation_id`."""
+    """The header of a request. The response repeats `correlation_id`."""
 
     api_key: int
     api_version: int
@@ -35,23 +36,23 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(buffer: memoryview) -> tuple[int, int, int, str | None, int]:
-    """The fields of `RequestHeader` of a request frame, and the position of its body. Raises MalformedRequest.
+    """Return the fields of a request's `RequestHeader`, and the position of its body. Raises MalformedRequest.
 
-    They come as they are, not as a `RequestHeader`: to make one for every request takes as long as to read one.
+    The result is a plain tuple: a `RequestHeader` would double the time of this call, which each request makes.
     """
     try:
         key, version, correlation_id, size = _unpack_request(buffer)
         header_version, _ = header_versions(key, version)
         if header_version == 0:
             return key, version, correlation_id, None, _REQUEST_BYTES - _CLIENT_ID_SIZE
-        if 0 < size <= SHORT:
+        if 0 < size <= MAX_SHORT_BLOB_BYTES:
             position = _REQUEST_BYTES + size
             try:
                 client_id = _short_client_id[size](buffer, _REQUEST_BYTES)[0].decode()
-            except UnicodeDecodeError:  # a name in Latin-1, from a C program: Kafka reads it like this
+            except UnicodeDecodeError:  # C programs send Latin-1; Kafka too replaces the invalid bytes
                 client_id = buffer[_REQUEST_BYTES:position].tobytes().decode(errors="replace")
         else:
-            client_id, position = _rare_client_id(buffer, _REQUEST_BYTES, size)
+            client_id, position = _uncommon_client_id(buffer, _REQUEST_BYTES, size)
         if header_version >= 2:
             position = _skip_tags(buffer, position) if buffer[position] else position + 1
     except (struct.error, IndexError) as error:
@@ -62,7 +63,7 @@ def read_request_header(buffer: memoryview) -> tuple[int, int, int, str | None, 
 
 
 def write_request_header(out: bytearray, header: RequestHeader) -> None:
-    """Append the header of a request, in the version that goes with it."""
+    """Append the header of a request to `out`."""
     key, version, correlation_id, client_id = header
     header_version, _ = header_versions(key, version)
     data = b"" if client_id is None else client_id.encode()
@@ -73,9 +74,9 @@ def write_request_header(out: bytearray, header: RequestHeader) -> None:
 
 
 def read_response_header(buffer: memoryview, key: int, version: int) -> tuple[int, int]:
-    """The correlation id of the response to a request of this key and version, and the position of its body.
+    """Return the correlation id of a response, and the position of its body. Raises MalformedRequest.
 
-    Raises MalformedRequest.
+    `key` and `version`: those of the request.
     """
     try:
         (correlation_id,) = _RESPONSE.unpack_from(buffer)
@@ -88,15 +89,15 @@ def read_response_header(buffer: memoryview, key: int, version: int) -> tuple[in
 
 
 def write_response_header(out: bytearray, correlation_id: int, key: int, version: int) -> None:
-    """Append the header of the response to a request of this key and version."""
+    """Append the header of a response to `out`. `key` and `version`: those of the request."""
     if header_versions(key, version)[1] >= 1:
         out += _RESPONSE_WITH_TAGS.pack(correlation_id, 0)
     else:
         out += _RESPONSE.pack(correlation_id)
 
 
-def _rare_client_id(buffer: memoryview, position: int, size: int) -> tuple[str | None, int]:
-    """Null, empty, or long."""
+def _uncommon_client_id(buffer: memoryview, position: int, size: int) -> tuple[str | None, int]:
+    """Read a client id that is null, empty or long. Return it, and the position after it."""
     if size == -1:
         return None, position
     if not 0 <= size <= len(buffer) - position:
@@ -106,10 +107,10 @@ def _rare_client_id(buffer: memoryview, position: int, size: int) -> tuple[str |
 
 
 def _skip_tags(buffer: memoryview, position: int) -> int:
-    """Nobody has declared a tagged field of a header that concerns us: step over them."""
+    """Return the position after the tagged fields. The broker needs no tagged field of a header."""
     count = buffer[position]
     position += 1
     try:
         return read_tags(buffer, position, count, MAX_ELEMENTS)[1]
-    except RefusedBytes as error:
+    except InvalidLength as error:
         raise MalformedRequest(f"a tagged field of a header: {error}") from None

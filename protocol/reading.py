@@ -1,6 +1,6 @@
-"""The reading half of the compiler; see `protocol.compiler` for the whole.
+"""The reading half of the compiler; `protocol.compiler` describes the whole.
 
-What a reader does, by example (FetchTopic v11 inside FetchRequest; comments added):
+An example of an emitted reader (FetchTopic v11 in FetchRequest; comments added):
 
     x1.replica_id, x1.max_wait_ms, ..., n, = s5(buffer, position)    # one run, up to and with the count of `topics`
     position += 29
@@ -26,15 +26,15 @@ What a reader does, by example (FetchTopic v11 inside FetchRequest; comments add
         else:
             ...
 
-Nothing reads past the end: an unpack of too few bytes raises struct.error, an index IndexError; slices, which would be
-cut silently, are only made after a check. Lengths below zero never reach an index.
+No code reads past the end. An unpack of too few bytes raises struct.error, an index raises IndexError. A slice would be
+cut silently, so a check precedes each slice. A negative length never becomes an index.
 
-The arrays of a request have at most `MAX_ELEMENTS` together; `spare` is what is left of them. The only element of an
-array is not counted, as what holds it was. Ten numbers count as one element: to read an array of them is one call, but
-each is an object, and a handler may make something of each.
+The arrays of a request have at most `MAX_ELEMENTS` elements together; `spare` is the unused part of this limit. The
+only element of an array is not counted, as its holder was. Ten numbers count as one element: one call reads an array of
+numbers, but each number is an object, and a handler may make something of each.
 
-A reader in steps is the same code as a generator. It yields after every `STEP_ELEMENTS` elements, reads structs one by
-one, and makes each when its turn comes: what is made all at once for 100,000 elements takes 10 ms.
+A reader in steps is the same code as a generator. It yields after every `STEP_ELEMENTS` elements. It makes and reads
+structs one by one: 100,000 structs made at once would take 10 ms.
 """
 
 from __future__ import annotations
@@ -46,15 +46,18 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from headgate.protocol.emitter import (
+    MAX_FEW_NUMBERS,
     STEP_ELEMENTS,
     STEP_NUMBERS,
-    Pauses,
-    Run,
+    FixedWidthRun,
     Source,
+    TreeEmitter,
+    YieldPoints,
+    few_numbers,
     fixed_format,
     is_compact,
     length_format,
-    smallest_size,
+    min_size,
 )
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.wire import (
@@ -63,33 +66,32 @@ from headgate.protocol.wire import (
     Array,
     Blob,
     Construct,
-    Instance,
-    NullableInstance,
+    NullableStructNode,
     Records,
-    Tagged,
+    StructNode,
+    TaggedField,
     Text,
 )
 
 Reader = Callable[..., Any]
 
 MAX_ELEMENTS = 100_000
-"""What the arrays of a request, with its tagged fields, may have in all. Reading that many stops the loop for 0.1 s; a
-request for every partition of a broker has fewer."""
+"""The limit for the elements of all arrays and tagged fields of a request. The read of as many stops the loop for 0.1
+s. A request for every partition of a broker has fewer."""
 
-SHORT = 127
-"""Blobs up to this length, which one byte of a varint can be, are copied by a `struct.Struct` made for their length. It
-checks the end by itself, is faster than a slice of a memoryview, and reads the run after the blob in the same call."""
+MAX_SHORT_BLOB_BYTES = 127
+"""The longest blob that a `struct.Struct` of its own length copies; one byte of a varint holds this length. The struct
+checks the end, is faster than a slice of a memoryview, and reads the run after the blob in the same call."""
 
 _NUMBERS_PER_ELEMENT = 10
-_FEW = 16  # numbers: an array of so many has a struct of its own
-_BULK = 4  # structs of fixed width: from so many on an iterator over their bytes pays
+_MIN_BULK_STRUCTS = 4  # from so many structs of fixed width on, one iterator over their bytes is faster
 _LITERALS = (type(None), bool, int, str, bytes)
 
 
-class _BlobThen(dict[int, Callable[..., tuple[Any, ...]]]):
-    """By the length of a short blob, as it is on the wire: what unpacks it together with the run after it.
+class _BlobUnpackers(dict[int, Callable[..., tuple[Any, ...]]]):
+    """The unpackers of a short blob together with the run after it, by the blob's length on the wire.
 
-    Made when first needed.
+    The first use of a length makes its unpacker.
     """
 
     def __init__(self, rest: str, bias: int) -> None:
@@ -102,11 +104,12 @@ class _BlobThen(dict[int, Callable[..., tuple[Any, ...]]]):
         return unpack
 
 
-blob_then = functools.cache(_BlobThen)
+blob_unpackers = functools.cache(_BlobUnpackers)
+"""`blob_unpackers(rest, bias)`: `rest` is the format of the run, `bias` what a length on the wire adds."""
 
 
-class _Lead(NamedTuple):
-    """A blob whose length, or the first byte of it, is in `n`, and which is read together with the run after it."""
+class _PendingBlob(NamedTuple):
+    """A blob to be read together with the run after it. `n` has its length, or the first byte of the length."""
 
     node: Blob
     target: str
@@ -120,10 +123,10 @@ class _Lead(NamedTuple):
         return "" if isinstance(self.node, Text) else b""
 
 
-def reader(root: Instance, title: str, max_elements: int | None, in_steps: bool = False) -> Reader:
-    """Emit and compile `read(buffer, position=0) -> (value, position)` for a message's tree.
+def reader(root: StructNode, title: str, max_elements: int | None, in_steps: bool = False) -> Reader:
+    """Emit and compile `read(buffer, position=0) -> (value, position)` for the tree of a message.
 
-    `max_elements`: how many elements its arrays may have together; None if as many as there are bytes for.
+    `max_elements`: the limit for the elements of all arrays together; None for no limit but the bytes.
     `in_steps`: `read` is a generator that yields often, and returns the same.
     """
     source = Source()
@@ -136,23 +139,23 @@ def reader(root: Instance, title: str, max_elements: int | None, in_steps: bool 
         is_untagged=_is_untagged,
         read_tags=_read_tags_in_steps if in_steps else read_tags,
         keep_tags=_keep_tags_in_steps if in_steps else _keep_tags,
-        refused=_refused,
-        refused_count=_refused_count,
+        refused=_invalid_length,
+        refused_count=_invalid_count,
         varint=_varint,
-        wrapped=lambda position, error: _wrapped(title, position, error),
-        ENDS=(struct.error, IndexError, UnicodeDecodeError, RefusedBytes),
+        wrapped=lambda position, error: _malformed(title, position, error),
+        ENDS=(struct.error, IndexError, UnicodeDecodeError, InvalidLength),
     )
-    pauses = Pauses(source, in_steps)
-    emitter = _ReaderEmitter(source, pauses)
+    yield_points = YieldPoints(source, in_steps)
+    emitter = _ReaderEmitter(source, yield_points)
     with source.block("def read(buffer, position=0)"):
-        pauses.begin()
+        yield_points.begin()
         with source.block("if type(buffer) is not memoryview"):
             source.line("buffer = memoryview(buffer)")
         source.line("limit = len(buffer)")
         bounded = "" if max_elements is None else f" if limit < {max_elements} else {max_elements}"
         source.line(f"spare = limit{bounded}")
         with source.block("try"):
-            value = emitter.instance(root)
+            value = emitter.read_struct(root)
             emitter.flush()
             source.line(f"return {value}, position")
         with source.block("except ENDS as error"):
@@ -161,62 +164,37 @@ def reader(root: Instance, title: str, max_elements: int | None, in_steps: bool 
     return source.function("read", f"<read {title}{' in steps' if in_steps else ''}>")
 
 
-class _ReaderEmitter:
-    """Walks a tree and emits code that puts every node's value into a target: an attribute or a local name."""
+class _ReaderEmitter(TreeEmitter):
+    """Walks a tree, and emits code that assigns the value of each node to a target: an attribute or a local name."""
 
-    def __init__(self, source: Source, pauses: Pauses) -> None:
-        self._source = source
-        self._pauses = pauses
-        self._lead: _Lead | None = None
-        self._run = Run()
-        self._later: list[tuple[str, Sequence[Tagged]]] = []
-
-    def node(self, node: Construct, target: str) -> None:
-        code = fixed_format(node)
-        if code is not None:
-            self._run.add(code, target)
-        elif isinstance(node, Instance):
-            value = self._new(node)
-            self._source.line(f"{target} = {value}")
-            self._members(node, value)
-        elif isinstance(node, NullableInstance):
-            self._nullable_instance(node, target)
-        elif isinstance(node, Array):
-            self._array(node, target)
-        elif isinstance(node, Records):
-            self._records(node, target)
-        else:
-            self._lead_by(node, target)
+    def __init__(self, source: Source, yield_points: YieldPoints) -> None:
+        super().__init__(source, yield_points)
+        self._pending: _PendingBlob | None = None
 
     def flush(self) -> None:
-        """Read the run that has been collected, with the blob before it."""
-        lead, self._lead = self._lead, None
+        """Emit the read of the collected run, together with the blob before it."""
+        pending, self._pending = self._pending, None
         packer, targets = self._run.take()
-        if lead is None:
+        if pending is None:
             self._unpack(packer, targets)
             return
-        source, bias = self._source, lead.node.length.bias
-        unpack = source.constant("s", blob_then(packer.format[1:], bias))
-        value = "d" if lead.decode else lead.target
-        with source.block(f"if {bias} < n <= {SHORT}"):
+        source, bias = self._source, pending.node.length.bias
+        unpack = source.constant("s", blob_unpackers(packer.format[1:], bias))
+        value = "d" if pending.decode else pending.target
+        with source.block(f"if {bias} < n <= {MAX_SHORT_BLOB_BYTES}"):
             rest = "".join(f"{'m' if target == 'n' else target}, " for target in targets)
             source.line(f"{value}, {rest}= {unpack}[n](buffer, position)")
-            if lead.decode:
-                source.line(f"{lead.target} = d.decode()")
+            if pending.decode:
+                source.line(f"{pending.target} = d.decode()")
             source.line("position += n" + (f" {packer.size - bias:+}" if packer.size != bias else ""))
             if "n" in targets:
                 source.line("n = m")
         with source.block("else"):
-            self._rare_blob(lead)
+            self._uncommon_blob(pending)
             self._unpack(packer, targets)
 
-    def finish(self) -> None:
-        """Emit the functions for tagged fields that were asked for on the way; they may ask for more."""
-        while self._later:
-            self._tags_function(*self._later.pop())
-
-    def instance(self, node: Instance) -> str:
-        """Read a struct; returns the local name that holds it."""
+    def read_struct(self, node: StructNode) -> str:
+        """Emit the read of a struct; return the local name of the struct."""
         name = self._new(node)
         self._members(node, name)
         return name
@@ -231,21 +209,21 @@ class _ReaderEmitter:
             self._source.line(f"{', '.join(targets)}, = {unpack}(buffer, position)")
         self._source.line(f"position += {packer.size}")
 
-    def _new(self, node: Instance) -> str:
-        """Make an empty struct. Its slots are filled in place: calling the constructor takes half as long again."""
+    def _new(self, node: StructNode) -> str:
+        """Emit an empty struct. The code fills its slots in place: a constructor call takes half as long again."""
         name = self._source.fresh("x")
         self._source.line(f"{name} = new({self._source.constant(node.cls.__name__, node.cls)})")
         return name
 
-    def _members(self, node: Instance, name: str) -> None:
+    def _members(self, node: StructNode, name: str) -> None:
         self._defaults(node, name)
         for field_name, member in node.members:
             self.node(member, f"{name}.{field_name}")
         if node.tagged is not None:
             self._tags(node.tagged, name)
 
-    def _defaults(self, node: Instance, name: str) -> None:
-        """Fill what this version does not have, and what a tagged field may replace."""
+    def _defaults(self, node: StructNode, name: str) -> None:
+        """Emit the defaults of the fields that this version lacks, and of the tagged fields."""
         present = dict(node.members)
         for field in node.cls.fields:
             if field.name not in present:
@@ -257,18 +235,17 @@ class _ReaderEmitter:
             return repr(value)
         return self._source.constant("default", value)
 
-    def _tags(self, tagged: Sequence[Tagged], name: str) -> None:
-        function = "keep_tags"
-        if tagged:
-            function = self._source.fresh("tags")
-            self._later.append((function, tagged))
+    def _tags(self, tagged: Sequence[TaggedField], name: str) -> None:
+        function = self._tags_name(tagged)
         self._run.add("B", "n")
         self.flush()
         with self._source.block("if n"):
-            self._source.line(f"position, spare = {self._pauses.call}{function}({name}, buffer, position, n, spare)")
+            self._source.line(
+                f"position, spare = {self._yield_points.call_prefix}{function}({name}, buffer, position, n, spare)"
+            )
 
-    def _tags_function(self, function: str, tagged: Sequence[Tagged]) -> None:
-        source, call = self._source, self._pauses.call
+    def _tags_function(self, function: str, tagged: Sequence[TaggedField]) -> None:
+        source, call = self._source, self._yield_points.call_prefix
         with source.block(f"def {function}(x, buffer, position, n, spare)"):
             source.line(f"tags, position, spare = {call}read_tags(buffer, position, n, spare)")
             for field in tagged:
@@ -278,7 +255,7 @@ class _ReaderEmitter:
             source.line("return position, spare")
         for field in tagged:
             with source.block(f"def {function}_{field.tag}(buffer, spare)"):
-                self._pauses.begin()
+                self._yield_points.begin()
                 source.line("position, limit = 0, len(buffer)")
                 self.node(field.node, "value")
                 self.flush()
@@ -286,33 +263,38 @@ class _ReaderEmitter:
                     source.line(f"raise refused({field.name!r}, limit)")
                 source.line("return value, spare")
 
-    def _nullable_instance(self, node: NullableInstance, target: str) -> None:
+    def _struct(self, node: StructNode, target: str) -> None:
+        name = self._new(node)
+        self._source.line(f"{target} = {name}")
+        self._members(node, name)
+
+    def _nullable_struct(self, node: NullableStructNode, target: str) -> None:
         self._run.add("b", "n")
         self.flush()
         with self._source.block(f"if n <= {node.null}"):
             self._source.line(f"{target} = None")
         with self._source.block("else"):
-            self.node(node.instance, target)
+            self.node(node.inner, target)
             self.flush()
 
     def _length(self, node: Array | Blob) -> None:
-        """Read a length into `n`; null is -1."""
+        """Emit the read of a length into `n`; null is -1."""
         self._run.add(length_format(node.length), "n")
         self.flush()
-        self._complete(node)
+        self._complete_length(node)
 
-    def _complete(self, node: Array | Blob) -> None:
-        """Make a length of what is in `n`, its fixed part."""
+    def _complete_length(self, node: Array | Blob) -> None:
+        """Emit the rest of a length, whose fixed part is in `n`."""
         if is_compact(node.length):
             with self._source.block("if n > 127"):
                 self._source.line("n, position = varint(buffer, position, n)")
             self._source.line("n -= 1")
 
-    def _lead_by(self, node: Blob, target: str) -> None:
-        """Read the fixed part of a blob's length into `n`; the blob itself is read by the next flush."""
+    def _blob(self, node: Blob, target: str) -> None:
+        """Emit the fixed part of a blob's length into `n`; the next flush reads the blob."""
         self._run.add(length_format(node.length), "n")
         self.flush()
-        self._lead = _Lead(node, target)
+        self._pending = _PendingBlob(node, target)
 
     def _records(self, node: Records, target: str) -> None:
         source = self._source
@@ -327,19 +309,19 @@ class _ReaderEmitter:
         with source.block("else"):
             source.line(f"raise refused({target!r}, n)")
 
-    def _rare_blob(self, lead: _Lead) -> None:
-        """Null, empty, or long."""
-        source, target = self._source, lead.target
-        self._complete(lead.node)
+    def _uncommon_blob(self, pending: _PendingBlob) -> None:
+        """Emit the read of a blob that is null, empty or long."""
+        source, target = self._source, pending.target
+        self._complete_length(pending.node)
         branch = "if"
-        if lead.node.length.nullable:
+        if pending.node.length.nullable:
             with source.block("if n == -1"):
                 source.line(f"{target} = None")
             branch = "elif"
         with source.block(f"{branch} n == 0"):
-            source.line(f"{target} = {self._literal(lead.empty)}")
+            source.line(f"{target} = {self._literal(pending.empty)}")
         with source.block("else"):
-            function = "long_text" if lead.decode else "long_blob"
+            function = "long_text" if pending.decode else "long_blob"
             source.line(f"{target} = {function}(buffer, position, n, {target!r})")
             source.line("position += n")
 
@@ -357,24 +339,23 @@ class _ReaderEmitter:
         code = fixed_format(element)
         if code is not None:
             self._numbers(code, target)
-        elif isinstance(element, Instance):
+        elif isinstance(element, StructNode):
             self._structs(element, target)
         else:
             self._values(element, target)
 
     def _numbers(self, code: str, target: str) -> None:
-        """An array of fixed-width values."""
+        """Emit the read of an array of fixed-width values."""
         few = self._source.constant("few", _few_numbers(code))
-        with self._source.block(f"if 0 <= n <= {_FEW}"):
+        with self._source.block(f"if 0 <= n <= {MAX_FEW_NUMBERS}"):
             self._source.line(f"{target} = [*{few}[n](buffer, position)]")
         with self._source.block("else"):
-            self._source.line(
-                f"{target}, spare = {self._pauses.call}many_numbers(buffer, position, n, {code!r}, {target!r}, spare)"
-            )
+            call = f"{self._yield_points.call_prefix}many_numbers"
+            self._source.line(f"{target}, spare = {call}(buffer, position, n, {code!r}, {target!r}, spare)")
         self._source.line(f"position += n * {struct.calcsize('>' + code)}")
 
     def _values(self, element: Construct, target: str) -> None:
-        """An array of what is neither of fixed width nor a struct."""
+        """Emit the read of an array whose elements are neither of fixed width nor structs."""
         source = self._source
         with source.block("if not 0 <= n <= spare"):
             source.line(f"raise refused_count({target!r}, n, spare, limit)")
@@ -388,27 +369,27 @@ class _ReaderEmitter:
             self.node(element, "element")
             self.flush()
             source.line(f"{elements}.append(element)")
-            self._pauses.pause()
+            self._yield_points.count_element()
 
     def _texts(self, element: Text, elements: str) -> None:
-        """Each is read together with the length of the next."""
+        """Emit the read of an array of texts, each together with the length of the next."""
         source = self._source
         with source.block("if n"):
             source.line("others = n - 1")
-            self._lead_by(element, "element")
+            self._blob(element, "element")
             with source.block("for _ in range(others)"):
-                self._lead_by(element, "element")
+                self._blob(element, "element")
                 source.line(f"{elements}.append(element)")
-                self._pauses.pause()
+                self._yield_points.count_element()
             self.flush()
             source.line(f"{elements}.append(element)")
 
-    def _structs(self, element: Instance, target: str) -> None:
-        """Make all of them at once, then fill one after another. Most arrays have one element."""
+    def _structs(self, element: StructNode, target: str) -> None:
+        """Emit the read of an array of structs: all are made at once, then filled. Most arrays have one element."""
         source = self._source
         elements, name = source.fresh("a"), source.fresh("x")
         cls = source.constant(element.cls.__name__, element.cls)
-        if self._pauses.are_wanted:
+        if self._yield_points.is_enabled:
             self._structs_in_steps(element, target, elements, name, cls)
             return
         with source.block("if n == 1"):
@@ -416,21 +397,21 @@ class _ReaderEmitter:
         with source.block("elif n == 0"):
             source.line(f"{elements} = []")
         with source.block("else"):
-            with source.block(f"if not 0 < n <= spare or n * {smallest_size(element)} > limit - position"):
+            with source.block(f"if not 0 < n <= spare or n * {min_size(element)} > limit - position"):
                 source.line(f"raise refused_count({target!r}, n, spare, limit)")
             source.line("spare -= n")
             source.line(f"{elements} = [*map(new, repeat({cls}, n))]")
         source.line(f"{target} = {elements}")
         if all(fixed_format(member) for _, member in element.members):
-            self._flat(element, elements, name)
+            self._structs_in_bulk(element, elements, name)
         else:
-            self._each(element, elements, name)
+            self._structs_one_by_one(element, elements, name)
 
-    def _structs_in_steps(self, element: Instance, target: str, elements: str, name: str, cls: str) -> None:
-        """Make each when its turn comes."""
+    def _structs_in_steps(self, element: StructNode, target: str, elements: str, name: str, cls: str) -> None:
+        """Emit the read of an array of structs, each made and filled before the next."""
         source = self._source
         with source.block("if n != 1"):
-            with source.block(f"if not 0 <= n <= spare or n * {smallest_size(element)} > limit - position"):
+            with source.block(f"if not 0 <= n <= spare or n * {min_size(element)} > limit - position"):
                 source.line(f"raise refused_count({target!r}, n, spare, limit)")
             source.line("spare -= n")
         source.line(f"{elements} = {target} = []")
@@ -439,26 +420,26 @@ class _ReaderEmitter:
             source.line(f"{elements}.append({name})")
             self._members(element, name)
             self.flush()
-            self._pauses.pause()
+            self._yield_points.count_element()
 
-    def _each(self, element: Instance, elements: str, name: str) -> None:
+    def _structs_one_by_one(self, element: StructNode, elements: str, name: str) -> None:
         with self._source.block(f"for {name} in {elements}"):
             self._members(element, name)
             self.flush()
 
-    def _flat(self, element: Instance, elements: str, name: str) -> None:
-        """Structs of one run: from a few of them on by one iterator over all, if none of them has tagged fields.
+    def _structs_in_bulk(self, element: StructNode, elements: str, name: str) -> None:
+        """Emit the read of structs of one run each: several without tagged fields by one iterator, others one by one.
 
-        Their bytes are there: `_structs` has compared the count with what they take at least, which is all they take.
+        The iterator has enough bytes: `_structs` has compared their count with their least size, which is their size.
         """
         source = self._source
-        run = Run()
+        run = FixedWidthRun()
         for field_name, member in element.members:
             run.add(str(fixed_format(member)), f"{name}.{field_name}")
         if element.tagged is not None:
             run.add("B", "n")
         packer, targets = run.take()
-        condition = f"n >= {_BULK}"
+        condition = f"n >= {_MIN_BULK_STRUCTS}"
         if element.tagged is not None:
             condition += f" and is_untagged(buffer, position, n, {packer.size})"
         with source.block(f"if {condition}"):
@@ -469,26 +450,26 @@ class _ReaderEmitter:
                 self._defaults(element, name)
             source.line("position = end")
         with source.block("else"):
-            self._each(element, elements, name)
+            self._structs_one_by_one(element, elements, name)
 
 
-class RefusedBytes(Exception):
-    """A length that cannot be; becomes a MalformedRequest where the name of the message is known."""
+class InvalidLength(Exception):
+    """An invalid length or count. The reader of the message turns it into a MalformedRequest."""
 
 
-def _refused(target: str, length: int) -> RefusedBytes:
-    return RefusedBytes(f"{target.partition('.')[2] or target} cannot have length {length}")
+def _invalid_length(target: str, length: int) -> InvalidLength:
+    return InvalidLength(f"{target.partition('.')[2] or target} cannot have length {length}")
 
 
-def _refused_count(target: str, count: int, spare: int, limit: int) -> RefusedBytes:
-    """`limit`: the size of the message, and so the most elements that it can have."""
+def _invalid_count(target: str, count: int, spare: int, limit: int) -> InvalidLength:
+    """`limit`: the size of the message in bytes, and so the most elements that its bytes allow."""
     if spare < count <= limit:
         name = target.partition(".")[2] or target
-        return RefusedBytes(f"{count} {name}, where a request may have {spare} more elements in all its arrays")
-    return _refused(target, count)
+        return InvalidLength(f"{count} {name}, but a request may have only {spare} more elements in its arrays")
+    return _invalid_length(target, count)
 
 
-def _wrapped(title: str, position: int, error: Exception) -> MalformedRequest:
+def _malformed(title: str, position: int, error: Exception) -> MalformedRequest:
     return MalformedRequest(f"{title}, at byte {position}: {error}")
 
 
@@ -496,7 +477,7 @@ _SHIFTS = tuple(range(14, 7 * MAX_VARINT_SIZE, 7))
 
 
 def _varint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte has been read."""
+    """Read the rest of an unsigned varint, whose first byte is `first`. Return the number and the position after it."""
     byte = buffer[position]
     value = first & 0x7F | (byte & 0x7F) << 7
     position += 1
@@ -508,7 +489,7 @@ def _varint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
-    raise RefusedBytes(f"an unsigned varint is longer than {MAX_VARINT_SIZE} bytes")
+    raise InvalidLength(f"an unsigned varint is longer than {MAX_VARINT_SIZE} bytes")
 
 
 def _read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
@@ -517,14 +498,15 @@ def _read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
 
 
 def read_tags(buffer: memoryview, position: int, count: int, spare: int) -> tuple[dict[int, bytes], int, int]:
-    """A section of tagged fields, of whose count the first byte has been read: the bytes of every field, by tag.
+    """Read a section of tagged fields; `count` is the first byte of their count.
 
-    Returns them, the position after them, and what is left of `spare`.
+    Return the bytes of the fields by tag, the position after them, and the rest of `spare`. Raises InvalidLength, and
+    IndexError at the end of the buffer.
     """
     if count > 127:
         count, position = _varint(buffer, position, count)
     if count > spare:
-        raise _refused_count("tagged fields", count, spare, len(buffer))
+        raise _invalid_count("tagged fields", count, spare, len(buffer))
     tags: dict[int, bytes] = {}
     for _ in range(count):
         position = _read_tag(buffer, position, tags)
@@ -532,7 +514,7 @@ def read_tags(buffer: memoryview, position: int, count: int, spare: int) -> tupl
 
 
 def _read_tag(buffer: memoryview, position: int, tags: dict[int, bytes]) -> int:
-    """Take one tagged field; returns the position after it."""
+    """Read one tagged field into `tags`; return the position after it."""
     tag, position = _read_varint(buffer, position)
     size, position = _read_varint(buffer, position)
     tags[tag] = _long_blob(buffer, position, size, f"tag {tag}")
@@ -542,12 +524,12 @@ def _read_tag(buffer: memoryview, position: int, tags: dict[int, bytes]) -> int:
 def _read_tags_in_steps(
     buffer: memoryview, position: int, count: int, spare: int
 ) -> Generator[None, None, tuple[dict[int, bytes], int, int]]:
-    """What `read_tags` does: most structs have a few tagged fields, a hostile one has as many as fit."""
+    """`read_tags` in steps. Most structs have few tagged fields; a hostile one has as many as fit."""
     if count <= 127:
         return read_tags(buffer, position, count, spare)
     count, position = _varint(buffer, position, count)
     if count > spare:
-        raise _refused_count("tagged fields", count, spare, len(buffer))
+        raise _invalid_count("tagged fields", count, spare, len(buffer))
     tags: dict[int, bytes] = {}
     for number in range(1, count + 1):
         position = _read_tag(buffer, position, tags)
@@ -557,7 +539,7 @@ def _read_tags_in_steps(
 
 
 def _keep_tags(instance: Any, buffer: memoryview, position: int, count: int, spare: int) -> tuple[int, int]:
-    """Tagged fields of a struct that declares none."""
+    """Read the tagged fields of a struct without declared ones. Return the position, and the rest of `spare`."""
     tags, position, spare = read_tags(buffer, position, count, spare)
     instance.unknown_tags = tags or None
     return position, spare
@@ -572,33 +554,33 @@ def _keep_tags_in_steps(
 
 
 def _is_untagged(buffer: memoryview, position: int, count: int, size: int) -> bool:
-    """Whether none of `count` structs, of `size` bytes without tagged fields, has any: each ends with its count, 0."""
+    """Return True if none of `count` structs of `size` bytes has tagged fields: each then ends with a count of 0."""
     ends = buffer[position + size - 1 : position + count * size : size]
     return ends.tobytes().count(0) == count
 
 
 def _long_blob(buffer: memoryview, position: int, size: int, target: str) -> bytes:
     if not 0 <= size <= len(buffer) - position:
-        raise _refused(target, size)
+        raise _invalid_length(target, size)
     return bytes(buffer[position : position + size])
 
 
 def _long_text(buffer: memoryview, position: int, size: int, target: str) -> str:
     if size > MAX_TEXT_SIZE:
-        raise _refused(target, size)
+        raise _invalid_length(target, size)
     return _long_blob(buffer, position, size, target).decode()
 
 
 @functools.cache
 def _few_numbers(code: str) -> list[Callable[..., tuple[Any, ...]]]:
-    """By their number: what unpacks a few fixed-width values."""
-    return [struct.Struct(">" + code * number).unpack_from for number in range(_FEW + 1)]
+    """Return the unpackers of few fixed-width values, by their count."""
+    return [numbers.unpack_from for numbers in few_numbers(code)]
 
 
 def _many_numbers(
     buffer: memoryview, position: int, count: int, code: str, target: str, spare: int
 ) -> tuple[list[Any], int]:
-    """An array of more fixed-width values than a few, and what it leaves of `spare`."""
+    """Read an array of many fixed-width values. Return the values, and the rest of `spare`."""
     left = _check_numbers(buffer, position, count, code, target, spare)
     return _numbers(buffer, position, count, code), left
 
@@ -615,18 +597,18 @@ def _many_numbers_in_steps(
 
 
 def _check_numbers(buffer: memoryview, position: int, count: int, code: str, target: str, spare: int) -> int:
-    """What an array of `count` numbers leaves of `spare`."""
+    """Return the rest of `spare` after an array of `count` numbers. Raises InvalidLength."""
     end = position + count * struct.calcsize(">" + code)
     if not position <= end <= len(buffer):
-        raise _refused(target, count)
+        raise _invalid_length(target, count)
     left = spare - count // _NUMBERS_PER_ELEMENT
     if left < 0:
-        raise _refused_count(target, count, spare * _NUMBERS_PER_ELEMENT, len(buffer))
+        raise _invalid_count(target, count, spare * _NUMBERS_PER_ELEMENT, len(buffer))
     return left
 
 
 def _numbers(buffer: memoryview, position: int, count: int, code: str) -> list[Any]:
-    if code.endswith("s"):  # there is no count of them in a format, and a long format would be kept by `struct`
+    if code.endswith("s"):  # a format has no count of blobs, and `struct` would cache a long format
         size = struct.calcsize(">" + code)
         data = bytes(buffer[position : position + count * size])
         return [data[start : start + size] for start in range(0, len(data), size)]

@@ -1,7 +1,8 @@
-"""Which APIs there are: key -> name, and from there request, response and the versions of their headers.
+"""The table of APIs: from an API key to the name, the request, the response and the versions of their headers.
 
-A module of `protocol.messages` is imported when its API is first asked for: a broker that starts needs few of them.
-What must be known before, to read a header, stands in the table; a test holds it equal to the declarations.
+The first use of an API imports its module of `protocol.messages`: the start of a broker needs few of them. A header is
+read before that, so the table has the facts that its version depends on. A test compares the table with the
+declarations.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from headgate.protocol.schema import Message
 
 
 class Api(NamedTuple):
-    """One API. `flexible_from`: the first version with compact lengths, tagged fields and the newer headers."""
+    """One API. `flexible_from`: the first flexible version, with compact lengths and tagged fields (KIP-482)."""
 
     name: str
     flexible_from: int
 
 
-NEVER = 0x7FFF
+NEVER_FLEXIBLE = 0x7FFF
 
 APIS: dict[int, Api] = {
     0: Api("Produce", 9),
@@ -41,7 +42,7 @@ APIS: dict[int, Api] = {
     14: Api("SyncGroup", 4),
     15: Api("DescribeGroups", 5),
     16: Api("ListGroups", 3),
-    17: Api("SaslHandshake", NEVER),
+    17: Api("SaslHandshake", NEVER_FLEXIBLE),
     18: Api("ApiVersions", 3),
     19: Api("CreateTopics", 5),
     20: Api("DeleteTopics", 4),
@@ -71,7 +72,7 @@ APIS: dict[int, Api] = {
     44: Api("IncrementalAlterConfigs", 1),
     45: Api("AlterPartitionReassignments", 0),
     46: Api("ListPartitionReassignments", 0),
-    47: Api("OffsetDelete", NEVER),
+    47: Api("OffsetDelete", NEVER_FLEXIBLE),
     48: Api("DescribeClientQuotas", 1),
     49: Api("AlterClientQuotas", 1),
     50: Api("DescribeUserScramCredentials", 0),
@@ -106,28 +107,28 @@ APIS: dict[int, Api] = {
     93: Api("StreamsGroupTopologyDescriptionUpdate", 0),
 }
 
-_UNKNOWN = Api("unknown", NEVER)
+_UNKNOWN = Api("unknown", NEVER_FLEXIBLE)
 _CONTROLLED_SHUTDOWN = 7
 _API_VERSIONS = 18
 
 
-def request(key: int) -> type[Message]:
-    """The request class of an API. Raises KeyError."""
+def request_class(key: int) -> type[Message]:
+    """Return the request class of an API. Raises KeyError."""
     return _declared(key, "Request")
 
 
-def response(key: int) -> type[Message]:
-    """The response class of an API. Raises KeyError."""
+def response_class(key: int) -> type[Message]:
+    """Return the response class of an API. Raises KeyError."""
     return _declared(key, "Response")
 
 
 @functools.lru_cache(maxsize=1024)
 def header_versions(key: int, version: int) -> tuple[int, int]:
-    """The versions of the request header and of the response header.
+    """Return the versions of the request header and of the response header.
 
-    Request: 1 has a client id, 2 tagged fields. Response: 1 has tagged fields. Two exceptions: the first
-    ControlledShutdown came without a client id, and the ApiVersions response keeps header 0, as a client reads it
-    before it knows what the broker speaks (KIP-511).
+    Request header: 1 adds the client id, 2 the tagged fields. Response header: 1 adds the tagged fields. There are two
+    exceptions. ControlledShutdown v0 has no client id. The ApiVersions response keeps header 0: a client reads this
+    response before it knows the versions of the broker (KIP-511).
     """
     if version >= APIS.get(key, _UNKNOWN).flexible_from:
         return 2, 0 if key == _API_VERSIONS else 1

@@ -1,4 +1,4 @@
-"""Declarations: a message is one class, whose fields carry the versions in which they are on the wire.
+"""Declarations of messages: one class a message, one range of versions a field.
 
     class FetchTopic(Struct):
         topic: string = v("0-12")
@@ -10,15 +10,15 @@
         max_wait_ms: int32 = v("0+")
         topics: array[FetchTopic] = v("0+")
 
-A type is for two readers. `int32` is `Annotated[int, Int32sb]`: mypy sees an int, `tree` sees the construct. Fields
-stand in the order of the wire; names are those of Kafka's message definitions in snake_case. Every field has a default,
-so a constructor takes only what matters: the one given to `v`, else that of its type (0, False, "", b"", [], ZERO_UUID,
-a struct of defaults; None for records).
+A type serves two readers. `int32` is `Annotated[int, Int32sb]`: mypy sees an int, `tree` sees the construct. Fields
+stand in the order of the wire. Their names are those of Kafka's message definitions, in snake_case. Every field has a
+default, so a constructor call names only the other values. The default is the one given to `v`, or that of the type:
+0, False, "", b"", [], ZERO_UUID, a struct of defaults; None for records.
 
-A field that is not in a version is not on the wire in it: not written, and read as its default. A module of
-declarations has no `from __future__ import annotations`: types must be there, not their names.
+A version without a field does not write the field, and reads the field as its default. A module of declarations has no
+`from __future__ import annotations`: `StructMeta` needs the types themselves, not their names.
 
-Instances are slotted and compare by value. **Treat them as immutable**: a default struct is shared by all that have it.
+Instances have slots and compare by value. **Treat instances as immutable**: they share their default structs.
 """
 
 from __future__ import annotations
@@ -35,11 +35,14 @@ from headgate.protocol.wire import ZERO_UUID, Construct, Length, Splice
 T = TypeVar("T")
 
 
-class Kind(NamedTuple):
-    """A type whose spelling depends on the version: `lower(flexible, nullable)` gives the construct."""
+class VersionedType(NamedTuple):
+    """A type whose encoding depends on the version.
+
+    `lower(flexible, nullable)` returns the construct. `default` is the default of a field of this type.
+    """
 
     lower: Callable[[bool, bool], Construct]
-    zero: Any
+    default: Any
 
 
 def _text(flexible: bool, nullable: bool) -> Construct:
@@ -58,14 +61,14 @@ def _array_length(flexible: bool, nullable: bool) -> Length:
     return Length.compact(nullable) if flexible else Length.long(nullable)
 
 
-class _ArrayMark:
-    """Marks an annotation as an array; its element type is the list's."""
+class _ArrayMarker:
+    """Marks an annotation as an array. The element type is that of the list."""
 
 
-_TEXT = Kind(_text, "")
-_BYTES = Kind(_bytes, b"")
-_RECORDS = Kind(_records, None)
-_ARRAY = _ArrayMark()
+_TEXT = VersionedType(_text, "")
+_BYTES = VersionedType(_bytes, b"")
+_RECORDS = VersionedType(_records, None)
+_ARRAY = _ArrayMarker()
 
 boolean = Annotated[bool, wire.Flag]
 int8 = Annotated[int, wire.Int8sb]
@@ -113,11 +116,11 @@ class Versions(NamedTuple):
 
 
 _NO_LIMIT = 0x7FFF
-_OF_TYPE = object()
+_TYPE_DEFAULT = object()
 
 
 class Field:
-    """One declared field. `nullable` are the versions in which null may stand on the wire."""
+    """One declared field. `nullable`: the versions that allow null on the wire."""
 
     __slots__ = ("annotation", "declared_default", "name", "nullable", "tag", "versions")
 
@@ -129,8 +132,8 @@ class Field:
         self.tag = tag
         self.nullable = self.versions if nullable is None else Versions.parse(nullable)
 
-    def complete(self, name: str, annotation: Any) -> None:
-        """Take name and type; null is possible only if the type says so."""
+    def bind(self, name: str, annotation: Any) -> None:
+        """Set name and type. A type without None makes the field not nullable. Raises TypeError for a string."""
         if isinstance(annotation, str):
             raise TypeError(
                 f"{name}: the type is a string; declare messages without `from __future__ import annotations`"
@@ -141,63 +144,64 @@ class Field:
 
     @property
     def is_array(self) -> bool:
-        return _ARRAY in _marks(self.annotation)
+        return _ARRAY in _metadata(self.annotation)
 
     @property
     def element(self) -> Any:
-        """The type of an array's elements, or the type itself."""
-        plain = _plain(self.annotation)
+        """The type of the elements of an array; the type itself of any other field."""
+        plain = _plain_type(self.annotation)
         return get_args(plain)[0] if self.is_array else plain
 
     def default(self) -> Any:
-        """A new array, or the one default shared by all instances."""
-        if self.declared_default is not _OF_TYPE:
+        """Return a new array, or the one default that all instances share."""
+        if self.declared_default is not _TYPE_DEFAULT:
             return self.declared_default
-        return [] if self.is_array else _zero(self.annotation)
+        return [] if self.is_array else _type_default(self.annotation)
 
     def lower(self, version: int, flexible: bool) -> Construct:
+        """Return the construct of the field in one version."""
         nullable = version in self.nullable
         if self.is_array:
             element = _lower(self.element, version, flexible, nullable=False)
             return wire.Array(_array_length(flexible, nullable), element)
         lowered = _lower(self.annotation, version, flexible, nullable)
-        if self.tag is not None and isinstance(lowered, wire.NullableInstance):
-            return wire.NullableInstance(lowered.instance, null=0)
+        if self.tag is not None and isinstance(lowered, wire.NullableStructNode):
+            return wire.NullableStructNode(lowered.inner, null=0)
         return lowered
 
 
-def v(versions: str, *, default: Any = _OF_TYPE, tag: int | None = None, nullable: str | None = None) -> Any:
-    """Declare a field: the versions that have it, its default, its tag.
+def v(versions: str, *, default: Any = _TYPE_DEFAULT, tag: int | None = None, nullable: str | None = None) -> Any:
+    """Declare a field: its versions, its default, its tag.
 
-    `nullable`: the versions in which null is possible, if not in all; only for a type that allows None.
+    `nullable`: the versions that allow null, if not all do; only for a type with None.
     """
     return Field(versions, default, tag, nullable)
 
 
-class Declaration(type):
-    """Turns declared fields into slots.
+class StructMeta(type):
+    """The metaclass of structs: turns declared fields into slots.
 
-    Slots must be known before a class exists, so this is a metaclass. It reads the values (`v(...)`), not the
-    annotations, which newer Pythons evaluate late. `__init__` is made when the first instance is: a broker declares far
-    more structs than it uses while it starts.
+    A class must know its slots before it exists, so this is a metaclass. It reads the values (`v(...)`), not the
+    annotations: newer Pythons evaluate annotations late. The first instance of a class makes `__init__`: the start of a
+    broker declares far more structs than it uses.
     """
 
     fields: tuple[Field, ...]
 
-    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Declaration:
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> StructMeta:
         declared = {key: value for key, value in namespace.items() if isinstance(value, Field)}
         namespace = {key: value for key, value in namespace.items() if key not in declared}
         namespace.setdefault("__slots__", tuple(declared))
         cls = super().__new__(mcs, name, bases, namespace, **options)
         for key, field in declared.items():
-            field.complete(key, cls.__annotations__[key])
+            field.bind(key, cls.__annotations__[key])
         cls.fields = tuple(declared.values())
         return cls
 
 
 @dataclass_transform(kw_only_default=False)
-class Struct(metaclass=Declaration):
-    """A part of a message. `unknown_tags`: undeclared tagged fields, by tag, as they came; they are written again."""
+class Struct(metaclass=StructMeta):
+    """A part of a message. `unknown_tags`: the bytes of undeclared tagged fields, by tag; they are written again."""
 
     __slots__ = ("unknown_tags",)
     unknown_tags: dict[int, bytes] | None
@@ -224,8 +228,8 @@ class Struct(metaclass=Declaration):
 class Message(Struct):
     """A request, a response, or a record of an internal topic.
 
-    `versions` are those that are declared; in `flexible` ones it has compact lengths and tagged fields (KIP-482).
-    A `record` is read from a log, not from a client: its arrays may be as long as they were when it was written.
+    `versions`: the declared versions. `flexible`: the versions with compact lengths and tagged fields (KIP-482).
+    `is_record`: the message comes from a log, not from a client, so its arrays have no limit.
     """
 
     __slots__ = ()
@@ -246,49 +250,55 @@ class Message(Struct):
         cls.is_record = record
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> Message:
-        """What a client of `version` hears when the whole request failed; `message` goes where there is a place."""
+        """Return the response of `version` to a request that failed as a whole.
+
+        Only some responses have a field for `message`. Raises NotImplementedError for a message that is no request.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no error response")
 
 
 @functools.cache
 def tree(cls: type[Message], version: int) -> Construct:
-    """The construct of one version of a message: parses to, and builds from, instances of `cls`."""
+    """Return the construct tree of one version. It parses to, and builds from, instances of `cls`.
+
+    Raises ValueError for a version that is not declared.
+    """
     if version not in cls.versions:
         raise ValueError(f"{cls.__name__} has versions {cls.versions}, not {version}")
     return _instance(cls, version, version in cls.flexible)
 
 
 def fields_in(cls: type[Struct], version: int) -> Iterator[Field]:
-    """The fields that a version has, in order of the wire."""
+    """Return the fields of one version, in order of the wire."""
     return (field for field in cls.fields if version in field.versions)
 
 
-def _instance(cls: type[Struct], version: int, flexible: bool) -> wire.Instance:
+def _instance(cls: type[Struct], version: int, flexible: bool) -> wire.StructNode:
     present = list(fields_in(cls, version))
     members = [(field.name, field.lower(version, flexible)) for field in present if field.tag is None]
     tagged = [
-        wire.Tagged(field.tag, field.name, field.lower(version, flexible), field.default)
+        wire.TaggedField(field.tag, field.name, field.lower(version, flexible), field.default)
         for field in present
         if field.tag is not None
     ]
-    return wire.Instance(cls, members, sorted(tagged) if flexible else None)
+    return wire.StructNode(cls, members, sorted(tagged) if flexible else None)
 
 
 def _lower(annotation: Any, version: int, flexible: bool, nullable: bool) -> Construct:
-    plain = _plain(annotation)
-    if isinstance(plain, Declaration):
+    plain = _plain_type(annotation)
+    if isinstance(plain, StructMeta):
         instance = _instance(plain, version, flexible)  # type: ignore[arg-type]
-        return wire.NullableInstance(instance) if nullable else instance
-    (kind,) = _marks(annotation)
-    return kind.lower(flexible, nullable) if isinstance(kind, Kind) else kind
+        return wire.NullableStructNode(instance) if nullable else instance
+    (marker,) = _metadata(annotation)
+    return marker.lower(flexible, nullable) if isinstance(marker, VersionedType) else marker
 
 
 def _constructor(cls: type[Struct]) -> Callable[..., None]:
-    """`__init__` as one would write it by hand: it takes the fields in order, each with its default."""
-    namespace: dict[str, Any] = {"_new": _OF_TYPE}
+    """Make `__init__`, the same as one written by hand: it takes the fields in order, each with its default."""
+    namespace: dict[str, Any] = {"_new": _TYPE_DEFAULT}
     parameters, assignments = ["self"], []
     for field in cls.fields:
-        if field.is_array and field.declared_default is _OF_TYPE:
+        if field.is_array and field.declared_default is _TYPE_DEFAULT:
             parameters.append(f"{field.name}=_new")
             assignments.append(f" self.{field.name} = [] if {field.name} is _new else {field.name}")
         else:
@@ -296,7 +306,7 @@ def _constructor(cls: type[Struct]) -> Callable[..., None]:
             parameters.append(f"{field.name}=_{field.name}")
             assignments.append(f" self.{field.name} = {field.name}")
     source = "\n".join([f"def __init__({', '.join(parameters)}):", *assignments, " self.unknown_tags = None"])
-    exec(source, namespace)  # noqa: S102  a constructor made of declared names, as dataclasses makes it
+    exec(source, namespace)  # noqa: S102  the source has declared names only, as in dataclasses
     return namespace["__init__"]  # type: ignore[no-any-return]
 
 
@@ -310,22 +320,22 @@ def _default_struct(cls: type[Struct]) -> Struct:
     return cls()
 
 
-def _zero(annotation: Any) -> Any:
-    plain = _plain(annotation)
-    if isinstance(plain, Declaration):
+def _type_default(annotation: Any) -> Any:
+    plain = _plain_type(annotation)
+    if isinstance(plain, StructMeta):
         return _default_struct(plain)
-    (kind,) = _marks(annotation)
-    if isinstance(kind, Kind):
-        return kind.zero
-    return ZERO_UUID if kind is wire.UUID else plain()
+    (marker,) = _metadata(annotation)
+    if isinstance(marker, VersionedType):
+        return marker.default
+    return ZERO_UUID if marker is wire.UUID else plain()
 
 
-def _marks(annotation: Any) -> tuple[Any, ...]:
+def _metadata(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
 
 
-def _plain(annotation: Any) -> Any:
-    """The type that mypy sees, without the None of a nullable one."""
+def _plain_type(annotation: Any) -> Any:
+    """Return the type that mypy sees, without the None of a nullable type."""
     inner = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     if _is_union(inner):
         return next(choice for choice in get_args(inner) if choice is not types.NoneType)

@@ -1,28 +1,27 @@
-"""Long work in steps: generators that yield often, so that whoever runs them can serve others in between.
+"""Cooperative work: generators that yield after each short step, so that the caller can serve others in between.
 
-Rows of a large response are made while they are written: what is never there as a whole takes no memory and needs no
-slices of its own.
+A large response has lazy arrays. Their elements are made while they are written, one by one. So the whole array takes
+no memory, and needs no steps of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from types import GeneratorType
-from typing import Any, Generic, TypeGuard, TypeVar, cast
-
-from headgate.protocol.records.compression import Steps, finish
-
-__all__ = ["FEW", "Rows", "Steps", "again", "are_steps", "at_once", "finish", "in_steps", "joined", "rows"]
+from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar, cast
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-FEW = 64
-"""Up to so many rows are made at once."""
+Steps: TypeAlias = Generator[None, None, T]
+"""Long work: a generator that yields after each step of at most about a millisecond, and returns the result."""
+
+FEW_ITEMS = 64
+"""Work on at most so many items is done at once, without steps."""
 
 
-class Rows(Generic[T, R]):
-    """An array of a response: `make(item)` for every item, called each time the array is gone through."""
+class LazyArray(Generic[T, R]):
+    """An array of a response: `make(item)` for each of `items`. Each iteration calls `make` again."""
 
     __slots__ = ("_items", "_make")
 
@@ -40,42 +39,47 @@ class Rows(Generic[T, R]):
         return self._make(self._items[number])
 
 
-def rows(items: Sequence[T], make: Callable[[T], R]) -> list[R]:
-    """`make(item)` for every item; where they are more than a few, as `Rows`, for a writer.
+def lazy_map(items: Sequence[T], make: Callable[[T], R]) -> list[R]:
+    """Return `make(item)` for each of `items`: a list, or a `LazyArray` of more than `FEW_ITEMS` items.
 
-    `make` must not depend on what changes meanwhile.
+    A `LazyArray` calls `make` during the write of the response. So the results of `make` must not change until then.
     """
-    return list(map(make, items)) if len(items) <= FEW else cast("list[R]", Rows(items, make))
+    return list(map(make, items)) if len(items) <= FEW_ITEMS else cast("list[R]", LazyArray(items, make))
 
 
-def again(made: list[T], make: Callable[[T], R]) -> list[R]:
-    """Other rows of rows: `make(row)` for each, as `Rows` if these are."""
-    return cast("list[R]", Rows(made, make)) if isinstance(made, Rows) else list(map(make, made))
+def finish(steps: Steps[T]) -> T:
+    """Run all steps without a pause; return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def joined(made: list[T], more: list[T]) -> list[T]:
-    """Rows with others behind them, as `Rows` if the first are."""
-    if not isinstance(made, Rows):
+    """Return `made` followed by `more`: a `LazyArray` if `made` is one."""
+    if not isinstance(made, LazyArray):
         return [*made, *more]
     first, count = made, len(made)
 
     def row(number: int) -> T:
         return first[number] if number < count else more[number - count]
 
-    return cast("list[T]", Rows(range(count + len(more)), row))
+    return cast("list[T]", LazyArray(range(count + len(more)), row))
 
 
-def at_once(steps: Steps[T], count: int) -> T | Steps[T]:
-    """The result of `steps` if they are for a few items, else the steps."""
-    return finish(steps) if count <= FEW else steps
+def finish_if_few(steps: Steps[T], count: int) -> T | Steps[T]:
+    """Return the result of `steps` if `count` is at most `FEW_ITEMS`, else the steps themselves."""
+    return finish(steps) if count <= FEW_ITEMS else steps
 
 
-def in_steps(result: T) -> Steps[T]:
-    """A result as the end of steps: a response that is large, and is to be written in steps."""
+def as_steps(result: T) -> Steps[T]:
+    """Wrap a finished result as steps. Dispatch writes a response that comes from steps in steps."""
     return result
     yield
 
 
-def are_steps(outcome: Any) -> TypeGuard[Steps[Any]]:
-    """Whether something is steps, not yet their result."""
+def is_steps(outcome: Any) -> TypeGuard[Steps[Any]]:
+    """Return True for steps, False for a result."""
     return type(outcome) is GeneratorType

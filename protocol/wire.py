@@ -1,18 +1,18 @@
-"""Kafka's primitives as constructs: what a message is made of, down to the byte.
+"""Kafka's primitive types as constructs: the nodes of a message's tree.
 
-Numbers are construct's own (`Int32sb`, `Flag` ...). What Kafka adds stands here: lengths in their three spellings,
-text, bytes and arrays on top of them, and tagged fields. The nodes are plain and checked, not fast: they are the
-reference. `protocol.compiler` walks the same nodes and emits the code that the broker runs, and a test holds the two
-equal, on good bytes and on bad ones.
+Numbers are construct's own (`Int32sb`, `Flag` ...). This module adds Kafka's types: lengths in three encodings, the
+text, bytes and arrays that use them, and tagged fields. The nodes check everything and are slow: they are the
+reference. `protocol.compiler` walks the same nodes and emits the code that the broker runs. A test compares both, on
+valid and on invalid bytes.
 
-Every length is read by one of these (KIP-482 for the compact ones; null only where the field is nullable):
+A length has one of these encodings (KIP-482 for the compact one; null only where the field is nullable):
 
-    spelling     bytes             null     used by
+    encoding     bytes             null     used by
     short        int16             -1       string, before flexible versions
     long         int32             -1       bytes, records, array, before flexible versions
     compact      unsigned varint   0        all of them in flexible versions, as length + 1
 
-A struct that can be null has one byte before it: negative for null, and then nothing follows, else 1.
+A nullable struct has one byte before it: negative for null, and nothing follows; else 1.
 
 Source: https://kafka.apache.org/protocol (protocol primitive types), KIP-482 (flexible versions and tagged fields).
 """
@@ -38,7 +38,6 @@ __all__ = [
     "Flag",
     "Float64b",
     "FormatField",
-    "Instance",
     "Int8sb",
     "Int16sb",
     "Int16ub",
@@ -46,28 +45,29 @@ __all__ = [
     "Int32ub",
     "Int64sb",
     "Length",
-    "NullableInstance",
+    "NullableStructNode",
     "Records",
     "Splice",
-    "Tagged",
+    "StructNode",
+    "TaggedField",
     "Text",
     "UnsignedVarint",
     "WireError",
 ]
 
 MAX_VARINT_SIZE = 5
-"""Kafka's unsigned varints carry 32 bits: seven a byte, so five bytes."""
+"""An unsigned varint of Kafka carries 32 bits, seven in a byte."""
 
 MAX_TEXT_SIZE = 0x7FFF
-"""Bytes of a text. It had an int16 before it once; Kafka holds compact ones to the same."""
+"""The most bytes of a text. A short length is an int16; Kafka applies the same limit to compact lengths."""
 
 UUID = construct.Bytes(16)
 ZERO_UUID = bytes(16)
-"""What Kafka writes where there is no id."""
+"""Kafka's value for no id."""
 
 
 class Splice(Protocol):
-    """Bytes that go into a message but stay where they are until they are sent: a piece of a segment file."""
+    """Bytes of a message that stay in a segment file until they are sent (zero copy), as with splice(2)."""
 
     @property
     def fileno(self) -> int: ...
@@ -84,11 +84,11 @@ class Splice(Protocol):
 
 
 class WireError(construct.ConstructError):  # type: ignore[misc]
-    """The reference met bytes that are not what they claim to be."""
+    """The interpreted tree met invalid bytes."""
 
 
 class Node(Construct):  # type: ignore[misc]
-    """A construct of ours. construct is untyped: what it passes around is `Any` to us."""
+    """The base of our constructs. construct is untyped, so mypy sees its values as `Any`."""
 
 
 class _UnsignedVarint(Node):
@@ -114,7 +114,7 @@ UnsignedVarint = _UnsignedVarint()
 
 
 class Length(Node):
-    """A length, in bytes or in elements; `None` for null. `bias` is what null adds: the wire carries length + bias."""
+    """A length in bytes or in elements; `None` for null. The wire carries length + `bias`."""
 
     def __init__(self, number: Construct, bias: int, nullable: bool) -> None:
         super().__init__()
@@ -140,11 +140,11 @@ class Length(Node):
             return length
         if length == -1 and self.nullable:
             return None
-        raise WireError(f"length {length} of what cannot be null", path)
+        raise WireError(f"length {length} of a field that is not nullable", path)
 
     def _build(self, obj: int | None, stream: Any, context: Any, path: str) -> int | None:
         if obj is None and not self.nullable:
-            raise WireError("null is not allowed here", path)
+            raise WireError("the field is not nullable", path)
         self.number._build((-1 if obj is None else obj) + self.bias, stream, context, path)
         return obj
 
@@ -168,7 +168,7 @@ class Blob(Node):
 
 
 class Records(Blob):
-    """A blob of batches. The compiled reader gives a memoryview of it; the compiled writer takes a `Splice` too."""
+    """A blob of record batches. The compiled reader returns a memoryview; the compiled writer takes a `Splice` too."""
 
 
 class Text(Blob):
@@ -208,7 +208,7 @@ class Array(Node):
         return obj
 
 
-class Tagged(NamedTuple):
+class TaggedField(NamedTuple):
     """An optional field of a flexible struct: written only where it differs from its default."""
 
     tag: int
@@ -217,15 +217,15 @@ class Tagged(NamedTuple):
     default: Callable[[], Any]
 
 
-class Instance(Node):
-    """A struct: its fields in order, then, in flexible versions, its tagged fields; as an instance of `cls`.
+class StructNode(Node):
+    """A struct, as an instance of `cls`: its fields in order, then, in flexible versions, its tagged fields.
 
-    `cls` is a `protocol.schema.Struct`. `tagged` is None before flexible versions. Tags that are not declared are kept
-    in `unknown_tags`, and are written again, in order of their numbers. Of a tag that comes twice the last is taken.
+    `cls` is a `protocol.schema.Struct`. `tagged` is None before flexible versions. `unknown_tags` of the instance keeps
+    undeclared tags, and they are written again, in order of their numbers. The last of two equal tags wins.
     """
 
     def __init__(
-        self, cls: type[Any], members: Sequence[tuple[str, Construct]], tagged: Sequence[Tagged] | None
+        self, cls: type[Any], members: Sequence[tuple[str, Construct]], tagged: Sequence[TaggedField] | None
     ) -> None:
         super().__init__()
         self.cls = cls
@@ -275,26 +275,26 @@ class Instance(Node):
             stream_write(stream, tags[tag], len(tags[tag]), path)
 
 
-class NullableInstance(Node):
-    """A struct that can be null: a byte that says whether it is, then the struct.
+class NullableStructNode(Node):
+    """A nullable struct: a byte for null or not, then the struct.
 
     `null` is the byte for null: -1, but 0 in a tagged field, where Kafka writes a varint.
     """
 
-    def __init__(self, instance: Instance, null: int = -1) -> None:
+    def __init__(self, inner: StructNode, null: int = -1) -> None:
         super().__init__()
-        self.instance = instance
+        self.inner = inner
         self.null = null
 
     def _parse(self, stream: Any, context: Any, path: str) -> Any:
         if Int8sb._parsereport(stream, context, path) <= self.null:
             return None
-        return self.instance._parsereport(stream, context, path)
+        return self.inner._parsereport(stream, context, path)
 
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
         Int8sb._build(self.null if obj is None else 1, stream, context, path)
         if obj is not None:
-            self.instance._build(obj, stream, context, path)
+            self.inner._build(obj, stream, context, path)
         return obj
 
 
@@ -302,5 +302,5 @@ def _parse_whole(node: Construct, data: bytes, context: Any, path: str) -> Any:
     stream = io.BytesIO(data)
     value = node._parsereport(stream, context, path)
     if stream.tell() != len(data):
-        raise WireError(f"a tagged field is {stream.tell()} bytes long, but was announced with {len(data)}", path)
+        raise WireError(f"a tagged field has {stream.tell()} bytes, but its size says {len(data)}", path)
     return value

@@ -1,21 +1,21 @@
-"""The writing half of the compiler; see `protocol.compiler` for the whole.
+"""The writing half of the compiler; `protocol.compiler` describes the whole.
 
-What a writer does, by example (ListOffsetsTopic v5; comments added):
+An example of an emitted writer (ListOffsetsTopic v5; comments added):
 
     d1 = x.name.encode()
     n = len(d1)
-    out += s2(n)                       # a run goes out together with the length that ends it
+    out += s2(n)                       # one call writes a run, with the length at its end
     out += d1
     a3 = x.partitions
     out += s4(len(a3))
     for e5 in a3:
         out += s6(e5.partition_index, e5.current_leader_epoch, e5.timestamp)
 
-A varint's first byte belongs to the run before it; its other bytes, rarely needed, are added by `more`. So does the
-count of tagged fields, written as the zero it nearly always is, and taken back if there are any.
+A varint's first byte belongs to the run before it; `more` adds its other bytes, which are rare. The count of tagged
+fields belongs to that run too. It is written as zero, which it nearly always is, and removed if there are any fields.
 
-A writer in steps is the same code as a generator, which yields after every `STEP_ELEMENTS` elements. An array may be
-`Rows`, which are made while they are written.
+A writer in steps is the same code as a generator, which yields after every `STEP_ELEMENTS` elements. An array may be a
+`LazyArray`, whose elements are made while they are written.
 """
 
 from __future__ import annotations
@@ -25,19 +25,28 @@ import struct
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from headgate.protocol.emitter import STEP_NUMBERS, Pauses, Run, Source, fixed_format, is_compact, length_format
+from headgate.protocol.emitter import (
+    MAX_FEW_NUMBERS,
+    STEP_NUMBERS,
+    Source,
+    TreeEmitter,
+    YieldPoints,
+    few_numbers,
+    fixed_format,
+    is_compact,
+    length_format,
+)
 from headgate.protocol.schema import Struct
-from headgate.protocol.wire import Array, Construct, Instance, NullableInstance, Records, Tagged, Text
+from headgate.protocol.wire import Array, Blob, Construct, NullableStructNode, Records, StructNode, TaggedField, Text
 
 Writer = Callable[..., Any]
 
-_FEW = 16
 
+def writer(root: StructNode, title: str, in_steps: bool = False) -> Writer:
+    """Emit and compile `write(value, out, splices)` for the tree of a message.
 
-def writer(root: Instance, title: str, in_steps: bool = False) -> Writer:
-    """Emit and compile `write(value, out, splices)` for a message's tree.
-
-    `in_steps`: `write` is a generator that yields often. Tagged fields are written at once, as no large ones exist.
+    `in_steps`: `write` is a generator that yields often. Tagged fields are written in one step, as all of them are
+    small.
     """
     source = Source()
     source.names.update(
@@ -48,10 +57,10 @@ def writer(root: Instance, title: str, in_steps: bool = False) -> Writer:
         keep_tags=_keep_tags,
         BYTES=(bytes, bytearray, memoryview),
     )
-    pauses = Pauses(source, in_steps)
-    emitter = _WriterEmitter(source, pauses)
+    yield_points = YieldPoints(source, in_steps)
+    emitter = _WriterEmitter(source, yield_points)
     with source.block("def write(value, out, splices)"):
-        pauses.begin()
+        yield_points.begin()
         emitter.node(root, "value")
         emitter.flush()
         source.line("return")
@@ -59,32 +68,11 @@ def writer(root: Instance, title: str, in_steps: bool = False) -> Writer:
     return source.function("write", f"<write {title}{' in steps' if in_steps else ''}>")
 
 
-class _WriterEmitter:
-    """Walks a tree and emits code that adds every node's value, given as an expression, to `out`."""
-
-    def __init__(self, source: Source, pauses: Pauses) -> None:
-        self._source = source
-        self._pauses = pauses
-        self._run = Run()
-        self._later: list[tuple[str, Sequence[Tagged]]] = []
-
-    def node(self, node: Construct, value: str) -> None:
-        code = fixed_format(node)
-        if code is not None:
-            self._run.add(code, value)
-        elif isinstance(node, Instance):
-            self._instance(node, value)
-        elif isinstance(node, NullableInstance):
-            self._nullable_instance(node, value)
-        elif isinstance(node, Array):
-            self._array(node, value)
-        elif isinstance(node, Records):
-            self._records(node, value)
-        else:
-            self._blob(node, value)
+class _WriterEmitter(TreeEmitter):
+    """Walks a tree, and emits code that appends the value of each node, an expression, to `out`."""
 
     def flush(self) -> None:
-        """Write the run that has been collected."""
+        """Emit the write of the collected run."""
         if self._run:
             packer, values = self._run.take()
             if packer.format == ">B":
@@ -94,12 +82,11 @@ class _WriterEmitter:
             self._source.line(f"out += {pack}({', '.join(values)})")
 
     def finish(self) -> None:
-        """Emit the functions for tagged fields that were asked for on the way; they may ask for more."""
-        self._pauses = Pauses(self._source, are_wanted=False)
-        while self._later:
-            self._tags_function(*self._later.pop())
+        """Emit the functions for tagged fields, which write them in one step."""
+        self._yield_points = YieldPoints(self._source, is_enabled=False)
+        super().finish()
 
-    def _instance(self, node: Instance, value: str) -> None:
+    def _struct(self, node: StructNode, value: str) -> None:
         if "." in value:
             value, expression = self._source.fresh("x"), value
             self._source.line(f"{value} = {expression}")
@@ -108,12 +95,9 @@ class _WriterEmitter:
         if node.tagged is not None:
             self._tags(node.tagged, value)
 
-    def _tags(self, tagged: Sequence[Tagged], value: str) -> None:
+    def _tags(self, tagged: Sequence[TaggedField], value: str) -> None:
         source = self._source
-        function = "keep_tags"
-        if tagged:
-            function = source.fresh("tags")
-            self._later.append((function, tagged))
+        function = self._tags_name(tagged)
         self._run.add("B", "0")
         self.flush()
         present = [f"{value}.unknown_tags is not None"]
@@ -122,7 +106,7 @@ class _WriterEmitter:
             source.line("out.pop()")
             source.line(f"{function}({value}, out)")
 
-    def _tags_function(self, function: str, tagged: Sequence[Tagged]) -> None:
+    def _tags_function(self, function: str, tagged: Sequence[TaggedField]) -> None:
         source = self._source
         with source.block(f"def {function}(x, out)"):
             source.line("tags = dict(x.unknown_tags or ())")
@@ -137,18 +121,18 @@ class _WriterEmitter:
                 self.flush()
                 source.line("return out")
 
-    def _nullable_instance(self, node: NullableInstance, value: str) -> None:
+    def _nullable_struct(self, node: NullableStructNode, value: str) -> None:
         source = self._source
         name = source.fresh("x")
         source.line(f"{name} = {value}")
         self._run.add("b", f"{node.null} if {name} is None else 1")
         self.flush()
         with source.block(f"if {name} is not None"):
-            self.node(node.instance, name)
+            self.node(node.inner, name)
             self.flush()
 
     def _length(self, node: Any, number: str) -> None:
-        """Add `number`, the length as it is on the wire, and write the run that it ends."""
+        """Add `number`, the length on the wire, to the run, and emit the write of the run."""
         if not is_compact(node.length):
             self._run.add(length_format(node.length), number)
             self.flush()
@@ -159,14 +143,14 @@ class _WriterEmitter:
             self._source.line(f"out += more({number})")
 
     def _measure(self, node: Any, name: str) -> None:
-        """Put the length of `name`, as it is on the wire, into `n`."""
+        """Emit the assignment of the length of `name` on the wire to `n`."""
         bias = 1 if is_compact(node.length) else 0
         size = f"len({name}) + 1" if bias else f"len({name})"
         if node.length.nullable:
             size = f"{bias - 1} if {name} is None else {size}"
         self._source.line(f"n = {size}")
 
-    def _blob(self, node: Construct, value: str) -> None:
+    def _blob(self, node: Blob, value: str) -> None:
         source = self._source
         name = source.fresh("d")
         source.line(f"{name} = {value}")
@@ -204,22 +188,24 @@ class _WriterEmitter:
         if code is not None:
             few = source.constant("few", _few_numbers(code))
             many = f"many_numbers({elements}, {code!r})"
-            if self._pauses.are_wanted:
-                with source.block(f"if len({elements}) > {_FEW}"):
+            if self._yield_points.is_enabled:
+                with source.block(f"if len({elements}) > {MAX_FEW_NUMBERS}"):
                     source.line(f"yield from numbers_in_steps({elements}, {code!r}, out)")
                 source.line(f"else: out += {few}[len({elements})](*{elements})")
                 return
-            source.line(f"out += {few}[len({elements})](*{elements}) if len({elements}) <= {_FEW} else {many}")
+            source.line(
+                f"out += {few}[len({elements})](*{elements}) if len({elements}) <= {MAX_FEW_NUMBERS} else {many}"
+            )
             return
         name = source.fresh("e")
         with source.block(f"for {name} in {elements}"):
             self.node(element, name)
             self.flush()
-            self._pauses.pause()
+            self._yield_points.count_element()
 
 
 def _difference(source: Source, value: str, default: Any) -> str:
-    """An expression: does `value` differ from its default? Structs are compared by field, as their `==` is slow."""
+    """Return the test that `value` differs from its default. It compares structs by field, as their `==` is slow."""
     if default is None:
         return f"{value} is not None"
     name = source.constant("default", default)
@@ -245,18 +231,18 @@ def _varint(number: int) -> bytes:
 
 
 def _more(number: int) -> bytes:
-    """All bytes of a varint but the first."""
+    """Return the bytes of a varint after the first."""
     return _varint(number >> 7)
 
 
 @functools.cache
 def _few_numbers(code: str) -> list[Callable[..., bytes]]:
-    """By their number: what packs a few fixed-width values."""
-    return [struct.Struct(">" + code * number).pack for number in range(_FEW + 1)]
+    """Return the packers of few fixed-width values, by their count."""
+    return [numbers.pack for numbers in few_numbers(code)]
 
 
 def _many_numbers(values: Sequence[Any], code: str) -> bytes:
-    """An array of more fixed-width values than a few."""
+    """Pack an array of many fixed-width values."""
     return struct.pack(">" + code * len(values), *values)
 
 
@@ -267,7 +253,7 @@ def _numbers_in_steps(values: Sequence[Any], code: str, out: bytearray) -> Gener
 
 
 def _keep_tags(instance: Struct, out: bytearray) -> None:
-    """Tagged fields of a struct that declares none."""
+    """Write the tagged fields of a struct without declared ones."""
     _write_tags(instance.unknown_tags or {}, out)
 
 

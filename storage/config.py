@@ -78,7 +78,7 @@ class LogConfig:
         """The codec that every batch is stored in; None for the one that it came in."""
         if self.compression_type == PRODUCER:
             return None
-        return compression.type_names.index(
+        return compression.CODEC_NAMES.index(
             "none" if self.compression_type == "uncompressed" else self.compression_type
         )
 

@@ -1,4 +1,4 @@
-"""A small blocking client for tools: one connection, one request at a time, over `protocol.peer`."""
+"""A small blocking client for tools: one connection, one request at a time, over `protocol.client_connection`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import socket
 from types import TracebackType
 from typing import Any, Self
 
+from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
-from headgate.protocol.peer import Peer
 from headgate.protocol.schema import Message
 
 DEFAULT_PORT = 9092
@@ -27,7 +27,7 @@ class Client:
     def __init__(self, bootstrap: str, client_id: str = "headgate-tools", timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Connect to the first broker of `host:port,...` that accepts, and ask for its versions. Raises ClientError."""
         self._timeout_s = timeout_s
-        self._peer = Peer(client_id)
+        self._peer = ClientConnection(client_id)
         failures = []
         for address in parse_addresses(bootstrap):
             try:
@@ -81,15 +81,15 @@ class Client:
 
     def serves(self, cls: type[Message]) -> bool:
         """True if the broker serves any version of this API."""
-        return cls.api_key in self._peer.served
+        return cls.api_key in self._peer.served_versions
 
     def version(self, cls: type[Message], newest: int, oldest: int = 0) -> int:
         """The newest version between `oldest` and `newest` that both sides have. Raises ClientError."""
         try:
-            version = min(newest, self._peer.best(cls))
+            version = min(newest, self._peer.latest_usable_version(cls))
         except KafkaError as error:
             raise ClientError(f"{self.address} is too old or too new for this: {error.message}") from None
-        served = self._peer.served[cls.api_key]
+        served = self._peer.served_versions[cls.api_key]
         if version < max(oldest, served.first):
             name = cls.__name__.removesuffix("Request")
             raise ClientError(

@@ -29,7 +29,7 @@ from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.purgatory import SILENCE, Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import Steps, are_steps, joined
+from headgate.protocol.steps import Steps, is_steps, joined
 
 
 class AclOperation(IntEnum):
@@ -242,7 +242,7 @@ def amended(outcome: Any, amend: Callable[[Any], None]) -> Any:
         amend(outcome)
     elif isinstance(outcome, Waiting):
         _amend_waiting(outcome, amend)
-    elif are_steps(outcome):
+    elif is_steps(outcome):
         return _amended_steps(outcome, amend)
     elif outcome is not None and outcome is not SILENCE:
         return _amended_task(outcome, amend)

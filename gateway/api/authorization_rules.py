@@ -17,7 +17,7 @@ from headgate.gateway.api.authorization import (
 )
 from headgate.gateway.api.config_resources import Resource
 from headgate.gateway.config.resource_type import ResourceType
-from headgate.protocol.steps import again
+from headgate.protocol.steps import lazy_map
 
 
 def unrestricted(authorization: Authorization) -> None:
@@ -123,7 +123,7 @@ def authorize_topic_operations(authorization: Authorization, response: Any) -> N
             )
         return row
 
-    response.topics = again(response.topics, limited)
+    response.topics = lazy_map(response.topics, limited)
 
 
 def authorize_group_operations(authorization: Authorization) -> None:

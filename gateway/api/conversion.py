@@ -60,7 +60,7 @@ def set_steps(records: memoryview, config: LogConfig, now_ms: int, validate: str
     """A client's message set as batches that the topic stores; nothing for an empty one."""
     from headgate.protocol.records import legacy
 
-    made = yield from legacy.up_steps(records, config.max_message_bytes)
+    made = yield from legacy.up_convert_steps(records, config.max_message_bytes)
     if not made:
         return memoryview(b"")
     is_set = legacy.is_legacy(records)  # else it came as a batch, which is alone here too
@@ -94,7 +94,7 @@ def set_of(piece: FileSlice, magic: int, first_offset: int, max_bytes: int, is_f
     if max_bytes <= 0 and not is_first:
         return Made(first_offset, b"")
     data = yield from piece.read_steps(0, len(piece))
-    made = yield from legacy.down_steps(data, magic, first_offset, max_bytes)
+    made = yield from legacy.down_convert_steps(data, magic, first_offset, max_bytes)
     if len(made.data) > max_bytes and not is_first:
         return Made(first_offset, b"")
     return Made(made.next_offset, made.data)
@@ -113,7 +113,7 @@ def batches_of(piece: FileSlice, room: int, *, knows_zstd: bool = True) -> Steps
     if not knows_zstd:
         from headgate.protocol.records import recompression
 
-        made = yield from recompression.gzip_for_zstd_steps(made)
+        made = yield from recompression.zstd_to_gzip_steps(made)
     return Made(-1, made)
 
 
@@ -132,7 +132,7 @@ def without_zstd(piece: FileSlice, room: int) -> Steps[Made | None]:
         return Made(-1, b"")
     head = batch.read_header((yield from piece.read_steps(0, batch.HEADER_SIZE)))
     data = yield from piece.read_steps(0, max(head.size, room))
-    return Made(-1, (yield from recompression.gzip_for_zstd_steps(data)))
+    return Made(-1, (yield from recompression.zstd_to_gzip_steps(data)))
 
 
 def _find_zstd(piece: FileSlice) -> Steps[int | None]:

@@ -4,8 +4,8 @@ A fetch that finds less than `min_bytes` waits for the partitions it named, or f
 partition that moved is counted again, and the pieces are planned anew when there is enough, or when the time is up. It
 never waits for bytes that its own limits, or the end of an older segment, would keep from the reply.
 
-More than `FEW` partitions are planned, and told, a millisecond at a time. Whatever becomes dirty meanwhile is looked at
-before the fetch is parked.
+More than `FEW_ITEMS` partitions are planned, and told, a millisecond at a time. Whatever becomes dirty meanwhile is
+looked at before the fetch is parked.
 
 The rows themselves are made by `gateway.api.handlers.fetch`.
 """
@@ -59,7 +59,8 @@ def late() -> FetchResponse:
 class FetchPlan:
     """One fetch: which partitions, how much each of them has, and the rows made of that: one for each, in order.
 
-    More than `FEW` partitions are planned, and told, in slices; what becomes dirty meanwhile is looked at afterwards.
+    More than `FEW_ITEMS` partitions are planned, and told, in steps; what becomes dirty meanwhile is looked at
+    afterwards.
     """
 
     __slots__ = (

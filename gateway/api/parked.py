@@ -20,7 +20,7 @@ from headgate.gateway.runtime.purgatory import SILENCE, Waiting
 from headgate.gateway.runtime.time_slices import Work
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import Steps, are_steps
+from headgate.protocol.steps import Steps, is_steps
 
 if TYPE_CHECKING:
     from headgate.gateway.metadata.image import Image
@@ -99,7 +99,7 @@ class ParkedRequest(Parked):
 
     def go_on(self, request: Message, outcome: Any) -> Reply | Parked:
         """Answer with the outcome of a handler that is no response yet."""
-        reply = self._go(self._follow(request, outcome)) if are_steps(outcome) else self._wait(request, outcome)
+        reply = self._go(self._follow(request, outcome)) if is_steps(outcome) else self._wait(request, outcome)
         return self if reply is None else reply
 
     def _go(self, steps: Steps[Reply | None]) -> Reply | None:
@@ -125,7 +125,7 @@ class ParkedRequest(Parked):
         """The reply to an outcome; None for an outcome that comes later."""
         image = self._services.metadata.image
         try:
-            while are_steps(outcome):
+            while is_steps(outcome):
                 outcome = yield from outcome
         except Exception as error:  # noqa: BLE001  as above
             outcome = self._route.error_response(request, self._client, error)
@@ -157,7 +157,7 @@ class ParkedRequest(Parked):
                 result = self._route.error_response(request, self._client, result)
             if result is SILENCE:
                 reply: Reply | None = []
-            elif self._is_large or are_steps(result):
+            elif self._is_large or is_steps(result):
                 reply = self._go(self._follow(request, result))
             else:
                 reply = self._route.encode(result, self._correlation_id)

@@ -89,7 +89,7 @@ class Route:
         self.stages = served.stages
         # Most of a Produce is records, which are views into its frame: a large frame may have few rows
         self.large_bytes = _NEVER_LARGE if request is ProduceRequest else LARGE_BYTES
-        self._write = compiler.writer(registry.response(request.api_key), version)
+        self._write = compiler.writer(registry.response_class(request.api_key), version)
         blank = bytearray(4)
         write_response_header(blank, 0, request.api_key, version)
         self._blank = bytes(blank)
@@ -119,7 +119,7 @@ class Route:
         out = bytearray(self._blank)
         splices: list[tuple[int, Splice]] = []
         pieces: Reply = []
-        for _ in compiler.writer_in_steps(registry.response(self.request.api_key), self.version)(
+        for _ in compiler.writer_in_steps(registry.response_class(self.request.api_key), self.version)(
             response, out, splices
         ):
             if len(out) > PIECE_BYTES and not splices:

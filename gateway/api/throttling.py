@@ -29,7 +29,7 @@ class Throttling:
     def __init__(self, quota: Quota, api_key: int) -> None:
         self._quota = quota
         self._api_key = api_key
-        self._has_field = any(field.name == "throttle_time_ms" for field in registry.response(api_key).fields)
+        self._has_field = any(field.name == "throttle_time_ms" for field in registry.response_class(api_key).fields)
 
     def throttled(self, handler: Callable[[Any, HandlerContext], Any]) -> Callable[[Any, HandlerContext], Any]:
         """The handler before its quota. A handler that raises is noted by `refused`."""

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Mapping
 
 from headgate.gateway.app.embedded import HeadgateError
+from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_topics import (
     CreatableTopic,
@@ -13,7 +14,6 @@ from headgate.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from headgate.protocol.peer import Peer
 
 _TIMEOUT_S = 30.0
 _RECEIVED_BYTES = 1 << 16
@@ -39,7 +39,7 @@ def create_topic(bootstrap: str, name: str, partitions: int, configs: Mapping[st
 def _ask(bootstrap: str, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """One question and its answer, in the newest version: the broker is of the same version as this client."""
     host, _, port = bootstrap.rpartition(":")
-    peer = Peer("headgate-embedded")
+    peer = ClientConnection("headgate-embedded")
     with socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT_S) as connection:
         connection.sendall(peer.request(request, request.versions.last))
         while True:

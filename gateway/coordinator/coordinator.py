@@ -36,8 +36,8 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import encode_key, encode_value
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
-from headgate.protocol.records.compression import finish
 from headgate.protocol.schema import Struct
+from headgate.protocol.steps import finish
 from headgate.storage.log.pending_write import AppendInfo
 from headgate.storage.log.validation import OWN
 from headgate.storage.segment import legacy_messages

@@ -35,7 +35,7 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from headgate.protocol.steps import FEW, rows
+from headgate.protocol.steps import FEW_ITEMS, lazy_map
 from headgate.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -202,21 +202,25 @@ def _fetch(
         group.check_fetch(wanted.member_id, wanted.member_epoch)
     reader = _Reader(shard.offsets.snapshot(wanted.group_id, with_pending=is_stable, is_for_now=_is_small(wanted)))
     if wanted.topics is None:
-        return rows(_all_topics(shard, wanted.group_id, version), reader.all_of)
+        return lazy_map(_all_topics(shard, wanted.group_id, version), reader.all_of)
     if version < _TOPIC_IDS:
-        return rows(wanted.topics, lambda topic: reader.topic(topic.name, ZERO_UUID, topic.partition_indexes))
+        return lazy_map(wanted.topics, lambda topic: reader.topic(topic.name, ZERO_UUID, topic.partition_indexes))
     known: list[tuple[str | None, OffsetFetchRequestTopics]] = []
     unknown: list[tuple[str | None, OffsetFetchRequestTopics]] = []
     for topic in wanted.topics:
         name = shard.topics.name_of(topic.topic_id)
         (unknown if name is None else known).append((name, topic))
-    return rows(known + unknown, lambda named: reader.named(*named))
+    return lazy_map(known + unknown, lambda named: reader.named(*named))
 
 
 def _is_small(wanted: OffsetFetchRequestGroup) -> bool:
     """Whether all rows are made at once."""
     topics = wanted.topics
-    return topics is not None and len(topics) <= FEW and all(len(topic.partition_indexes) <= FEW for topic in topics)
+    return (
+        topics is not None
+        and len(topics) <= FEW_ITEMS
+        and all(len(topic.partition_indexes) <= FEW_ITEMS for topic in topics)
+    )
 
 
 def _all_topics(shard: Shard, group_id: str, version: int) -> list[tuple[str, bytes]]:
@@ -252,7 +256,7 @@ class _Reader:
     def topic(self, name: str, topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
         """Some partitions of a topic."""
         return OffsetFetchResponseTopics(
-            name, topic_id, rows(indexes, lambda index: self._partition(name, topic_id, index))
+            name, topic_id, lazy_map(indexes, lambda index: self._partition(name, topic_id, index))
         )
 
     def _partition(self, name: str, topic_id: bytes, index: int) -> OffsetFetchResponsePartitions:
@@ -270,7 +274,7 @@ class _Reader:
 
 
 def _refuse_fetch(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
-    refused = rows(topic.partition_indexes, lambda index: OffsetFetchResponsePartitions(index, -1, error_code=code))
+    refused = lazy_map(topic.partition_indexes, lambda index: OffsetFetchResponsePartitions(index, -1, error_code=code))
     return OffsetFetchResponseTopics(topic.name, topic.topic_id, refused)
 
 

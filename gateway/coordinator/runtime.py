@@ -31,7 +31,7 @@ from headgate.gateway.runtime.purgatory import Purgatory, Waiting, WaitList
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.steps import FEW, Steps
+from headgate.protocol.steps import FEW_ITEMS, Steps
 
 logger = logging.getLogger("headgate.groups")
 
@@ -192,7 +192,7 @@ class Coordinators:
 
         An error of one group is among them as a KafkaError, and stops no other. Many groups are asked in steps.
         """
-        if len(group_ids) > FEW:
+        if len(group_ids) > FEW_ITEMS:
             return self._gather(group_ids, decide, assemble)
         gathering = _Gathering([self._attempt(group_id, decide) for group_id in group_ids], assemble)
         return gathering.waiting() if gathering.open else assemble(gathering.replies)

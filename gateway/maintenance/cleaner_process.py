@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import headgate
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.records.compression import Steps, finish
+from headgate.protocol.steps import Steps, finish
 from headgate.storage.cleanup.compaction.job import Collected, Damaged, Job, Rewritten
 from headgate.storage.cleanup.compaction.work import Compaction
 from headgate.storage.disk.pool import Pool

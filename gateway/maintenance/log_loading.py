@@ -21,7 +21,7 @@ from headgate.gateway.metadata.image import INTERNAL_TOPICS
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.directory.log_opening import ConfigOf, LogOpening

@@ -18,7 +18,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.internal.metadata import MetadataRecord, decode, encode
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 from headgate.storage.config import LogConfig
 from headgate.storage.errors import StorageError
 from headgate.storage.log.flush import Flush

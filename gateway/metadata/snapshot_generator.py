@@ -34,7 +34,7 @@ from headgate.gateway.metadata.records import image_records
 from headgate.gateway.metadata.snapshot import Snapshot, among, is_due, name_of
 from headgate.gateway.runtime.clock import Clock
 from headgate.protocol.internal import metadata_snapshot
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 from headgate.storage.cleanup.segment_deletion import SegmentDeletion
 from headgate.storage.directory import stray_logs
 from headgate.storage.directory.log_manager import LogManager

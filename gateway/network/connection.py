@@ -21,7 +21,7 @@ from headgate.gateway.network.memory_budget import SMALL_BYTES, MemoryBudget
 from headgate.gateway.network.protocol_detection import detect
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import MalformedRequest
-from headgate.protocol.frame import FrameReader, FrameTooLarge
+from headgate.protocol.frame import FrameReader, InvalidFrameSize
 
 logger = logging.getLogger("headgate.connection")
 
@@ -147,22 +147,22 @@ class Connection:
         """Take bytes from the socket. `data` must be writable; afterwards it is the driver's again."""
         self.active_ms = now_ms
         if self._parked is None and not (self._pending or self.closing):
-            frame = self._frames.whole(data)
+            frame = self._frames.take_whole(data)
             if frame is not None:
                 self._answer(frame)
                 if self._reserved or self._parked_bytes:
                     self._account()
                 return
-        fault: FrameTooLarge | None = None
+        fault: InvalidFrameSize | None = None
         try:
             frames = self._frames.feed(data)
-        except FrameTooLarge as error:
+        except InvalidFrameSize as error:
             frames, fault = error.frames, error
         self._take_frames(frames, now_ms)
         if fault is not None:
             self._end_with(fault)
 
-    def _end_with(self, fault: FrameTooLarge) -> None:
+    def _end_with(self, fault: InvalidFrameSize) -> None:
         """Close over what is no frame. Who began with another protocol is told so in that."""
         stranger = detect(fault.size) if fault.is_first else None
         if stranger is None:
@@ -181,12 +181,12 @@ class Connection:
         held = frames.held_bytes
         if held < LARGE_BEGINNING_BYTES or frames.incomplete_size - held <= LARGE_REST_BYTES:
             return None
-        return frames.room(frames.incomplete_size if held > SMALL_BYTES else SMALL_BYTES)
+        return frames.get_buffer(frames.incomplete_size if held > SMALL_BYTES else SMALL_BYTES)
 
     def received(self, count: int, now_ms: float) -> None:
         """Take `count` bytes that were put into `room`."""
         self.active_ms = now_ms
-        self._take_frames(self._frames.filled(count), now_ms)
+        self._take_frames(self._frames.buffer_updated(count), now_ms)
 
     def resume_reading(self, now_ms: float) -> None:
         """The driver reads again: an incomplete request has its full time to come on."""
@@ -207,7 +207,7 @@ class Connection:
                 self.close(reason)
                 return
             self._complain(self.client, reason)
-            self._frames.forget()
+            self._frames.discard()
             self.incomplete_since_ms = None
             self._account()
 
@@ -277,7 +277,7 @@ class Connection:
         except Exception as error:  # what is held is let go all the same
             logger.error("writing failed at the end of %s", self.client, exc_info=error)
         self.wake = _nobody
-        self._frames.forget()
+        self._frames.discard()
         self._memory.forget(self._granted)  # before the release, which would grant it
         self._release_memory()
         while self.outgoing:

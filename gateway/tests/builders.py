@@ -31,9 +31,8 @@ from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.gateway.tests.manual import ManualTime
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.compression import finish
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import are_steps
+from headgate.protocol.steps import finish, is_steps
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.disk.reserve import Reserve
 from headgate.storage.files import File, Files, parent
@@ -147,7 +146,7 @@ class Node:
         assert served is not None
         try:
             outcome: Any = served.handler(request, self.context(version))
-            while are_steps(outcome):
+            while is_steps(outcome):
                 outcome = finish(outcome)
         except KafkaError as error:
             return request.error_response(version, error.code, error.message)
@@ -191,7 +190,7 @@ def refusal(node: Node, request: Message, version: int) -> ErrorCode:
     assert served is not None
     try:
         outcome = served.handler(request, node.context(version))
-        if are_steps(outcome):
+        if is_steps(outcome):
             finish(outcome)
     except KafkaError as error:
         return error.code

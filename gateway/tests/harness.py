@@ -1,4 +1,4 @@
-"""The real broker without a port: memory streams, trio's mock clock, a client over `protocol.peer`."""
+"""The real broker without a port: memory streams, trio's mock clock, a client over `protocol.client_connection`."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from headgate.gateway.app.broker import Broker
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.runtime.scheduler import TrioClock
 from headgate.gateway.tests.builders import at_once
-from headgate.protocol.peer import Peer
+from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.schema import Message
 
 
@@ -42,7 +42,7 @@ class WireClient:
 
     def __init__(self, stream: trio.abc.Stream, client_id: str = "test") -> None:
         self.stream = stream
-        self._peer = Peer(client_id)
+        self._peer = ClientConnection(client_id)
 
     async def send(self, request: Message, version: int) -> None:
         await self.stream.send_all(self._peer.request(request, version))

@@ -1,33 +1,31 @@
-"""What consumers tell each other through JoinGroup and SyncGroup: the embedded protocol of the type "consumer".
+"""The consumer protocol: the messages of the protocol type "consumer" that members embed in JoinGroup and SyncGroup.
 
-An int16, the version, and then a message (KIP-62, KIP-429 cooperative rebalancing, KIP-792 generations, KIP-881 racks).
-A newer version only adds fields at the end, so one that is not known is read as the newest that is, and what follows is
-left alone; an older writer's bytes may be read the same way by everybody.
+An int16, the version, precedes each message (KIP-62, KIP-429 cooperative rebalancing, KIP-792 generations, KIP-881
+racks). A newer version only adds fields at the end. So a reader takes an unknown version for the newest that it knows,
+and ignores the bytes after the known fields. Bytes after the fields of an older version are ignored too.
 
-The broker needs it where it looks into a classic group: for the topics that its members use, before it deletes or
-expires their offsets, and for the migration between the protocols (KIP-848).
+The broker reads these messages of classic groups for two purposes. It needs the topics of the members before it deletes
+or expires their offsets; and it migrates groups between the protocols (KIP-848).
 """
 
-import struct
-
-from headgate.protocol import compiler
 from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.internal import version_prefix
 from headgate.protocol.schema import Message, Struct, array, int32, nullable_blob, nullable_string, string, v
 
 PROTOCOL_TYPE = "consumer"
 
-_NO_KEY = -1  # these are no API of their own
+_NO_KEY = -1  # the messages are not an API
 
 
 class TopicPartition(Struct):
-    """Partitions of a topic, whatever Kafka's name of it says."""
+    """Partitions of a topic. Kafka's name is singular."""
 
     topic: string = v("0+")
     partitions: array[int32] = v("0+")
 
 
 class ConsumerProtocolSubscription(Message, key=_NO_KEY, versions="0-3", flexible="none"):
-    """What a member wants to read, and what it has. v1 owned partitions   v2 their generation   v3 rack."""
+    """The topics that a member subscribes to, and its partitions.   v1 owned partitions   v2 generation   v3 rack."""
 
     topics: array[string] = v("0+")
     user_data: nullable_blob = v("0+", default=None)
@@ -37,39 +35,30 @@ class ConsumerProtocolSubscription(Message, key=_NO_KEY, versions="0-3", flexibl
 
 
 class ConsumerProtocolAssignment(Message, key=_NO_KEY, versions="0-3", flexible="none"):
-    """What a member is to read. All versions are the same."""
+    """The partitions assigned to a member. All versions are equal."""
 
     assigned_partitions: array[TopicPartition] = v("0+")
     user_data: nullable_blob = v("0+", default=None)
 
 
-_INT16 = struct.Struct(">h")
-
-
 def encode(message: ConsumerProtocolSubscription | ConsumerProtocolAssignment, version: int) -> bytes:
-    """The bytes of one version."""
-    out = bytearray(_INT16.pack(version))
-    compiler.write(message, version, out, [])
-    return bytes(out)
+    """Return the bytes of a message in one version. Raises ValueError for a version that is not declared."""
+    return version_prefix.encode(version, message, version)
 
 
 def decode_subscription(data: bytes | memoryview) -> ConsumerProtocolSubscription:
-    """A member's metadata in a JoinGroup. Raises MalformedRequest."""
-    return compiler.read(ConsumerProtocolSubscription, _version(data), data, _INT16.size)[0]
+    """Return the subscription in a member's metadata of a JoinGroup. Raises MalformedRequest."""
+    return version_prefix.decode_start(ConsumerProtocolSubscription, _readable_version(data), data)[0]
 
 
 def decode_assignment(data: bytes | memoryview) -> ConsumerProtocolAssignment:
-    """A member's assignment in a SyncGroup. Raises MalformedRequest."""
-    return compiler.read(ConsumerProtocolAssignment, _version(data), data, _INT16.size)[0]
+    """Return the assignment of a member in a SyncGroup. Raises MalformedRequest."""
+    return version_prefix.decode_start(ConsumerProtocolAssignment, _readable_version(data), data)[0]
 
 
-def _version(data: bytes | memoryview) -> int:
-    """The version to read with: that of the data, or the newest that is known."""
-    if len(data) < _INT16.size:
-        raise MalformedRequest(
-            f"a consumer's protocol data has {len(data)} bytes; it begins with its version, an int16"
-        )
-    version: int = _INT16.unpack_from(data)[0]
+def _readable_version(data: bytes | memoryview) -> int:
+    """Return the version of the data, or the newest declared one if that is lower. Raises MalformedRequest."""
+    version = version_prefix.read_prefix(data, "a consumer's protocol data")
     if version < 0:
         raise MalformedRequest(f"a consumer's protocol data has version {version}")
     return min(version, ConsumerProtocolSubscription.versions.last)

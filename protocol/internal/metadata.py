@@ -1,7 +1,7 @@
-"""Records of the metadata log, in the layout that Apache Kafka's KRaft uses (KIP-631; `common/metadata/*.json`).
+"""Records of the metadata log, in the layout of Apache Kafka's KRaft (KIP-631; `common/metadata/*.json`).
 
-A record has no key; its value is a frame: three unsigned varints (frame version 1, api key, version), then the message.
-So Kafka's own `kafka-dump-log --cluster-metadata-decoder` reads ours.
+A record has no key. Its value is a frame: three unsigned varints (frame version 1, API key, version), then the message.
+So Kafka's `kafka-dump-log --cluster-metadata-decoder` reads the log of Headgate.
 """
 
 from typing import TypeAlias
@@ -27,15 +27,15 @@ from headgate.protocol.schema import (
 
 FRAME_VERSION = 1
 
-# Types of what a ConfigRecord is for, as in DescribeConfigs.
+# Resource types of a ConfigRecord, as in DescribeConfigs.
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 GROUP_RESOURCE = 32
 
-# Types of records of Kafka's that are not read here: what lies between the first two, or the first and the last, is one
-# change, or none (KIP-866).
+# Types of Kafka's records that this module does not read. The records between a begin and an end are one change; an
+# abort discards them (KIP-866).
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
-# Those that tell who may do what, and how fast.
+# Types of Kafka's records about permissions and limits.
 SECURITY_TYPES = {10: "delegation tokens", 11: "SCRAM credentials", 14: "quotas", 18: "ACLs"}
 
 
@@ -72,14 +72,14 @@ class RegisterBrokerRecord(Message, key=0, versions="0-3", flexible="0+"):
 
 
 class TopicRecord(Message, key=2, versions="0", flexible="0+"):
-    """A topic came into being."""
+    """A topic was created."""
 
     name: string = v("0+")
     topic_id: uuid = v("0+")
 
 
 class PartitionRecord(Message, key=3, versions="0-2", flexible="0+"):
-    """A partition came into being. v1 log directories (KIP-858)   v2 eligible leaders (KIP-966)."""
+    """A partition was created, or has a new state. v1 log directories (KIP-858)   v2 eligible leaders (KIP-966)."""
 
     partition_id: int32 = v("0+", default=-1)
     topic_id: uuid = v("0+")
@@ -97,7 +97,7 @@ class PartitionRecord(Message, key=3, versions="0-2", flexible="0+"):
 
 
 class ConfigRecord(Message, key=4, versions="0", flexible="0+"):
-    """A config was set, or with a value of null removed."""
+    """A config was set, or removed if `value` is null."""
 
     resource_type: int8 = v("0+")
     resource_name: string = v("0+")
@@ -119,7 +119,7 @@ class FeatureLevelRecord(Message, key=12, versions="0", flexible="0+"):
 
 
 class ProducerIdsRecord(Message, key=15, versions="0", flexible="0+"):
-    """A block of producer ids was given to a broker: all below `next_producer_id` are taken (KIP-730)."""
+    """A broker got a block of producer ids; all ids below `next_producer_id` are taken (KIP-730)."""
 
     broker_id: int32 = v("0+")
     broker_epoch: int64 = v("0+", default=-1)
@@ -150,17 +150,15 @@ RECORDS: dict[int, type[MetadataRecord]] = {
 
 
 def encode(record: MetadataRecord, version: int = 0) -> bytes:
-    """The value of a record in the log. Every key and version is below 128, which is one byte as a varint."""
+    """Return the value of a record. Each API key and version is below 128, one byte as a varint."""
     out = bytearray((FRAME_VERSION, record.api_key, version))
     compiler.write(record, version, out, [])
     return bytes(out)
 
 
 def decode(value: bytes) -> MetadataRecord:
-    """The record in a value of the log. Raises MalformedRequest for what no version of this program wrote."""
-    frame_version, position = _varint(value, 0)
-    key, position = _varint(value, position)
-    version, position = _varint(value, position)
+    """Return the record in a value. Raises MalformedRequest for bytes that no version of Headgate writes."""
+    frame_version, key, version, position = _read_frame(value)
     if frame_version != FRAME_VERSION:
         raise MalformedRequest(f"a metadata record has frame version {frame_version}, not {FRAME_VERSION}")
     record_class = RECORDS.get(key)
@@ -173,20 +171,17 @@ def decode(value: bytes) -> MetadataRecord:
 
 
 def record_type(value: bytes) -> int:
-    """The type of any record of Apache Kafka's metadata log. Raises MalformedRequest."""
-    _, position = _varint(value, 0)
-    return _varint(value, position)[0]
+    """Return the type of any record of Apache Kafka's metadata log. Raises MalformedRequest."""
+    _, position = _read_varint(value, 0)
+    return _read_varint(value, position)[0]
 
 
 def decode_known(value: bytes) -> MetadataRecord | None:
-    """The record in a value of Apache Kafka's own metadata log; None for a type, or a version, that is not known here.
+    """Return the record in a value of Apache Kafka's metadata log; None for an unknown type or version.
 
-    Such a record may have tagged fields that are newer than this program, which stay unread. Raises MalformedRequest
-    for what is no record.
+    Newer tagged fields of a record stay unread. Raises MalformedRequest for bytes that are no record.
     """
-    frame_version, position = _varint(value, 0)
-    key, position = _varint(value, position)
-    version, position = _varint(value, position)
+    frame_version, key, version, position = _read_frame(value)
     record_class = RECORDS.get(key)
     if frame_version != FRAME_VERSION or record_class is None or version not in record_class.versions:
         return None
@@ -194,8 +189,16 @@ def decode_known(value: bytes) -> MetadataRecord | None:
     return record
 
 
-def _varint(value: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most two bytes: more than any key or version needs."""
+def _read_frame(value: bytes) -> tuple[int, int, int, int]:
+    """Return frame version, API key and version, and the position after them. Raises MalformedRequest."""
+    frame_version, position = _read_varint(value, 0)
+    key, position = _read_varint(value, position)
+    version, position = _read_varint(value, position)
+    return frame_version, key, version, position
+
+
+def _read_varint(value: bytes, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most two bytes, enough for any key or version. Raises MalformedRequest."""
     result = 0
     for shift in (0, 7):
         if position == len(value):

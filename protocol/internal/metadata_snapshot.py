@@ -1,12 +1,12 @@
-"""A snapshot of the metadata log: records that make the image of one offset, in Apache Kafka's layout (KIP-630).
+"""Snapshots of the metadata log: the records of the image at one offset, in Apache Kafka's layout (KIP-630).
 
-A snapshot is a run of record batches. Its records have offsets of their own, which count from 0:
+A snapshot is a sequence of record batches. Its records have their own offsets, from 0 on:
 
-    control batch    SNAPSHOT_HEADER: version i16 = 0 | timestamp of the last record it stands for i64 | tagged fields
+    control batch    SNAPSHOT_HEADER: version i16 = 0 | timestamp of the last covered record i64 | tagged fields
     batches          metadata records, as in the log
     control batch    SNAPSHOT_FOOTER: version i16 = 0 | tagged fields
 
-The footer shows that the snapshot is complete. Source: Kafka's `SnapshotHeaderRecord.json`,
+The footer proves that the snapshot is complete. Source: Kafka's `SnapshotHeaderRecord.json`,
 `SnapshotFooterRecord.json`, `RecordsSnapshotWriter`, `RecordsSnapshotReader`.
 """
 
@@ -19,21 +19,21 @@ from headgate.protocol.errors import KafkaError, MalformedRequest
 from headgate.protocol.internal.metadata import MetadataRecord, decode, encode
 from headgate.protocol.records import batch, control
 from headgate.protocol.records.batch import BatchHeader, Record
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 
 RECORDS_A_BATCH = 100
 RECORDS_A_STEP = 10
-"""To encode so many takes some ten microseconds, after which others may have a turn."""
+"""The encoding yields after so many records, some ten microseconds of work."""
 
 _VERSION = 0
-_HEADER, _FOOTER = control.TYPES.index("SNAPSHOT_HEADER"), control.TYPES.index("SNAPSHOT_FOOTER")
+_HEADER, _FOOTER = control.TYPE_NAMES.index("SNAPSHOT_HEADER"), control.TYPE_NAMES.index("SNAPSHOT_FOOTER")
 _KEY = struct.Struct(">hh")
 _HEADER_VALUE = struct.Struct(">hqB")  # the last byte counts the tagged fields
 _FOOTER_VALUE = struct.Struct(">hB")
 
 
 def encode_steps(records: Iterable[MetadataRecord], epoch: int, now_ms: int) -> Steps[bytearray]:
-    """Encode a snapshot in slices. `epoch`: the leader epoch of the last record that the snapshot stands for."""
+    """Encode a snapshot in steps. `epoch`: the leader epoch of the last record that the snapshot covers."""
     data = _control(_HEADER, _HEADER_VALUE.pack(_VERSION, now_ms, 0), 0, epoch, now_ms)
     offset = 1
     rows: list[Record] = []
@@ -58,7 +58,7 @@ def _control(kind: int, value: bytes, offset: int, epoch: int, now_ms: int) -> b
 
 
 def decode_all(data: bytes) -> list[MetadataRecord]:
-    """All records of a snapshot. Raises MalformedRequest for one that is damaged, cut, or of a newer version."""
+    """Return all records of a snapshot. Raises MalformedRequest if it is damaged, cut, or of a newer version."""
     try:
         return _decode_batches(batch.split(data))
     except KafkaError as error:
@@ -72,7 +72,7 @@ def _decode_batches(batches: list[tuple[BatchHeader, memoryview]]) -> list[Metad
     offset, last = 0, len(batches) - 1
     for number, (header, view) in enumerate(batches):
         if header.base_offset != offset:
-            raise MalformedRequest(f"offset {header.base_offset} follows where {offset} should")
+            raise MalformedRequest(f"a batch has offset {header.base_offset}, but {offset} is the next")
         if not batch.check_crc(view):
             raise MalformedRequest(f"the checksum of the batch at offset {offset} is wrong")
         offset = header.last_offset + 1
@@ -89,4 +89,4 @@ def _check_control(header: BatchHeader, view: memoryview, kind: int) -> None:
     record = next(batch.iterate(view))
     found, _ = control.decode(record.key, record.value)
     if not header.is_control or found != kind:
-        raise MalformedRequest(f"there is no {control.TYPES[kind]} at offset {header.base_offset}")
+        raise MalformedRequest(f"there is no {control.TYPE_NAMES[kind]} at offset {header.base_offset}")

@@ -1,30 +1,29 @@
 """Records of `__consumer_offsets`, in the layout of Apache Kafka's group coordinator.
 
-A key is an int16, the type of the record, and then the key message in its version 0; a value is an int16, its version,
-and then the value message. No value: a tombstone. Types and fields are those of the definitions in Kafka's
-group-coordinator module (`common/message/*.json`, 4.1); the versions that are written are those that Kafka 4.1 writes.
-So `kafka-dump-log --offsets-decoder` reads our logs, and we read Kafka's.
+A key is an int16, the type of the record, and the key message in version 0. A value is an int16, its version, and the
+value message. A null value is a tombstone. Types and fields are those of Kafka's group-coordinator module
+(`common/message/*.json`, 4.1). Headgate writes the versions that Kafka 4.1 writes. So Headgate reads Kafka's logs, and
+`kafka-dump-log --offsets-decoder` reads Headgate's.
 
     type  record                                              since
-    0, 1  an offset of a group; 0 is as old as 0.8.2
+    0, 1  an offset of a group; 0 is the type of Kafka 0.8.2
     2     a classic group: generation and members
     3-8   a consumer group (KIP-848): epoch, topics (not written since 4.1, KIP-1101), members, target, current state
-    16    what a regular expression of a consumer group matched (KIP-848)
+    16    the topics that a regular expression of a consumer group matched (KIP-848)
 
-The types between and after belong to share groups (KIP-932) and streams groups (KIP-1071), which are not built yet.
+The other types belong to share groups (KIP-932) and streams groups (KIP-1071), which Headgate does not have.
 """
 
 import struct
 from typing import NamedTuple, TypeAlias
 
-from headgate.protocol import compiler
-from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.internal import version_prefix
 from headgate.protocol.schema import Message, Struct, array, blob, int8, int32, int64, nullable_string, string, uuid, v
 from headgate.protocol.wire import ZERO_UUID
 
 
 class OffsetCommitKey(Message, key=1, versions="0", flexible="none", record=True):
-    """Whose offset, and of which partition."""
+    """The group and the partition of an offset."""
 
     group: string = v("0")
     topic: string = v("0")
@@ -34,8 +33,8 @@ class OffsetCommitKey(Message, key=1, versions="0", flexible="none", record=True
 class OffsetCommitValue(Message, key=1, versions="0-4", flexible="4+", record=True):
     """A committed offset.
 
-    v1 a time of expiry of its own, as clients before OffsetCommit v5 may ask for it   v2 without   v3 leader epochs
-    (KIP-320)   v4 flexible; topic ids (KIP-848)
+    v1 a time of expiry of its own, for clients before OffsetCommit v5   v2 without one   v3 leader epochs (KIP-320)
+    v4 flexible; topic ids (KIP-848)
     """
 
     offset: int64 = v("0+")
@@ -47,13 +46,13 @@ class OffsetCommitValue(Message, key=1, versions="0-4", flexible="4+", record=Tr
 
 
 class GroupMetadataKey(Message, key=2, versions="0", flexible="none", record=True):
-    """Which classic group."""
+    """A classic group."""
 
     group: string = v("0")
 
 
 class MemberMetadata(Struct):
-    """A member of a classic group; subscription and assignment are between the members."""
+    """A member of a classic group. Only the members need to read `subscription` and `assignment`."""
 
     member_id: string = v("0+")
     group_instance_id: nullable_string = v("3+", default=None)
@@ -68,8 +67,8 @@ class MemberMetadata(Struct):
 class GroupMetadataValue(Message, key=2, versions="0-4", flexible="4+", record=True):
     """A generation of a classic group.
 
-    v1 rebalance timeouts (KIP-62)   v2 when it came to its state, for expiry (KIP-211)   v3 static members (KIP-345)
-    v4 flexible; Kafka 4.1 reads it and writes v3
+    v1 rebalance timeouts (KIP-62)   v2 the time of the current state, for expiry (KIP-211)   v3 static members
+    (KIP-345)   v4 flexible; Kafka 4.1 reads v4 and writes v3
     """
 
     protocol_type: string = v("0+")
@@ -81,20 +80,20 @@ class GroupMetadataValue(Message, key=2, versions="0-4", flexible="4+", record=T
 
 
 class ConsumerGroupMetadataKey(Message, key=3, versions="0", flexible="none", record=True):
-    """Which consumer group."""
+    """A consumer group."""
 
     group_id: string = v("0")
 
 
 class ConsumerGroupMetadataValue(Message, key=3, versions="0", flexible="0+", record=True):
-    """The epoch of a consumer group, and a hash of the topics that it was computed from (KIP-1101)."""
+    """The epoch of a consumer group, and a hash of the topics behind that epoch (KIP-1101)."""
 
     epoch: int32 = v("0+")
     metadata_hash: int64 = v("0+", tag=0)
 
 
 class ConsumerGroupPartitionMetadataKey(Message, key=4, versions="0", flexible="none", record=True):
-    """Whose topics."""
+    """The group of the topics."""
 
     group_id: string = v("0")
 
@@ -116,37 +115,37 @@ class TopicMetadata(Struct):
 
 
 class ConsumerGroupPartitionMetadataValue(Message, key=4, versions="0", flexible="0+", record=True):
-    """The topics that a group's epoch was computed from, before there was a hash of them."""
+    """The topics behind a group's epoch, before a hash of the topics took their place."""
 
     topics: array[TopicMetadata] = v("0+")
 
 
 class ConsumerGroupMemberMetadataKey(Message, key=5, versions="0", flexible="none", record=True):
-    """Which member of a consumer group."""
+    """A member of a consumer group."""
 
     group_id: string = v("0")
     member_id: string = v("0")
 
 
 class ClassicProtocol(Struct):
-    """A protocol that a member speaks; its metadata is a ConsumerProtocolSubscription."""
+    """A protocol that a member supports; `metadata` is a ConsumerProtocolSubscription."""
 
     name: string = v("0+")
     metadata: blob = v("0+")
 
 
 class ClassicMemberMetadata(Struct):
-    """What is needed of a member of a consumer group that speaks the classic protocol."""
+    """The classic protocol's data of a member that uses this protocol in a consumer group."""
 
     session_timeout_ms: int32 = v("0+")
     supported_protocols: array[ClassicProtocol] = v("0+")
 
 
 class ConsumerGroupMemberMetadataValue(Message, key=5, versions="0", flexible="0+", record=True):
-    """What a member of a consumer group said of itself.
+    """The settings and the subscription of a member of a consumer group.
 
-    `classic_member_metadata` is null for a member that speaks the consumer protocol. Say so: where nothing is said, all
-    who read it take the default of Kafka's definition, which is an empty struct.
+    `classic_member_metadata` is null for a member of the consumer protocol. A writer must set null: readers take a
+    missing field for the default of Kafka's definition, an empty struct.
     """
 
     instance_id: nullable_string = v("0+")
@@ -161,19 +160,19 @@ class ConsumerGroupMemberMetadataValue(Message, key=5, versions="0", flexible="0
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, key=6, versions="0", flexible="none", record=True):
-    """Whose target assignment."""
+    """The group of a target assignment."""
 
     group_id: string = v("0")
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Message, key=6, versions="0", flexible="0+", record=True):
-    """The epoch of the group that its target assignment was computed for."""
+    """The group epoch of the target assignment."""
 
     assignment_epoch: int32 = v("0+")
 
 
 class ConsumerGroupTargetAssignmentMemberKey(Message, key=7, versions="0", flexible="none", record=True):
-    """Whose part of the target assignment."""
+    """The member of a part of the target assignment."""
 
     group_id: string = v("0")
     member_id: string = v("0")
@@ -187,13 +186,13 @@ class TopicPartitions(Struct):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message, key=7, versions="0", flexible="0+", record=True):
-    """What a member shall read in the end."""
+    """The target assignment of a member."""
 
     topic_partitions: array[TopicPartitions] = v("0+")
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message, key=8, versions="0", flexible="none", record=True):
-    """Whose current assignment."""
+    """The member of a current assignment."""
 
     group_id: string = v("0")
     member_id: string = v("0")
@@ -206,7 +205,7 @@ UNKNOWN_STATE = 127
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, key=8, versions="0", flexible="0+", record=True):
-    """How far a member is on the way to its target; `state` is one of the constants above."""
+    """The current assignment of a member. `state`: one of the constants above."""
 
     member_epoch: int32 = v("0+")
     previous_member_epoch: int32 = v("0+")
@@ -216,14 +215,14 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message, key=8, versions="0", fl
 
 
 class ConsumerGroupRegularExpressionKey(Message, key=16, versions="0", flexible="none", record=True):
-    """Which regular expression of which consumer group."""
+    """A regular expression of a consumer group."""
 
     group_id: string = v("0")
     regular_expression: string = v("0")
 
 
 class ConsumerGroupRegularExpressionValue(Message, key=16, versions="0", flexible="0+", record=True):
-    """The topics that an expression matched, in which version of the metadata, and when."""
+    """The topics that an expression matched, with the version of the metadata and the time in ms."""
 
     topics: array[string] = v("0+")
     version: int64 = v("0+")
@@ -231,7 +230,7 @@ class ConsumerGroupRegularExpressionValue(Message, key=16, versions="0", flexibl
 
 
 class UnknownType(NamedTuple):
-    """A record of a type that is not known here: of a newer program, or of a kind of group that is not built yet."""
+    """A record of an unknown type: of a newer program, or of a group type that Headgate does not have."""
 
     type: int
 
@@ -239,6 +238,7 @@ class UnknownType(NamedTuple):
 Decoded: TypeAlias = tuple[Message, Message | None] | UnknownType
 
 _LEGACY_OFFSET_COMMIT = 0
+_KEY, _VALUE = "the key of a record of a group", "the value of a record of a group"
 RECORDS: dict[int, tuple[type[Message], type[Message]]] = {
     key.api_key: (key, value)
     for key, value in (
@@ -253,58 +253,55 @@ RECORDS: dict[int, tuple[type[Message], type[Message]]] = {
         (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
     )
 }
-# The old offsets have the fields of the new ones.
+# Both types have the same fields.
 RECORDS[_LEGACY_OFFSET_COMMIT] = RECORDS[OffsetCommitKey.api_key]
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _OFFSET_KEY = _INT16.pack(OffsetCommitKey.api_key)
 
-# An offset without metadata, without a topic id and with one: version, offset, epoch, length of the metadata,
-# timestamp, tags, and the tag with its size. Nearly all are so, and a broker writes and reads very many.
+# An offset without metadata, without and with a topic id: version, offset, epoch, length of the metadata, timestamp,
+# tags, and the tag with its size. Nearly all offsets have this form, and a broker writes and reads very many.
 _PLAIN = struct.Struct(">hqiBqB")
 _WITH_ID = struct.Struct(">hqiBqBBB16s")
 _NEWEST_OFFSET = 4
 _NO_TEXT = 1  # a compact length
 _ID_TAG, _ID_SIZE = 0, 16
 _NEWEST_BYTES, _NO_TEXT_BYTES = b"\0\4", b"\1"
-_PLAIN_END, _ID_END = b"\0", b"\1\0\x10"  # what follows the timestamp
+_PLAIN_END, _ID_END = b"\0", b"\1\0\x10"  # the bytes after the timestamp
 
 
 def encode_key(key: Message) -> bytes:
-    """The key of a record in the log."""
+    """Return the key of a record."""
     if type(key) is OffsetCommitKey:
         group, topic = key.group.encode(), key.topic.encode()
         return b"".join(
             (_OFFSET_KEY, _INT16.pack(len(group)), group, _INT16.pack(len(topic)), topic, _INT32.pack(key.partition))
         )
-    return _encode(key.api_key, key, 0)
+    return version_prefix.encode(key.api_key, key, 0)
 
 
 def encode_value(value: Message) -> bytes:
-    """The value of a record in the log, in the version that Kafka 4.1 would choose for it."""
+    """Return the value of a record, in the version that Kafka 4.1 writes."""
     if type(value) is OffsetCommitValue and not value.metadata and value.expire_timestamp == -1:
         return _encode_short(value)
     version = _version(value)
-    return _encode(version, value, version)
+    return version_prefix.encode(version, value, version)
 
 
 def decode(key: bytes | memoryview, value: bytes | memoryview | None) -> Decoded:
-    """The messages in a record of the log.
-
-    Raises MalformedRequest for what neither Kafka nor this program wrote.
-    """
-    kind = _prefix(key, "key")
+    """Return the messages of a record. Raises MalformedRequest for bytes that neither Kafka nor Headgate writes."""
+    kind = version_prefix.read_prefix(key, _KEY)
     if kind not in RECORDS:
         return UnknownType(kind)
     key_class, value_class = RECORDS[kind]
-    decoded_key = _read(key_class, 0, key)
+    decoded_key = version_prefix.decode(key_class, 0, key)
     if value is None:
         return decoded_key, None
-    return decoded_key, _read_value(value_class, value)
+    return decoded_key, version_prefix.decode_versioned(value_class, value, _VALUE)
 
 
 def decode_offset(data: bytes) -> OffsetCommitValue:
-    """A committed offset from the value of its record. Raises MalformedRequest."""
+    """Return the committed offset in the value of a record. Raises MalformedRequest."""
     size = len(data)
     if size == _PLAIN.size:
         version, offset, epoch, text, timestamp, tags = _PLAIN.unpack(data)
@@ -314,13 +311,11 @@ def decode_offset(data: bytes) -> OffsetCommitValue:
         version, offset, epoch, text, timestamp, *tags, topic_id = _WITH_ID.unpack(data)
         if (version, text, tags) == (_NEWEST_OFFSET, _NO_TEXT, [1, _ID_TAG, _ID_SIZE]):
             return OffsetCommitValue(offset, epoch, "", timestamp, -1, topic_id)
-    value = _read_value(OffsetCommitValue, data)
-    assert isinstance(value, OffsetCommitValue)
-    return value
+    return version_prefix.decode_versioned(OffsetCommitValue, data, _VALUE)
 
 
 def check_offset(data: bytes) -> None:
-    """Make sure that `decode_offset` can read this. Raises MalformedRequest."""
+    """Check that `decode_offset` can read the value. Raises MalformedRequest."""
     if data[:2] == _NEWEST_BYTES and data[14:15] == _NO_TEXT_BYTES:
         end = data[23:]
         if end == _PLAIN_END or (len(data) == _WITH_ID.size and end[:3] == _ID_END):
@@ -331,41 +326,14 @@ def check_offset(data: bytes) -> None:
 def _encode_short(value: OffsetCommitValue) -> bytes:
     offset, epoch, timestamp, topic_id = value.offset, value.leader_epoch, value.commit_timestamp, value.topic_id
     if value.unknown_tags:
-        return _encode(_NEWEST_OFFSET, value, _NEWEST_OFFSET)
+        return version_prefix.encode(_NEWEST_OFFSET, value, _NEWEST_OFFSET)
     if topic_id == ZERO_UUID:
         return _PLAIN.pack(_NEWEST_OFFSET, offset, epoch, _NO_TEXT, timestamp, 0)
     return _WITH_ID.pack(_NEWEST_OFFSET, offset, epoch, _NO_TEXT, timestamp, 1, _ID_TAG, _ID_SIZE, topic_id)
 
 
 def _version(value: Message) -> int:
-    """Kafka writes the newest, but for what only v1 of an offset has, and for classic groups."""
+    """Return Kafka's version: 1 for an offset with a time of expiry, 3 for a classic group, else the newest."""
     if isinstance(value, OffsetCommitValue):
         return 4 if value.expire_timestamp == -1 else 1
     return 3 if isinstance(value, GroupMetadataValue) else 0
-
-
-def _encode(prefix: int, message: Message, version: int) -> bytes:
-    out = bytearray(_INT16.pack(prefix))
-    compiler.write(message, version, out, [])
-    return bytes(out)
-
-
-def _prefix(data: bytes | memoryview, what: str) -> int:
-    if len(data) < _INT16.size:
-        raise MalformedRequest(f"the {what} of a record of a group has {len(data)} bytes; it begins with an int16")
-    prefix: int = _INT16.unpack_from(data)[0]
-    return prefix
-
-
-def _read_value(message: type[Message], data: bytes | memoryview) -> Message:
-    version = _prefix(data, "value")
-    if version not in message.versions:
-        raise MalformedRequest(f"a {message.__name__} has version {version}; {message.versions} are known here")
-    return _read(message, version, data)
-
-
-def _read(message: type[Message], version: int, data: bytes | memoryview) -> Message:
-    read, end = compiler.read(message, version, data, _INT16.size)
-    if end != len(data):
-        raise MalformedRequest(f"{len(data) - end} bytes follow a {message.__name__}")
-    return read

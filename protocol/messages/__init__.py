@@ -1,1 +1,1 @@
-"""One module an API: its request and its response, with their structs, each declared once for all versions."""
+"""One module for each API: its request, its response and their structs, each declared once for all versions."""

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a transaction is about to commit offsets of a group (KIP-98).
+"""AddOffsetsToTxn: add the offsets of a group to a transaction, before it commits them (KIP-98).
 
 v2 PRODUCER_FENCED   v3 flexible   v4 TRANSACTION_ABORTABLE (KIP-890)
 """
@@ -20,7 +20,7 @@ class AddOffsetsToTxnRequest(Message, key=25, versions="0-4", flexible="3+"):
 
 
 class AddOffsetsToTxnResponse(Message, key=25, response=True, versions="0-4", flexible="3+"):
-    """Whether it was added."""
+    """The result of the request."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: partitions that a transaction is about to write to (KIP-98).
+"""AddPartitionsToTxn: add partitions to a transaction, before it writes to them (KIP-98).
 
 v2 PRODUCER_FENCED   v3 flexible   v4 many transactions at once, from brokers, which may only ask (KIP-890)
 v5 TRANSACTION_ABORTABLE
@@ -16,7 +16,7 @@ class AddPartitionsToTxnTopic(Struct):
 
 
 class AddPartitionsToTxnTransaction(Struct):
-    """A transaction and its partitions; `verify_only` asks whether they are in it."""
+    """A transaction and its partitions. `verify_only`: only check that the transaction has them."""
 
     transactional_id: string = v("4+")
     producer_id: int64 = v("4+")
@@ -26,7 +26,7 @@ class AddPartitionsToTxnTransaction(Struct):
 
 
 class AddPartitionsToTxnRequest(Message, key=24, versions="0-5", flexible="3+"):
-    """Clients speak up to v3 and name one transaction, brokers v4 and later."""
+    """Clients use up to v3, with one transaction; brokers use v4 and later."""
 
     transactions: array[AddPartitionsToTxnTransaction] = v("4+")
     v3_and_below_transactional_id: string = v("0-3")
@@ -37,7 +37,7 @@ class AddPartitionsToTxnRequest(Message, key=24, versions="0-5", flexible="3+"):
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "AddPartitionsToTxnResponse":
-        """The error at the top; before v4 at every partition, as there is no other place for it."""
+        """Return the error at the top; before v4 for each partition, as the response has no other place for it."""
         return AddPartitionsToTxnResponse(
             error_code=error,
             results_by_topic_v3_and_below=[_refuse(topic, error) for topic in self.v3_and_below_topics],
@@ -45,7 +45,7 @@ class AddPartitionsToTxnRequest(Message, key=24, versions="0-5", flexible="3+"):
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
-    """What became of a partition."""
+    """The result for a partition."""
 
     partition_index: int32 = v("0+")
     partition_error_code: int16 = v("0+")
@@ -66,7 +66,7 @@ class AddPartitionsToTxnResult(Struct):
 
 
 class AddPartitionsToTxnResponse(Message, key=24, response=True, versions="0-5", flexible="3+"):
-    """A row for every partition of the request; if one fails, none is added."""
+    """One result for each partition of the request; if one fails, none is added."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("4+")

@@ -8,14 +8,14 @@ from headgate.protocol.schema import Message, Struct, array, boolean, float64, i
 
 
 class EntityData(Struct):
-    """One kind of an entity (user, client-id, ip) and its name; null: the default of that kind."""
+    """One type of an entity (user, client-id, ip) and its name; null is the default of that type."""
 
     entity_type: string = v("0+")
     entity_name: nullable_string = v("0+")
 
 
 class OpData(Struct):
-    """A quota to set, or to remove."""
+    """A quota to set or to remove."""
 
     key: string = v("0+")
     value: float64 = v("0+")
@@ -23,27 +23,27 @@ class OpData(Struct):
 
 
 class EntryData(Struct):
-    """An entity and what is to change."""
+    """An entity and the changes to it."""
 
     entity: array[EntityData] = v("0+")
     ops: array[OpData] = v("0+")
 
 
 class AlterClientQuotasRequest(Message, key=49, versions="0-1", flexible="1+"):
-    """Change quotas, or with `validate_only` say whether they could be."""
+    """Change quotas, or with `validate_only` only validate the request."""
 
     entries: array[EntryData] = v("0+")
     validate_only: boolean = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "AlterClientQuotasResponse":
-        """The error at every entity: this API has no other place for it."""
+        """Return the error for each entity: the response has no other place for an error."""
         return AlterClientQuotasResponse(
             entries=[AlteredEntryData(error, message, entry.entity) for entry in self.entries]
         )
 
 
 class AlteredEntryData(Struct):
-    """What became of an entity."""
+    """The result for an entity."""
 
     error_code: int16 = v("0+")
     error_message: nullable_string = v("0+")
@@ -51,7 +51,7 @@ class AlteredEntryData(Struct):
 
 
 class AlterClientQuotasResponse(Message, key=49, response=True, versions="0-1", flexible="1+"):
-    """A row for every entity of the request."""
+    """One result for each entity of the request."""
 
     throttle_time_ms: int32 = v("0+")
     entries: array[AlteredEntryData] = v("0+")

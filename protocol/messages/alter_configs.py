@@ -15,7 +15,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    """A resource (type 2 topic, 4 broker) and all its configs: what is not listed goes back to its default."""
+    """A resource (type 2 topic, 4 broker) and all its configs: any other config returns to its default."""
 
     resource_type: int8 = v("0+")
     resource_name: string = v("0+")
@@ -23,13 +23,13 @@ class AlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(Message, key=33, versions="0-2", flexible="2+"):
-    """Replace configs, or with `validate_only` say whether they could be."""
+    """Replace configs, or with `validate_only` only validate the request."""
 
     resources: array[AlterConfigsResource] = v("0+")
     validate_only: boolean = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "AlterConfigsResponse":
-        """The error at every resource: this API has no other place for it."""
+        """Return the error for each resource: the response has no other place for an error."""
         return AlterConfigsResponse(
             responses=[
                 AlterConfigsResourceResponse(error, message, resource.resource_type, resource.resource_name)
@@ -39,7 +39,7 @@ class AlterConfigsRequest(Message, key=33, versions="0-2", flexible="2+"):
 
 
 class AlterConfigsResourceResponse(Struct):
-    """What became of a resource."""
+    """The result for a resource."""
 
     error_code: int16 = v("0+")
     error_message: nullable_string = v("0+")
@@ -48,7 +48,7 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class AlterConfigsResponse(Message, key=33, response=True, versions="0-2", flexible="2+"):
-    """A row for every resource of the request."""
+    """One result for each resource of the request."""
 
     throttle_time_ms: int32 = v("0+")
     responses: array[AlterConfigsResourceResponse] = v("0+")

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: put partitions on other brokers, or stop doing so (KIP-455).
+"""AlterPartitionReassignments: move partitions to other brokers, or cancel such moves (KIP-455).
 
 v1 a change of the number of replicas can be refused (KIP-860)
 """
@@ -19,7 +19,7 @@ from headgate.protocol.schema import (
 
 
 class ReassignablePartition(Struct):
-    """A partition and the brokers that are to hold it; null stops what is going on."""
+    """A partition and its new replicas; null cancels an ongoing reassignment."""
 
     partition_index: int32 = v("0+")
     replicas: nullable_array[int32] = v("0+", default=None)
@@ -33,7 +33,7 @@ class ReassignableTopic(Struct):
 
 
 class AlterPartitionReassignmentsRequest(Message, key=45, versions="0-1", flexible="0+"):
-    """Begin or cancel reassignments; they go on after the response."""
+    """Begin or cancel reassignments; they continue after the response."""
 
     timeout_ms: int32 = v("0+", default=60000)
     allow_replication_factor_change: boolean = v("1+", default=True)
@@ -42,7 +42,7 @@ class AlterPartitionReassignmentsRequest(Message, key=45, versions="0-1", flexib
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "AlterPartitionReassignmentsResponse":
-        """The error at the top and at every partition: clients look at either."""
+        """Return the error at the top and for each partition: clients read either."""
         responses = [
             ReassignableTopicResponse(
                 topic.name,
@@ -54,7 +54,7 @@ class AlterPartitionReassignmentsRequest(Message, key=45, versions="0-1", flexib
 
 
 class ReassignablePartitionResponse(Struct):
-    """Whether a partition's reassignment was accepted; NO_REASSIGNMENT_IN_PROGRESS where there was none to stop."""
+    """The result for a partition; NO_REASSIGNMENT_IN_PROGRESS if there was none to cancel."""
 
     partition_index: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -69,7 +69,7 @@ class ReassignableTopicResponse(Struct):
 
 
 class AlterPartitionReassignmentsResponse(Message, key=45, response=True, versions="0-1", flexible="0+"):
-    """A row for every partition of the request; an error at the top is one of all."""
+    """One result for each partition of the request. An error at the top applies to all of them."""
 
     throttle_time_ms: int32 = v("0+")
     allow_replication_factor_change: boolean = v("1+", default=True)

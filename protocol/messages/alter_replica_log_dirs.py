@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: move replicas between the log directories of the broker that is asked (KIP-113).
+"""AlterReplicaLogDirs: move replicas between the log directories of one broker (KIP-113).
 
 v2 flexible
 """
@@ -15,28 +15,28 @@ class AlterReplicaLogDirTopic(Struct):
 
 
 class AlterReplicaLogDir(Struct):
-    """A log directory, by its absolute path, and what is to move there."""
+    """A log directory, by its absolute path, and the replicas to move there."""
 
     path: string = v("0+")
     topics: array[AlterReplicaLogDirTopic] = v("0+")
 
 
 class AlterReplicaLogDirsRequest(Message, key=34, versions="0-2", flexible="2+"):
-    """Move replicas; the moves go on after the response."""
+    """Move replicas; the moves continue after the response."""
 
     dirs: array[AlterReplicaLogDir] = v("0+")
 
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "AlterReplicaLogDirsResponse":
-        """The error at every partition: this API has no other place for it."""
+        """Return the error for each partition: the response has no other place for an error."""
         return AlterReplicaLogDirsResponse(
             results=[_refuse(topic, error) for directory in self.dirs for topic in directory.topics]
         )
 
 
 class AlterReplicaLogDirPartitionResult(Struct):
-    """Whether a move was accepted."""
+    """The result for a partition: was the move accepted?"""
 
     partition_index: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -50,7 +50,7 @@ class AlterReplicaLogDirTopicResult(Struct):
 
 
 class AlterReplicaLogDirsResponse(Message, key=34, response=True, versions="0-2", flexible="2+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     throttle_time_ms: int32 = v("0+")
     results: array[AlterReplicaLogDirTopicResult] = v("0+")

@@ -1,11 +1,11 @@
-"""AlterShareGroupOffsets: have an empty share group begin elsewhere (KIP-932)."""
+"""AlterShareGroupOffsets: set the start offsets of an empty share group (KIP-932)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
 
 
 class AlterShareGroupOffsetsRequestPartition(Struct):
-    """A partition and where to begin."""
+    """A partition and its start offset."""
 
     partition_index: int32 = v("0+")
     start_offset: int64 = v("0+")
@@ -19,7 +19,7 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
 
 
 class AlterShareGroupOffsetsRequest(Message, key=91, versions="0", flexible="0+"):
-    """Set where the group begins."""
+    """Set the start offsets of a group."""
 
     group_id: string = v("0+")
     topics: array[AlterShareGroupOffsetsRequestTopic] = v("0+")
@@ -31,7 +31,7 @@ class AlterShareGroupOffsetsRequest(Message, key=91, versions="0", flexible="0+"
 
 
 class AlterShareGroupOffsetsResponsePartition(Struct):
-    """What became of a partition."""
+    """The result for a partition."""
 
     partition_index: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -47,7 +47,7 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
 
 
 class AlterShareGroupOffsetsResponse(Message, key=91, response=True, versions="0", flexible="0+"):
-    """A row for every partition of the request, or none with an error at the top."""
+    """One result for each partition of the request; none with an error at the top."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

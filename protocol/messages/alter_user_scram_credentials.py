@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: set and remove passwords of users for SCRAM (KIP-554)."""
+"""AlterUserScramCredentials: set and remove SCRAM passwords of users (KIP-554)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, blob, int8, int16, int32, nullable_string, string, v
@@ -12,7 +12,7 @@ class ScramCredentialDeletion(Struct):
 
 
 class ScramCredentialUpsertion(Struct):
-    """A credential to set, by a mechanism of DescribeUserScramCredentials; the client has salted the password."""
+    """A credential to set. `mechanism`: as in DescribeUserScramCredentials. The client has salted the password."""
 
     name: string = v("0+")
     mechanism: int8 = v("0+")
@@ -22,7 +22,7 @@ class ScramCredentialUpsertion(Struct):
 
 
 class AlterUserScramCredentialsRequest(Message, key=51, versions="0", flexible="0+"):
-    """Change credentials; a user may be named once."""
+    """Change credentials. A request may name a user once."""
 
     deletions: array[ScramCredentialDeletion] = v("0+")
     upsertions: array[ScramCredentialUpsertion] = v("0+")
@@ -30,7 +30,7 @@ class AlterUserScramCredentialsRequest(Message, key=51, versions="0", flexible="
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "AlterUserScramCredentialsResponse":
-        """The error at every user: this API has no other place for it."""
+        """Return the error for each user: the response has no other place for an error."""
         users = [deletion.name for deletion in self.deletions] + [upsertion.name for upsertion in self.upsertions]
         return AlterUserScramCredentialsResponse(
             results=[AlterUserScramCredentialsResult(user, error, message) for user in dict.fromkeys(users)]
@@ -38,7 +38,7 @@ class AlterUserScramCredentialsRequest(Message, key=51, versions="0", flexible="
 
 
 class AlterUserScramCredentialsResult(Struct):
-    """What became of a user."""
+    """The result for a user."""
 
     user: string = v("0+")
     error_code: int16 = v("0+")
@@ -46,7 +46,7 @@ class AlterUserScramCredentialsResult(Struct):
 
 
 class AlterUserScramCredentialsResponse(Message, key=51, response=True, versions="0", flexible="0+"):
-    """A row for every user of the request."""
+    """One result for each user of the request."""
 
     throttle_time_ms: int32 = v("0+")
     results: array[AlterUserScramCredentialsResult] = v("0+")

@@ -1,4 +1,4 @@
-"""ApiVersions: what the broker serves, asked first by every client since 0.10.
+"""ApiVersions: the versions that the broker serves. It is the first request of every client since 0.10.
 
 v1 throttle   v3 flexible, software name (KIP-511), features (KIP-584)   v4 features whose range begins at 0
 (KAFKA-17011)   v5 the cluster and node that the client means to talk to (KIP-1242)
@@ -9,7 +9,7 @@ from headgate.protocol.schema import Message, Struct, array, boolean, int16, int
 
 
 class ApiVersionsRequest(Message, key=18, versions="0-5", flexible="3+"):
-    """Ask for the table of served versions. `node_id` is -1 while the client does not know whom it reached."""
+    """Ask for the served versions. `node_id` is -1 if the client does not know the node."""
 
     client_software_name: string = v("3+")
     client_software_version: string = v("3+")
@@ -29,7 +29,7 @@ class ApiVersion(Struct):
 
 
 class SupportedFeatureKey(Struct):
-    """A feature the broker supports. Before v4 those with `min_version` 0 must be left out."""
+    """A feature that the broker supports. Before v4 the response must omit a feature with `min_version` 0."""
 
     name: string = v("3+")
     min_version: int16 = v("3+")
@@ -37,7 +37,7 @@ class SupportedFeatureKey(Struct):
 
 
 class FinalizedFeatureKey(Struct):
-    """A feature the cluster has switched on, with its level."""
+    """A feature that the cluster has finalized, with its level."""
 
     name: string = v("3+")
     max_version_level: int16 = v("3+")
@@ -45,7 +45,7 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(Message, key=18, response=True, versions="0-5", flexible="3+"):
-    """The table. Its header is always version 0: a client may get another version than it asked for."""
+    """The served versions. The header is always version 0: the body may have another version than the request."""
 
     error_code: int16 = v("0+")
     api_keys: array[ApiVersion] = v("0+")

@@ -32,7 +32,7 @@ class ConsumerGroupDescribeRequest(Message, key=69, versions="0-1", flexible="0+
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "ConsumerGroupDescribeResponse":
-        """The error at every group: this API has no other place for it."""
+        """Return the error for each group: the response has no other place for an error."""
         return ConsumerGroupDescribeResponse(groups=[DescribedGroup(error, message, group) for group in self.group_ids])
 
 
@@ -51,7 +51,7 @@ class Assignment(Struct):
 
 
 class Member(Struct):
-    """A member: what it subscribes to, what it reads, and what it is to read; `member_type` is a constant above."""
+    """A member with its subscription, its assignment and its target. `member_type`: a constant of this module."""
 
     member_id: string = v("0+")
     instance_id: nullable_string = v("0+", default=None)
@@ -67,7 +67,7 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    """A group: `group_state` as Kafka spells it (Empty, Assigning, Reconciling, Stable, Dead)."""
+    """A group. `group_state`: Kafka's spelling (Empty, Assigning, Reconciling, Stable, Dead)."""
 
     error_code: int16 = v("0+")
     error_message: nullable_string = v("0+", default=None)
@@ -81,7 +81,7 @@ class DescribedGroup(Struct):
 
 
 class ConsumerGroupDescribeResponse(Message, key=69, response=True, versions="0-1", flexible="0+"):
-    """A row for every group of the request."""
+    """One result for each group of the request."""
 
     throttle_time_ms: int32 = v("0+")
     groups: array[DescribedGroup] = v("0+")

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: join, stay in and leave a consumer group, and learn what to read (KIP-848).
+"""ConsumerGroupHeartbeat: join, stay in and leave a consumer group, and get the assignment (KIP-848).
 
 v1 regular expressions; the member makes its own id (KIP-1082)
 """
@@ -30,9 +30,9 @@ class TopicPartitions(Struct):
 
 
 class ConsumerGroupHeartbeatRequest(Message, key=68, versions="0-1", flexible="0+"):
-    """What a member is, wants and owns; null, or a timeout of -1, for what is as it was in the heartbeat before.
+    """A member with its subscription and its partitions. Null, or a timeout of -1: no change since the last heartbeat.
 
-    `member_epoch`: the epoch the member has, or one of the constants of this module.
+    `member_epoch`: the epoch of the member, or a constant of this module.
     """
 
     group_id: string = v("0+")
@@ -53,13 +53,13 @@ class ConsumerGroupHeartbeatRequest(Message, key=68, versions="0-1", flexible="0
 
 
 class Assignment(Struct):
-    """What a member may read from now on."""
+    """The partitions that a member may read from now on."""
 
     topic_partitions: array[TopicPartitions] = v("0+")
 
 
 class ConsumerGroupHeartbeatResponse(Message, key=68, response=True, versions="0-1", flexible="0+"):
-    """The member's epoch and when to come again; `assignment` is null if it is as it was."""
+    """The member's epoch and its heartbeat interval. `assignment` is null if it has not changed."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

@@ -1,8 +1,8 @@
-"""ControlledShutdown: a broker that is about to stop asks the controller to move its leaderships away.
+"""ControlledShutdown: a broker that will stop asks the controller to move its leaderships.
 
 v0 a request header without client id   v2 broker epochs (KIP-380)   v3 flexible
 
-Of clusters with ZooKeeper: Kafka 4 has it no more.
+Clusters with ZooKeeper use it; Kafka 4 has removed it.
 """
 
 from headgate.protocol.errors import ErrorCode
@@ -10,7 +10,7 @@ from headgate.protocol.schema import Message, Struct, array, int16, int32, int64
 
 
 class ControlledShutdownRequest(Message, key=7, versions="0-3", flexible="3+"):
-    """Move what this broker leads."""
+    """Move the leaderships of this broker."""
 
     broker_id: int32 = v("0+")
     broker_epoch: int64 = v("2+", default=-1)
@@ -22,14 +22,14 @@ class ControlledShutdownRequest(Message, key=7, versions="0-3", flexible="3+"):
 
 
 class RemainingPartition(Struct):
-    """A partition that could not be moved."""
+    """A partition that was not moved."""
 
     topic_name: string = v("0+")
     partition_index: int32 = v("0+")
 
 
 class ControlledShutdownResponse(Message, key=7, response=True, versions="0-3", flexible="3+"):
-    """What the broker still leads: it asks again until nothing is left."""
+    """The partitions that the broker still leads. It asks again until none is left."""
 
     error_code: int16 = v("0+")
     remaining_partitions: array[RemainingPartition] = v("0+")

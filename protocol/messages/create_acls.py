@@ -1,4 +1,4 @@
-"""CreateAcls: rules of who may do what with which resources (KIP-140).
+"""CreateAcls: create access rules for resources (KIP-140).
 
 v1 patterns of resource names (KIP-290)   v2 flexible   v3 users as resources (KIP-373)
 """
@@ -8,7 +8,7 @@ from headgate.protocol.schema import Message, Struct, array, int8, int16, int32,
 
 
 class AclCreation(Struct):
-    """A rule; its numbers are those of DescribeAcls."""
+    """A rule. Its numbers are those of DescribeAcls."""
 
     resource_type: int8 = v("0+")
     resource_name: string = v("0+")
@@ -20,24 +20,24 @@ class AclCreation(Struct):
 
 
 class CreateAclsRequest(Message, key=30, versions="0-3", flexible="2+"):
-    """Create rules, each with an outcome of its own."""
+    """Create rules, each with a result of its own."""
 
     creations: array[AclCreation] = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "CreateAclsResponse":
-        """The error at every rule: this API has no other place for it."""
+        """Return the error for each rule: the response has no other place for an error."""
         return CreateAclsResponse(results=[AclCreationResult(error, message) for _ in self.creations])
 
 
 class AclCreationResult(Struct):
-    """What became of a rule."""
+    """The result for a rule."""
 
     error_code: int16 = v("0+")
     error_message: nullable_string = v("0+")
 
 
 class CreateAclsResponse(Message, key=30, response=True, versions="0-3", flexible="2+"):
-    """A row for every rule of the request, in its order."""
+    """One result for each rule of the request, in its order."""
 
     throttle_time_ms: int32 = v("0+")
     results: array[AclCreationResult] = v("0+")

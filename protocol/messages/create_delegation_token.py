@@ -1,4 +1,4 @@
-"""CreateDelegationToken: a token with which others may act as its owner for a while (KIP-48).
+"""CreateDelegationToken: create a token, whose bearers act as its owner for a limited time (KIP-48).
 
 v2 flexible   v3 tokens for other users (KIP-373)
 """
@@ -15,7 +15,7 @@ class CreatableRenewers(Struct):
 
 
 class CreateDelegationTokenRequest(Message, key=38, versions="0-3", flexible="2+"):
-    """Create a token, of the principal that asks where `owner_*` is null; lifetime -1 for the broker's default."""
+    """Create a token. A null owner is the requesting principal; a lifetime of -1 is the broker's default."""
 
     owner_principal_type: nullable_string = v("3+")
     owner_principal_name: nullable_string = v("3+")

@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for topics that exist (KIP-195).
+"""CreatePartitions: add partitions to existing topics (KIP-195).
 
 v2 flexible   v3 quota errors (KIP-599)
 """
@@ -19,13 +19,13 @@ from headgate.protocol.schema import (
 
 
 class CreatePartitionsAssignment(Struct):
-    """The brokers that shall hold one of the new partitions, the preferred leader first."""
+    """The replicas of a new partition, the preferred leader first."""
 
     broker_ids: array[int32] = v("0+")
 
 
 class CreatePartitionsTopic(Struct):
-    """A topic and how many partitions it shall have in all. `assignments` are for the new ones; null: as it comes."""
+    """A topic and its new number of partitions. `assignments`: replicas of the new ones; null: the broker chooses."""
 
     name: string = v("0+")
     count: int32 = v("0+")
@@ -33,21 +33,21 @@ class CreatePartitionsTopic(Struct):
 
 
 class CreatePartitionsRequest(Message, key=37, versions="0-3", flexible="2+"):
-    """Grow topics, or with `validate_only` say whether they could."""
+    """Add partitions, or with `validate_only` only validate the request."""
 
     topics: array[CreatePartitionsTopic] = v("0+")
     timeout_ms: int32 = v("0+")
     validate_only: boolean = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "CreatePartitionsResponse":
-        """The error at every topic: this API has no other place for it."""
+        """Return the error for each topic: the response has no other place for an error."""
         return CreatePartitionsResponse(
             results=[CreatePartitionsTopicResult(topic.name, error, message) for topic in self.topics]
         )
 
 
 class CreatePartitionsTopicResult(Struct):
-    """What became of a topic."""
+    """The result for a topic."""
 
     name: string = v("0+")
     error_code: int16 = v("0+")
@@ -55,7 +55,7 @@ class CreatePartitionsTopicResult(Struct):
 
 
 class CreatePartitionsResponse(Message, key=37, response=True, versions="0-3", flexible="2+"):
-    """A row for every topic of the request."""
+    """One result for each topic of the request."""
 
     throttle_time_ms: int32 = v("0+")
     results: array[CreatePartitionsTopicResult] = v("0+")

@@ -1,4 +1,4 @@
-"""CreateTopics: new topics, each with an outcome of its own.
+"""CreateTopics: create topics, each with a result of its own.
 
 v1 validate_only, error messages   v2 throttle   v4 defaults for partitions and replicas (KIP-464)   v5 flexible,
 configs in the response (KIP-525)   v6 quota errors (KIP-599)   v7 topic ids (KIP-516)
@@ -19,25 +19,25 @@ from headgate.protocol.schema import (
     uuid,
     v,
 )
-from headgate.protocol.steps import rows
+from headgate.protocol.steps import lazy_map
 
 
 class CreatableReplicaAssignment(Struct):
-    """The brokers that shall hold a partition, the preferred leader first."""
+    """The replicas of a partition, the preferred leader first."""
 
     partition_index: int32 = v("0+")
     broker_ids: array[int32] = v("0+")
 
 
 class CreatableTopicConfig(Struct):
-    """A config of the topic by Kafka's name; null means the default."""
+    """A config of the topic by Kafka's name; null is the default."""
 
     name: string = v("0+")
     value: nullable_string = v("0+")
 
 
 class CreatableTopic(Struct):
-    """A topic to be. Counts are -1 for the broker's default, and when `assignments` say it all."""
+    """A topic to create. Counts are -1 for the broker's default, and with `assignments`."""
 
     name: string = v("0+")
     num_partitions: int32 = v("0+")
@@ -47,23 +47,23 @@ class CreatableTopic(Struct):
 
 
 class CreateTopicsRequest(Message, key=19, versions="0-7", flexible="5+"):
-    """Create topics, or with `validate_only` say whether they could be."""
+    """Create topics, or with `validate_only` only validate the request."""
 
     topics: array[CreatableTopic] = v("0+")
     timeout_ms: int32 = v("0+", default=60_000)
     validate_only: boolean = v("1+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "CreateTopicsResponse":
-        """The error at every topic: this API has no other place for it."""
+        """Return the error for each topic: the response has no other place for an error."""
 
         def refuse(topic: CreatableTopic) -> CreatableTopicResult:
             return CreatableTopicResult(name=topic.name, error_code=error, error_message=message)
 
-        return CreateTopicsResponse(topics=rows(self.topics, refuse))
+        return CreateTopicsResponse(topics=lazy_map(self.topics, refuse))
 
 
 class CreatableTopicConfigs(Struct):
-    """A config that the new topic has; `config_source` as in DescribeConfigs."""
+    """A config of the new topic. `config_source`: as in DescribeConfigs."""
 
     name: string = v("5+")
     value: nullable_string = v("5+")
@@ -73,7 +73,7 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    """What became of a topic. `configs` is null, with `topic_config_error_code`, if the client may not see them."""
+    """The result for a topic. If the client may not see the configs, `configs` is null."""
 
     name: string = v("0+")
     topic_id: uuid = v("7+")
@@ -86,7 +86,7 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Message, key=19, response=True, versions="0-7", flexible="5+"):
-    """A row for every topic of the request."""
+    """One result for each topic of the request."""
 
     throttle_time_ms: int32 = v("2+")
     topics: array[CreatableTopicResult] = v("0+")

@@ -1,4 +1,4 @@
-"""DeleteAcls: remove the rules that match (KIP-140).
+"""DeleteAcls: remove access rules by filters (KIP-140).
 
 v1 patterns of resource names (KIP-290)   v2 flexible   v3 users as resources (KIP-373)
 """
@@ -8,7 +8,7 @@ from headgate.protocol.schema import Message, Struct, array, int8, int16, int32,
 
 
 class DeleteAclsFilter(Struct):
-    """Rules to remove; null matches any name, principal or host. Numbers are those of DescribeAcls."""
+    """A filter; null matches any name, principal or host. Numbers are those of DescribeAcls."""
 
     resource_type_filter: int8 = v("0+")
     resource_name_filter: nullable_string = v("0+")
@@ -20,17 +20,17 @@ class DeleteAclsFilter(Struct):
 
 
 class DeleteAclsRequest(Message, key=31, versions="0-3", flexible="2+"):
-    """Remove what matches any of the filters."""
+    """Remove the rules that match any of the filters."""
 
     filters: array[DeleteAclsFilter] = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DeleteAclsResponse":
-        """The error at every filter: this API has no other place for it."""
+        """Return the error for each filter: the response has no other place for an error."""
         return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(error, message) for _ in self.filters])
 
 
 class DeleteAclsMatchingAcl(Struct):
-    """A rule that matched, and whether it was removed."""
+    """A matching rule, and the error of its removal."""
 
     error_code: int16 = v("0+")
     error_message: nullable_string = v("0+")
@@ -44,7 +44,7 @@ class DeleteAclsMatchingAcl(Struct):
 
 
 class DeleteAclsFilterResult(Struct):
-    """What a filter matched, or its error."""
+    """The rules that match a filter, or its error."""
 
     error_code: int16 = v("0+")
     error_message: nullable_string = v("0+")
@@ -52,7 +52,7 @@ class DeleteAclsFilterResult(Struct):
 
 
 class DeleteAclsResponse(Message, key=31, response=True, versions="0-3", flexible="2+"):
-    """A row for every filter of the request, in its order."""
+    """One result for each filter of the request, in its order."""
 
     throttle_time_ms: int32 = v("0+")
     filter_results: array[DeleteAclsFilterResult] = v("0+")

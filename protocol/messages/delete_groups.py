@@ -1,4 +1,4 @@
-"""DeleteGroups: forget groups without members, with their offsets (KIP-229).
+"""DeleteGroups: delete groups without members, with their offsets (KIP-229).
 
 v2 flexible   v3 error messages
 """
@@ -13,14 +13,14 @@ class DeleteGroupsRequest(Message, key=42, versions="0-3", flexible="2+"):
     groups_names: array[string] = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DeleteGroupsResponse":
-        """The error at every group: this API has no other place for it."""
+        """Return the error for each group: the response has no other place for an error."""
         return DeleteGroupsResponse(
             results=[DeletableGroupResult(group, error, error_message=message) for group in self.groups_names]
         )
 
 
 class DeletableGroupResult(Struct):
-    """What became of a group; NON_EMPTY_GROUP if it has members."""
+    """The result for a group; NON_EMPTY_GROUP if it has members."""
 
     group_id: string = v("0+")
     error_code: int16 = v("0+")
@@ -28,7 +28,7 @@ class DeletableGroupResult(Struct):
 
 
 class DeleteGroupsResponse(Message, key=42, response=True, versions="0-3", flexible="2+"):
-    """A row for every group of the request."""
+    """One result for each group of the request."""
 
     throttle_time_ms: int32 = v("0+")
     results: array[DeletableGroupResult] = v("0+")

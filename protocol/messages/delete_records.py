@@ -1,4 +1,4 @@
-"""DeleteRecords: forget everything before an offset (KIP-107).
+"""DeleteRecords: delete all records before an offset (KIP-107).
 
 v2 flexible
 """
@@ -10,7 +10,7 @@ TO_HIGH_WATERMARK = -1
 
 
 class DeleteRecordsPartition(Struct):
-    """A partition and the first offset to keep; TO_HIGH_WATERMARK for everything that can be read now."""
+    """A partition and the first offset to keep; TO_HIGH_WATERMARK deletes all readable records."""
 
     partition_index: int32 = v("0+")
     offset: int64 = v("0+")
@@ -24,18 +24,18 @@ class DeleteRecordsTopic(Struct):
 
 
 class DeleteRecordsRequest(Message, key=21, versions="0-2", flexible="2+"):
-    """Delete; waits up to `timeout_ms` for all replicas."""
+    """Delete records. The broker waits up to `timeout_ms` for all replicas."""
 
     topics: array[DeleteRecordsTopic] = v("0+")
     timeout_ms: int32 = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DeleteRecordsResponse":
-        """The error at every partition: this API has no other place for it."""
+        """Return the error for each partition: the response has no other place for an error."""
         return DeleteRecordsResponse(topics=[_refuse(topic, error) for topic in self.topics])
 
 
 class DeleteRecordsPartitionResult(Struct):
-    """The first offset that is left on every replica; -1 with an error."""
+    """The first offset of a partition on all replicas; -1 with an error."""
 
     partition_index: int32 = v("0+")
     low_watermark: int64 = v("0+")
@@ -50,7 +50,7 @@ class DeleteRecordsTopicResult(Struct):
 
 
 class DeleteRecordsResponse(Message, key=21, response=True, versions="0-2", flexible="2+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     throttle_time_ms: int32 = v("0+")
     topics: array[DeleteRecordsTopicResult] = v("0+")

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: have an empty share group forget topics (KIP-932)."""
+"""DeleteShareGroupOffsets: delete an empty share group's offsets of topics (KIP-932)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, uuid, v
@@ -11,7 +11,7 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
 
 
 class DeleteShareGroupOffsetsRequest(Message, key=92, versions="0", flexible="0+"):
-    """Forget topics."""
+    """Delete the offsets of topics."""
 
     group_id: string = v("0+")
     topics: array[DeleteShareGroupOffsetsRequestTopic] = v("0+")
@@ -23,7 +23,7 @@ class DeleteShareGroupOffsetsRequest(Message, key=92, versions="0", flexible="0+
 
 
 class DeleteShareGroupOffsetsResponseTopic(Struct):
-    """What became of a topic."""
+    """The result for a topic."""
 
     topic_name: string = v("0+")
     topic_id: uuid = v("0+")
@@ -32,7 +32,7 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
 
 
 class DeleteShareGroupOffsetsResponse(Message, key=92, response=True, versions="0", flexible="0+"):
-    """A row for every topic of the request, or none with an error at the top."""
+    """One result for each topic of the request; none with an error at the top."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

@@ -1,4 +1,4 @@
-"""DeleteShareGroupState: a group coordinator has the state of share-partitions forgotten (KIP-932)."""
+"""DeleteShareGroupState: a group coordinator deletes the state of share-partitions (KIP-932)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, nullable_string, string, uuid, v
@@ -18,7 +18,7 @@ class DeleteStateData(Struct):
 
 
 class DeleteShareGroupStateRequest(Message, key=86, versions="0", flexible="0+"):
-    """Forget the state of partitions."""
+    """Delete the state of partitions."""
 
     group_id: string = v("0+")
     topics: array[DeleteStateData] = v("0+")
@@ -26,7 +26,7 @@ class DeleteShareGroupStateRequest(Message, key=86, versions="0", flexible="0+")
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "DeleteShareGroupStateResponse":
-        """The error at every partition: this API has no other place for it."""
+        """Return the error for each partition: the response has no other place for an error."""
         return DeleteShareGroupStateResponse(
             results=[
                 DeleteStateResult(
@@ -38,7 +38,7 @@ class DeleteShareGroupStateRequest(Message, key=86, versions="0", flexible="0+")
 
 
 class PartitionResult(Struct):
-    """What became of a partition."""
+    """The result for a partition."""
 
     partition: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -53,6 +53,6 @@ class DeleteStateResult(Struct):
 
 
 class DeleteShareGroupStateResponse(Message, key=86, response=True, versions="0", flexible="0+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     results: array[DeleteStateResult] = v("0+")

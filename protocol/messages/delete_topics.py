@@ -1,4 +1,4 @@
-"""DeleteTopics: remove topics, each with an outcome of its own.
+"""DeleteTopics: delete topics, each with a result of its own.
 
 v1 throttle   v4 flexible   v5 error messages, quota errors (KIP-599)   v6 by topic id (KIP-516)
 """
@@ -8,21 +8,21 @@ from headgate.protocol.schema import Message, Struct, array, int16, int32, nulla
 
 
 class DeleteTopicState(Struct):
-    """A topic by name, or, with a null name, by id."""
+    """A topic by name, or by id if the name is null."""
 
     name: nullable_string = v("6+", default=None)
     topic_id: uuid = v("6+")
 
 
 class DeleteTopicsRequest(Message, key=20, versions="0-6", flexible="4+"):
-    """Delete `topics`, which older versions call `topic_names`."""
+    """Delete `topics`; before v6 the field is `topic_names`."""
 
     topics: array[DeleteTopicState] = v("6+")
     topic_names: array[string] = v("0-5")
     timeout_ms: int32 = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DeleteTopicsResponse":
-        """The error at every topic: this API has no other place for it."""
+        """Return the error for each topic: the response has no other place for an error."""
         wanted = self.topics if version >= 6 else [DeleteTopicState(name=name) for name in self.topic_names]
         return DeleteTopicsResponse(
             responses=[
@@ -33,7 +33,7 @@ class DeleteTopicsRequest(Message, key=20, versions="0-6", flexible="4+"):
 
 
 class DeletableTopicResult(Struct):
-    """What became of a topic. `name` is null where an unknown id was given."""
+    """The result for a topic. `name` is null for an unknown id."""
 
     name: nullable_string = v("0+", nullable="6+")
     topic_id: uuid = v("6+")
@@ -42,7 +42,7 @@ class DeletableTopicResult(Struct):
 
 
 class DeleteTopicsResponse(Message, key=20, response=True, versions="0-6", flexible="4+"):
-    """A row for every topic of the request."""
+    """One result for each topic of the request."""
 
     throttle_time_ms: int32 = v("1+")
     responses: array[DeletableTopicResult] = v("0+")

@@ -1,8 +1,8 @@
-"""DescribeAcls: who may do what with which resources (KIP-140).
+"""DescribeAcls: the access rules for resources (KIP-140).
 
 v1 patterns of resource names (KIP-290)   v2 flexible   v3 users as resources (KIP-373)
 
-Types, patterns, operations and permissions are Kafka's numbers: 0 unknown, 1 any, then the things themselves.
+Types, patterns, operations and permissions have Kafka's numbers: 0 unknown, 1 any, then the concrete ones.
 """
 
 from headgate.protocol.errors import ErrorCode
@@ -13,7 +13,7 @@ LITERAL = 3
 
 
 class DescribeAclsRequest(Message, key=29, versions="0-3", flexible="2+"):
-    """Ask for bindings that match; null matches any name, principal or host."""
+    """Ask for matching rules; null matches any name, principal or host."""
 
     resource_type_filter: int8 = v("0+")
     resource_name_filter: nullable_string = v("0+")
@@ -28,7 +28,7 @@ class DescribeAclsRequest(Message, key=29, versions="0-3", flexible="2+"):
 
 
 class AclDescription(Struct):
-    """A principal, from a host (* for any), may or may not do an operation."""
+    """A rule: a principal, from a host (* for any), may or may not do an operation."""
 
     principal: string = v("0+")
     host: string = v("0+")
@@ -37,7 +37,7 @@ class AclDescription(Struct):
 
 
 class DescribeAclsResource(Struct):
-    """A resource and the rules for it."""
+    """A resource and its rules."""
 
     resource_type: int8 = v("0+")
     resource_name: string = v("0+")
@@ -46,7 +46,7 @@ class DescribeAclsResource(Struct):
 
 
 class DescribeAclsResponse(Message, key=29, response=True, versions="0-3", flexible="2+"):
-    """A row for every resource that has a rule that matches."""
+    """One result for each resource with a matching rule."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

@@ -25,7 +25,7 @@ ANY = 2
 
 
 class ComponentData(Struct):
-    """A kind of entity (user, client-id, ip) and which of them; `match_type` is a constant of this module."""
+    """A type of entity (user, client-id, ip) and the entities to match. `match_type`: a constant of this module."""
 
     entity_type: string = v("0+")
     match_type: int8 = v("0+")
@@ -33,7 +33,7 @@ class ComponentData(Struct):
 
 
 class DescribeClientQuotasRequest(Message, key=48, versions="0-1", flexible="1+"):
-    """Ask for entities that match every component; `strict`: and that have no other kind."""
+    """Ask for the entities that match every component. `strict`: and have no other type."""
 
     components: array[ComponentData] = v("0+")
     strict: boolean = v("0+")
@@ -45,7 +45,7 @@ class DescribeClientQuotasRequest(Message, key=48, versions="0-1", flexible="1+"
 
 
 class EntityData(Struct):
-    """One kind of an entity and its name; null: the default of that kind."""
+    """One type of an entity and its name; null is the default of that type."""
 
     entity_type: string = v("0+")
     entity_name: nullable_string = v("0+")
@@ -66,7 +66,7 @@ class EntryData(Struct):
 
 
 class DescribeClientQuotasResponse(Message, key=48, response=True, versions="0-1", flexible="1+"):
-    """A row for every entity that matches; null with an error."""
+    """One result for each matching entity; null with an error."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

@@ -11,7 +11,7 @@ CONTROLLERS = 2
 
 
 class DescribeClusterRequest(Message, key=60, versions="0-2", flexible="0+"):
-    """Ask about the cluster. `endpoint_type` is one of the constants of this module."""
+    """Ask for the cluster. `endpoint_type`: a constant of this module."""
 
     include_cluster_authorized_operations: boolean = v("0+")
     endpoint_type: int8 = v("1+", default=BROKERS)
@@ -22,7 +22,7 @@ class DescribeClusterRequest(Message, key=60, versions="0-2", flexible="0+"):
 
 
 class DescribeClusterBroker(Struct):
-    """A broker, at the address of the listener that was asked."""
+    """A broker, at its address of the client's listener."""
 
     broker_id: int32 = v("0+")
     host: string = v("0+")
@@ -32,7 +32,7 @@ class DescribeClusterBroker(Struct):
 
 
 class DescribeClusterResponse(Message, key=60, response=True, versions="0-2", flexible="0+"):
-    """The cluster. The least value in `cluster_authorized_operations` means that nobody asked for them."""
+    """The cluster. The least value of `cluster_authorized_operations`: the client did not ask for them."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

@@ -1,4 +1,4 @@
-"""DescribeConfigs: the configs of topics, brokers and their loggers, with where each value comes from (KIP-133).
+"""DescribeConfigs: the configs of topics, brokers and their loggers, with their sources (KIP-133).
 
 v1 sources and synonyms instead of `is_default` (KIP-226)   v3 types and documentation (KIP-569)   v4 flexible
 """
@@ -20,7 +20,7 @@ from headgate.protocol.schema import (
 
 
 class DescribeConfigsResource(Struct):
-    """A resource: type 2 topic, 4 broker, 8 logger of a broker. `configuration_keys` null: all of its configs."""
+    """A resource: type 2 topic, 4 broker, 8 logger of a broker. Null `configuration_keys`: all its configs."""
 
     resource_type: int8 = v("0+")
     resource_name: string = v("0+")
@@ -35,12 +35,12 @@ class DescribeConfigsRequest(Message, key=32, versions="0-4", flexible="4+"):
     include_documentation: boolean = v("3+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DescribeConfigsResponse":
-        """The error at every resource: this API has no other place for it."""
+        """Return the error for each resource: the response has no other place for an error."""
         return DescribeConfigsResponse(results=[_refuse(resource, error, message) for resource in self.resources])
 
 
 class DescribeConfigsSynonym(Struct):
-    """Another place that could give the value; those that come first win."""
+    """A further source of the config; the first synonym wins."""
 
     name: string = v("1+")
     value: nullable_string = v("1+")
@@ -48,7 +48,7 @@ class DescribeConfigsSynonym(Struct):
 
 
 class DescribeConfigsResourceResult(Struct):
-    """A config. A sensitive one has a null value. v0 says `is_default`, later versions `config_source`."""
+    """A config. The value of a sensitive one is null. v0 has `is_default`, later versions `config_source`."""
 
     name: string = v("0+")
     value: nullable_string = v("0+")
@@ -72,7 +72,7 @@ class DescribeConfigsResult(Struct):
 
 
 class DescribeConfigsResponse(Message, key=32, response=True, versions="0-4", flexible="4+"):
-    """A row for every resource of the request."""
+    """One result for each resource of the request."""
 
     throttle_time_ms: int32 = v("0+")
     results: array[DescribeConfigsResult] = v("0+")

@@ -1,6 +1,6 @@
-"""DescribeDelegationToken: the tokens that the principal which asks may see (KIP-48).
+"""DescribeDelegationToken: the tokens that the requesting principal may see (KIP-48).
 
-v2 flexible   v3 who asked for a token (KIP-373)
+v2 flexible   v3 the requester of a token (KIP-373)
 """
 
 from headgate.protocol.errors import ErrorCode
@@ -15,7 +15,7 @@ class DescribeDelegationTokenOwner(Struct):
 
 
 class DescribeDelegationTokenRequest(Message, key=41, versions="0-3", flexible="2+"):
-    """Ask for tokens of these owners; null: of all."""
+    """Ask for the tokens of these owners; null: of all."""
 
     owners: nullable_array[DescribeDelegationTokenOwner] = v("0+")
 
@@ -48,7 +48,7 @@ class DescribedDelegationToken(Struct):
 
 
 class DescribeDelegationTokenResponse(Message, key=41, response=True, versions="0-3", flexible="2+"):
-    """A row for every token."""
+    """The tokens."""
 
     error_code: int16 = v("0+")
     tokens: array[DescribedDelegationToken] = v("0+")

@@ -15,12 +15,12 @@ class DescribeGroupsRequest(Message, key=15, versions="0-6", flexible="5+"):
     include_authorized_operations: boolean = v("3+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DescribeGroupsResponse":
-        """The error at every group: this API has no other place for it."""
+        """Return the error for each group: the response has no other place for an error."""
         return DescribeGroupsResponse(groups=[DescribedGroup(error, message, group) for group in self.groups])
 
 
 class DescribedGroupMember(Struct):
-    """A member; its metadata and assignment are empty unless the group is Stable."""
+    """A member. Its metadata and assignment are empty unless the group is Stable."""
 
     member_id: string = v("0+")
     group_instance_id: nullable_string = v("4+", default=None)
@@ -31,7 +31,7 @@ class DescribedGroupMember(Struct):
 
 
 class DescribedGroup(Struct):
-    """A group: `group_state` as Kafka spells it (Stable, Empty, Dead ...), `protocol_data` the chosen protocol."""
+    """A group. `group_state`: Kafka's spelling (Stable, Empty, Dead ...). `protocol_data`: the chosen protocol."""
 
     error_code: int16 = v("0+")
     error_message: nullable_string = v("6+", default=None)
@@ -44,7 +44,7 @@ class DescribedGroup(Struct):
 
 
 class DescribeGroupsResponse(Message, key=15, response=True, versions="0-6", flexible="5+"):
-    """A row for every group of the request."""
+    """One result for each group of the request."""
 
     throttle_time_ms: int32 = v("1+")
     groups: array[DescribedGroup] = v("0+")

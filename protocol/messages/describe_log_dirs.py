@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies in the log directories of the broker that is asked (KIP-113).
+"""DescribeLogDirs: the partitions in the log directories of one broker (KIP-113).
 
 v2 flexible   v3 top-level error (KIP-784)   v4 sizes of the volume (KIP-827)   v5 cordoned directories (KIP-1066)
 """
@@ -8,24 +8,24 @@ from headgate.protocol.schema import Message, Struct, array, boolean, int16, int
 
 
 class DescribableLogDirTopic(Struct):
-    """A topic and those of its partitions that matter."""
+    """A topic and the requested partitions."""
 
     topic: string = v("0+")
     partitions: array[int32] = v("0+")
 
 
 class DescribeLogDirsRequest(Message, key=35, versions="0-5", flexible="2+"):
-    """Ask about partitions; null: all of them."""
+    """Ask for partitions; null: all of them."""
 
     topics: nullable_array[DescribableLogDirTopic] = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DescribeLogDirsResponse":
-        """The error at the top; before v3 there is no place for it, and the client sees no directory."""
+        """Return the error at the top. Before v3 there is no place for it, and the client sees no directory."""
         return DescribeLogDirsResponse(error_code=error)
 
 
 class DescribeLogDirsPartition(Struct):
-    """A partition: its bytes on disk, and how far it is behind; a future one is being moved here."""
+    """A partition with its bytes on disk and its lag. A future one is on the move to this directory."""
 
     partition_index: int32 = v("0+")
     partition_size: int64 = v("0+")
@@ -41,7 +41,7 @@ class DescribeLogDirsTopic(Struct):
 
 
 class DescribeLogDirsResult(Struct):
-    """A log directory, by its absolute path. Sizes of its volume are in bytes, -1 where unknown."""
+    """A log directory, by its absolute path. Sizes of its volume are in bytes, -1 if unknown."""
 
     error_code: int16 = v("0+")
     log_dir: string = v("0+")
@@ -52,7 +52,7 @@ class DescribeLogDirsResult(Struct):
 
 
 class DescribeLogDirsResponse(Message, key=35, response=True, versions="0-5", flexible="2+"):
-    """A row for every log directory."""
+    """One result for each log directory."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("3+")

@@ -1,4 +1,4 @@
-"""DescribeProducers: the idempotent and transactional producers that partitions know of (KIP-664)."""
+"""DescribeProducers: the idempotent and transactional producers of partitions (KIP-664)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, v
@@ -12,12 +12,12 @@ class TopicRequest(Struct):
 
 
 class DescribeProducersRequest(Message, key=61, versions="0", flexible="0+"):
-    """Ask for the producers of partitions; the leader of each knows them."""
+    """Ask for the producers of partitions. The leader of each partition knows its producers."""
 
     topics: array[TopicRequest] = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DescribeProducersResponse":
-        """The error at every partition: this API has no other place for it."""
+        """Return the error for each partition: the response has no other place for an error."""
         return DescribeProducersResponse(
             topics=[
                 TopicResponse(
@@ -29,7 +29,7 @@ class DescribeProducersRequest(Message, key=61, versions="0", flexible="0+"):
 
 
 class ProducerState(Struct):
-    """A producer as a partition knows it; `current_txn_start_offset` is -1 outside of a transaction."""
+    """A producer's state in a partition. `current_txn_start_offset` is -1 outside of a transaction."""
 
     producer_id: int64 = v("0+")
     producer_epoch: int32 = v("0+")
@@ -56,7 +56,7 @@ class TopicResponse(Struct):
 
 
 class DescribeProducersResponse(Message, key=61, response=True, versions="0", flexible="0+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     throttle_time_ms: int32 = v("0+")
     topics: array[TopicResponse] = v("0+")

@@ -1,4 +1,4 @@
-"""DescribeQuorum: who votes on the metadata log, and how far each of them is (KIP-595).
+"""DescribeQuorum: the voters and observers of the metadata log, with their progress (KIP-595).
 
 v1 times of the last fetch (KIP-836)   v2 error messages, directory ids, addresses of the voters (KIP-853)
 """
@@ -20,7 +20,7 @@ from headgate.protocol.schema import (
 
 
 class RequestedPartitionData(Struct):
-    """A partition of the metadata log; there is one, 0."""
+    """A partition of the metadata log; the only one is 0."""
 
     partition_index: int32 = v("0+")
 
@@ -33,7 +33,7 @@ class RequestedTopicData(Struct):
 
 
 class DescribeQuorumRequest(Message, key=55, versions="0-2", flexible="0+"):
-    """Ask about the quorum."""
+    """Ask for the quorum."""
 
     topics: array[RequestedTopicData] = v("0+")
 
@@ -42,7 +42,7 @@ class DescribeQuorumRequest(Message, key=55, versions="0-2", flexible="0+"):
 
 
 class ReplicaState(Struct):
-    """A voter or an observer. Offset and times (in ms) are -1 where the leader does not know them."""
+    """A voter or an observer. Offset and times (in ms) are -1 if the leader does not know them."""
 
     replica_id: int32 = v("0+")
     replica_directory_id: uuid = v("2+")

@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets: where share groups begin in partitions (KIP-932).
+"""DescribeShareGroupOffsets: the start offsets of share groups (KIP-932).
 
 v1 lag (KIP-1226)
 """
@@ -41,7 +41,7 @@ class DescribeShareGroupOffsetsRequest(Message, key=90, versions="0-1", flexible
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "DescribeShareGroupOffsetsResponse":
-        """The error at every group: this API has no other place for it."""
+        """Return the error for each group: the response has no other place for an error."""
         groups = [
             DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, error_code=error, error_message=message)
             for group in self.groups
@@ -50,7 +50,7 @@ class DescribeShareGroupOffsetsRequest(Message, key=90, versions="0-1", flexible
 
 
 class DescribeShareGroupOffsetsResponsePartition(Struct):
-    """Where a group begins in a partition and how far it is behind; -1 where that is not known."""
+    """The start offset and the lag of a group in a partition; -1 if unknown."""
 
     partition_index: int32 = v("0+")
     start_offset: int64 = v("0+")
@@ -78,7 +78,7 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
 
 
 class DescribeShareGroupOffsetsResponse(Message, key=90, response=True, versions="0-1", flexible="0+"):
-    """A row for every group of the request."""
+    """One result for each group of the request."""
 
     throttle_time_ms: int32 = v("0+")
     groups: array[DescribeShareGroupOffsetsResponseGroup] = v("0+")

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: Metadata in pages, with eligible leader replicas (KIP-966)."""
+"""DescribeTopicPartitions: topics and partitions in pages, with eligible leader replicas (KIP-966)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
@@ -23,7 +23,7 @@ class TopicRequest(Struct):
 
 
 class Cursor(Struct):
-    """Where a page begins: the first topic and partition that were not in the page before."""
+    """The start of a page: the first topic and partition after the previous page."""
 
     topic_name: string = v("0+")
     partition_index: int32 = v("0+")
@@ -39,14 +39,14 @@ class DescribeTopicPartitionsRequest(Message, key=75, versions="0", flexible="0+
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "DescribeTopicPartitionsResponse":
-        """The error at every topic that was named: this API has no other place for it."""
+        """Return the error for each topic of the request: the response has no other place for an error."""
         return DescribeTopicPartitionsResponse(
             topics=[DescribeTopicPartitionsResponseTopic(error_code=error, name=topic.name) for topic in self.topics]
         )
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
-    """Who leads a partition (-1: nobody), who holds it, and who could lead it; null where that is not kept."""
+    """The leader of a partition (-1: none), its replicas, and the eligible leaders; null if unknown."""
 
     error_code: int16 = v("0+")
     partition_index: int32 = v("0+")

@@ -12,7 +12,7 @@ class DescribeTransactionsRequest(Message, key=65, versions="0", flexible="0+"):
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "DescribeTransactionsResponse":
-        """The error at every transactional id: this API has no other place for it."""
+        """Return the error for each transactional id: the response has no other place for an error."""
         return DescribeTransactionsResponse(
             transaction_states=[
                 TransactionState(error, transactional_id) for transactional_id in self.transactional_ids
@@ -28,7 +28,7 @@ class TopicData(Struct):
 
 
 class TransactionState(Struct):
-    """A transaction: its state as Kafka spells it (Empty, Ongoing, PrepareCommit ...), and the partitions in it."""
+    """A transaction: its state in Kafka's spelling (Empty, Ongoing, PrepareCommit ...), and its partitions."""
 
     error_code: int16 = v("0+")
     transactional_id: string = v("0+")
@@ -41,7 +41,7 @@ class TransactionState(Struct):
 
 
 class DescribeTransactionsResponse(Message, key=65, response=True, versions="0", flexible="0+"):
-    """A row for every transactional id of the request."""
+    """One result for each transactional id of the request."""
 
     throttle_time_ms: int32 = v("0+")
     transaction_states: array[TransactionState] = v("0+")

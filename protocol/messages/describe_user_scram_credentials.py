@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: which SCRAM mechanisms users have a password for (KIP-554)."""
+"""DescribeUserScramCredentials: the SCRAM mechanisms of users (KIP-554)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import (
@@ -52,7 +52,7 @@ class DescribeUserScramCredentialsResult(Struct):
 
 
 class DescribeUserScramCredentialsResponse(Message, key=50, response=True, versions="0", flexible="0+"):
-    """A row for every user."""
+    """One result for each user."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

@@ -1,4 +1,4 @@
-"""ElectLeaders: move leadership to the preferred replica, or, uncleanly, to one that is alive (KIP-183).
+"""ElectLeaders: elect the preferred replica, or, in an unclean election, any live one (KIP-183).
 
 v1 unclean elections, top-level error (KIP-460)   v2 flexible
 """
@@ -29,14 +29,14 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Message, key=43, versions="0-2", flexible="2+"):
-    """Elect leaders; null: of all partitions. `election_type` is a constant of this module."""
+    """Elect leaders; null: of all partitions. `election_type`: a constant of this module."""
 
     election_type: int8 = v("1+")
     topic_partitions: nullable_array[TopicPartitions] = v("0+")
     timeout_ms: int32 = v("0+", default=60000)
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ElectLeadersResponse":
-        """The error at the top; v0 has it at every partition that was named."""
+        """Return the error at the top; in v0 for each partition of the request."""
         results = [
             ReplicaElectionResult(
                 topic.topic, [PartitionResult(partition, error, message) for partition in topic.partitions]
@@ -47,7 +47,7 @@ class ElectLeadersRequest(Message, key=43, versions="0-2", flexible="2+"):
 
 
 class PartitionResult(Struct):
-    """What became of a partition; ELECTION_NOT_NEEDED where it was led so already."""
+    """The result for a partition; ELECTION_NOT_NEEDED if the leader stays."""
 
     partition_id: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -62,7 +62,7 @@ class ReplicaElectionResult(Struct):
 
 
 class ElectLeadersResponse(Message, key=43, response=True, versions="0-2", flexible="2+"):
-    """A row for every partition of the request; where it asked for all, for those that were not led so already."""
+    """One result for each partition of the request. A request for all omits the partitions whose leader stays."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("1+")

@@ -20,7 +20,7 @@ class EndTxnRequest(Message, key=26, versions="0-5", flexible="3+"):
 
 
 class EndTxnResponse(Message, key=26, response=True, versions="0-5", flexible="3+"):
-    """Whether it ended, and what the producer is called from now on; -1 before v5."""
+    """The result, and the producer's next id and epoch; -1 before v5."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken: have a token expire earlier, or now (KIP-48).
+"""ExpireDelegationToken: expire a token earlier, or now (KIP-48).
 
 v2 flexible
 """
@@ -8,7 +8,7 @@ from headgate.protocol.schema import Message, blob, int16, int32, int64, v
 
 
 class ExpireDelegationTokenRequest(Message, key=40, versions="0-2", flexible="2+"):
-    """Expire the token with this secret after a time; a negative one is now."""
+    """Expire the token with this secret after a time; a negative time is now."""
 
     hmac: blob = v("0+")
     expiry_time_period_ms: int64 = v("0+")
@@ -20,7 +20,7 @@ class ExpireDelegationTokenRequest(Message, key=40, versions="0-2", flexible="2+
 
 
 class ExpireDelegationTokenResponse(Message, key=40, response=True, versions="0-2", flexible="2+"):
-    """When the token expires, in ms."""
+    """The time of the token's expiry, in ms."""
 
     error_code: int16 = v("0+")
     expiry_timestamp_ms: int64 = v("0+")

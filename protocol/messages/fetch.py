@@ -1,4 +1,4 @@
-"""Fetch: batches from offsets; waits for them if it must.
+"""Fetch: read batches from offsets; the broker may wait for new ones.
 
 v0-v1 message sets of magic 0   v2-v3 of magic 1   v3 max_bytes (KIP-74)   v4 batches of magic 2, read_committed
 (KIP-98)   v5 log start offset   v7 sessions (KIP-227)   v9 leader epochs (KIP-320)   v10 zstd (KIP-110)   v11 racks
@@ -25,14 +25,14 @@ from headgate.protocol.schema import (
 
 
 class ReplicaState(Struct):
-    """The follower that asks, with its broker epoch; -1 for a consumer."""
+    """The requesting follower, with its broker epoch; -1 for a consumer."""
 
     replica_id: int32 = v("15+", default=-1)
     replica_epoch: int64 = v("15+", default=-1)
 
 
 class FetchPartition(Struct):
-    """A partition and the offset to read from. Epochs are -1 where the client has none."""
+    """A partition and the offset to read from. Epochs are -1 if the client has none."""
 
     partition: int32 = v("0+")
     current_leader_epoch: int32 = v("9+", default=-1)
@@ -45,7 +45,7 @@ class FetchPartition(Struct):
 
 
 class FetchTopic(Struct):
-    """A topic, by name, or from v13 by id."""
+    """A topic by name, from v13 by id."""
 
     topic: string = v("0-12")
     topic_id: uuid = v("13+")
@@ -61,7 +61,7 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(Message, key=1, versions="0-18", flexible="12+"):
-    """Ask for batches. Waits up to `max_wait_ms` for `min_bytes`; `isolation_level` 1 is read_committed."""
+    """Ask for batches. The broker waits up to `max_wait_ms` for `min_bytes`. `isolation_level` 1: read_committed."""
 
     cluster_id: nullable_string = v("12+", tag=0, default=None)
     replica_id: int32 = v("0-14", default=-1)
@@ -77,41 +77,41 @@ class FetchRequest(Message, key=1, versions="0-18", flexible="12+"):
     rack_id: string = v("11+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "FetchResponse":
-        """The error at the top, and before v13 at every partition too, as old clients look only there."""
+        """Return the error at the top, and before v13 for each partition too: old clients only read those."""
         topics = [] if version >= 13 else [_refuse(topic, error) for topic in self.topics]
         return FetchResponse(error_code=error, session_id=self.session_id, responses=topics)
 
 
 class EpochEndOffset(Struct):
-    """The last epoch, and its end, up to which the log of the client can agree with the leader's."""
+    """The last epoch, with its end offset, that the client's log can share with the leader's."""
 
     epoch: int32 = v("12+", default=-1)
     end_offset: int64 = v("12+", default=-1)
 
 
 class LeaderIdAndEpoch(Struct):
-    """Whom to ask instead, with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH; -1 where unknown."""
+    """The current leader, with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH; -1 if unknown."""
 
     leader_id: int32 = v("12+", default=-1)
     leader_epoch: int32 = v("12+", default=-1)
 
 
 class SnapshotId(Struct):
-    """The snapshot to fetch when the log no longer has the offset; used by KRaft's metadata log alone."""
+    """The snapshot to fetch if the log no longer has the offset. Only KRaft's metadata log uses it."""
 
     end_offset: int64 = v("0+", default=-1)
     epoch: int32 = v("0+", default=-1)
 
 
 class AbortedTransaction(Struct):
-    """A producer whose records from `first_offset` to its next marker are to be skipped."""
+    """A producer with an aborted transaction: consumers skip its records from `first_offset` to its next marker."""
 
     producer_id: int64 = v("4+")
     first_offset: int64 = v("4+")
 
 
 class PartitionData(Struct):
-    """What a partition has. `records` may be a `Splice`: the piece of a segment file that is sent in its place."""
+    """The records of a partition. `records` may be a `Splice`: a piece of a segment file, sent without a copy."""
 
     partition_index: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -127,7 +127,7 @@ class PartitionData(Struct):
 
 
 class FetchableTopicResponse(Struct):
-    """The partitions of a topic, named as the request named it."""
+    """The partitions of a topic, by name or id as in the request."""
 
     topic: string = v("0-12")
     topic_id: uuid = v("13+")
@@ -135,7 +135,7 @@ class FetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """The address of a broker that `current_leader` names."""
+    """The address of a broker in `current_leader`."""
 
     node_id: int32 = v("16+")
     host: string = v("16+")
@@ -144,7 +144,7 @@ class NodeEndpoint(Struct):
 
 
 class FetchResponse(Message, key=1, response=True, versions="0-18", flexible="12+"):
-    """A row for every partition, or, in an incremental session, for those that have something to tell."""
+    """One result for each partition; in an incremental session, for each partition with news."""
 
     throttle_time_ms: int32 = v("1+")
     error_code: int16 = v("7+")

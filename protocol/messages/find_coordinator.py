@@ -1,4 +1,4 @@
-"""FindCoordinator: the broker that coordinates a group, a transactional id or a share partition.
+"""FindCoordinator: the coordinator of a group, a transactional id or a share-partition.
 
 v0 groups only   v1 key types, throttle (KIP-98)   v3 flexible   v4 many keys (KIP-699)   v5 TRANSACTION_ABORTABLE
 (KIP-890)   v6 share groups (KIP-932)
@@ -13,14 +13,14 @@ SHARE = 2
 
 
 class FindCoordinatorRequest(Message, key=10, versions="0-6", flexible="3+"):
-    """Ask by `key`, from v4 by `coordinator_keys`; `key_type` is one of the constants of this module."""
+    """Ask by `key`, from v4 by `coordinator_keys`. `key_type`: a constant of this module."""
 
     key: string = v("0-3")
     key_type: int8 = v("1+")
     coordinator_keys: array[string] = v("4+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "FindCoordinatorResponse":
-        """The error at the top, or from v4 at every key."""
+        """Return the error at the top; from v4 for each key."""
         if version < 4:
             return FindCoordinatorResponse(error_code=error, error_message=message, node_id=-1, port=-1)
         return FindCoordinatorResponse(
@@ -43,7 +43,7 @@ class Coordinator(Struct):
 
 
 class FindCoordinatorResponse(Message, key=10, response=True, versions="0-6", flexible="3+"):
-    """One coordinator, or from v4 a row for every key of the request."""
+    """One coordinator; from v4 one for each key of the request."""
 
     throttle_time_ms: int32 = v("1+")
     error_code: int16 = v("0-3")

@@ -1,11 +1,11 @@
-"""GetTelemetrySubscriptions: which of its metrics a client is to push, and how often (KIP-714)."""
+"""GetTelemetrySubscriptions: the metrics that a client should push, and the interval (KIP-714)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, array, boolean, int8, int16, int32, string, uuid, v
 
 
 class GetTelemetrySubscriptionsRequest(Message, key=71, versions="0", flexible="0+"):
-    """Ask what to push; a client that has no id yet gives zeros and is told one."""
+    """Ask for the metrics to push. A client without an id sends zeros, and gets an id."""
 
     client_instance_id: uuid = v("0+")
 
@@ -16,7 +16,7 @@ class GetTelemetrySubscriptionsRequest(Message, key=71, versions="0", flexible="
 
 
 class GetTelemetrySubscriptionsResponse(Message, key=71, response=True, versions="0", flexible="0+"):
-    """What to push: prefixes of names; none for nothing, the empty one for everything."""
+    """The metrics to push, as prefixes of names: no prefix for none, an empty prefix for all."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

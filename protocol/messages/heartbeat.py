@@ -8,7 +8,7 @@ from headgate.protocol.schema import Message, int16, int32, nullable_string, str
 
 
 class HeartbeatRequest(Message, key=12, versions="0-4", flexible="4+"):
-    """Say that a member is alive."""
+    """Prove that a member is alive."""
 
     group_id: string = v("0+")
     generation_id: int32 = v("0+")

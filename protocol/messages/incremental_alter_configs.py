@@ -13,7 +13,7 @@ SUBTRACT = 3
 
 
 class AlterableConfig(Struct):
-    """A change: an operation of this module's constants; the last two are for lists."""
+    """A change. The operation is a constant of this module; the last two are for lists."""
 
     name: string = v("0+")
     config_operation: int8 = v("0+")
@@ -21,7 +21,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    """A resource (type 2 topic, 4 broker, 8 logger of a broker) and the changes to it, which are made all or none."""
+    """A resource (type 2 topic, 4 broker, 8 logger of a broker) and its changes: all are made, or none."""
 
     resource_type: int8 = v("0+")
     resource_name: string = v("0+")
@@ -29,7 +29,7 @@ class AlterConfigsResource(Struct):
 
 
 class IncrementalAlterConfigsRequest(Message, key=44, versions="0-1", flexible="1+"):
-    """Change configs, or with `validate_only` say whether they could be."""
+    """Change configs, or with `validate_only` only validate the request."""
 
     resources: array[AlterConfigsResource] = v("0+")
     validate_only: boolean = v("0+")
@@ -37,7 +37,7 @@ class IncrementalAlterConfigsRequest(Message, key=44, versions="0-1", flexible="
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "IncrementalAlterConfigsResponse":
-        """The error at every resource: this API has no other place for it."""
+        """Return the error for each resource: the response has no other place for an error."""
         return IncrementalAlterConfigsResponse(
             responses=[
                 AlterConfigsResourceResponse(error, message, resource.resource_type, resource.resource_name)
@@ -47,7 +47,7 @@ class IncrementalAlterConfigsRequest(Message, key=44, versions="0-1", flexible="
 
 
 class AlterConfigsResourceResponse(Struct):
-    """What became of a resource."""
+    """The result for a resource."""
 
     error_code: int16 = v("0+")
     error_message: nullable_string = v("0+")
@@ -56,7 +56,7 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class IncrementalAlterConfigsResponse(Message, key=44, response=True, versions="0-1", flexible="1+"):
-    """A row for every resource of the request."""
+    """One result for each resource of the request."""
 
     throttle_time_ms: int32 = v("0+")
     responses: array[AlterConfigsResourceResponse] = v("0+")

@@ -1,4 +1,4 @@
-"""InitProducerId: a producer id and epoch, for idempotence and for transactions (KIP-98).
+"""InitProducerId: get a producer id and epoch, for idempotence and for transactions (KIP-98).
 
 v2 flexible   v3 the current id and epoch, to be bumped (KIP-360)   v4 PRODUCER_FENCED (KIP-588)
 v5 TRANSACTION_ABORTABLE (KIP-890)   v6 two-phase commit (KIP-939), unstable in Kafka: declared, not advertised
@@ -9,7 +9,7 @@ from headgate.protocol.schema import Message, boolean, int16, int32, int64, null
 
 
 class InitProducerIdRequest(Message, key=22, versions="0-6", flexible="2+"):
-    """Ask for an id. Without `transactional_id` for idempotence only; then `transaction_timeout_ms` means nothing."""
+    """Ask for an id. Without `transactional_id` it is for idempotence, and `transaction_timeout_ms` has no meaning."""
 
     transactional_id: nullable_string = v("0+")
     transaction_timeout_ms: int32 = v("0+")

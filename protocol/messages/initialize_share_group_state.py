@@ -1,11 +1,11 @@
-"""InitializeShareGroupState: a group coordinator has the state of share-partitions begin (KIP-932)."""
+"""InitializeShareGroupState: a group coordinator creates the state of share-partitions (KIP-932)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, nullable_string, string, uuid, v
 
 
 class PartitionData(Struct):
-    """A partition and the offset at which it begins; -1 leaves that open."""
+    """A partition and its start offset; -1 leaves the offset open."""
 
     partition: int32 = v("0+")
     state_epoch: int32 = v("0+")
@@ -20,7 +20,7 @@ class InitializeStateData(Struct):
 
 
 class InitializeShareGroupStateRequest(Message, key=83, versions="0", flexible="0+"):
-    """Begin with an empty state; an older state epoch is fenced."""
+    """Create empty states. An older state epoch is fenced."""
 
     group_id: string = v("0+")
     topics: array[InitializeStateData] = v("0+")
@@ -28,7 +28,7 @@ class InitializeShareGroupStateRequest(Message, key=83, versions="0", flexible="
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "InitializeShareGroupStateResponse":
-        """The error at every partition: this API has no other place for it."""
+        """Return the error for each partition: the response has no other place for an error."""
         return InitializeShareGroupStateResponse(
             results=[
                 InitializeStateResult(
@@ -40,7 +40,7 @@ class InitializeShareGroupStateRequest(Message, key=83, versions="0", flexible="
 
 
 class PartitionResult(Struct):
-    """What became of a partition."""
+    """The result for a partition."""
 
     partition: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -55,6 +55,6 @@ class InitializeStateResult(Struct):
 
 
 class InitializeShareGroupStateResponse(Message, key=83, response=True, versions="0", flexible="0+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     results: array[InitializeStateResult] = v("0+")

@@ -1,4 +1,4 @@
-"""JoinGroup: become a member of a classic group, and wait for the others.
+"""JoinGroup: join a classic group, and wait for the other members.
 
 v1 rebalance timeout (KIP-62)   v2 throttle   v4 MEMBER_ID_REQUIRED (KIP-394)   v5 static members (KIP-345)
 v6 flexible   v7 protocol type in the response (KIP-559)   v8 reasons (KIP-800)   v9 skip_assignment (KIP-814)
@@ -9,14 +9,14 @@ from headgate.protocol.schema import Message, Struct, array, blob, boolean, int1
 
 
 class JoinGroupRequestProtocol(Struct):
-    """A protocol the member speaks; its metadata is between the members."""
+    """A protocol that the member supports. Only the members need to read its metadata."""
 
     name: string = v("0+")
     metadata: blob = v("0+")
 
 
 class JoinGroupRequest(Message, key=11, versions="0-9", flexible="6+"):
-    """Join. `member_id` is empty the first time; a rebalance timeout of -1 means the session timeout."""
+    """Join a group. `member_id` is empty the first time. A rebalance timeout of -1 is the session timeout."""
 
     group_id: string = v("0+")
     session_timeout_ms: int32 = v("0+")
@@ -32,7 +32,7 @@ class JoinGroupRequest(Message, key=11, versions="0-9", flexible="6+"):
 
 
 class JoinGroupResponseMember(Struct):
-    """A member, as the leader of the group needs it to assign."""
+    """A member, for the leader's assignment."""
 
     member_id: string = v("0+")
     group_instance_id: nullable_string = v("5+", default=None)
@@ -40,7 +40,7 @@ class JoinGroupResponseMember(Struct):
 
 
 class JoinGroupResponse(Message, key=11, response=True, versions="0-9", flexible="6+"):
-    """The generation and its leader, who alone gets the members. `protocol_name` is null from v7 with an error."""
+    """The generation and its leader. Only the leader gets the members. From v7 an error has a null `protocol_name`."""
 
     throttle_time_ms: int32 = v("2+")
     error_code: int16 = v("0+")

@@ -1,10 +1,10 @@
-"""LeaderAndIsr: the controller tells a broker which partitions it leads and which it follows.
+"""LeaderAndIsr: the controller makes a broker leader or follower of partitions.
 
 v1 whether a replica is new   v2 broker epochs (KIP-380), partitions by topic   v3 replicas that come and go (KIP-455)
 v4 flexible   v5 topic ids, full and incremental requests (KIP-516)   v6 recovery of unclean leaders (KIP-704)
 v7 controllers of KRaft (KIP-866)
 
-Of clusters with ZooKeeper: Kafka 4 has it no more.
+Clusters with ZooKeeper use it; Kafka 4 has removed it.
 """
 
 from headgate.protocol.errors import ErrorCode
@@ -16,7 +16,7 @@ FULL = 2
 
 
 class LeaderAndIsrPartitionState(Struct):
-    """A partition as the controller sees it; `leader` is -1 for nobody, -2 if the partition is being deleted."""
+    """The state of a partition at the controller. `leader` is -1 for none, -2 during a deletion."""
 
     topic_name: string = v("0-1")
     partition_index: int32 = v("0+")
@@ -41,7 +41,7 @@ class LeaderAndIsrTopicState(Struct):
 
 
 class LeaderAndIsrLiveLeader(Struct):
-    """A broker that leads one of the partitions, and where followers find it."""
+    """The leader of one of the partitions, and its address for followers."""
 
     broker_id: int32 = v("0+")
     host_name: string = v("0+")
@@ -49,7 +49,7 @@ class LeaderAndIsrLiveLeader(Struct):
 
 
 class LeaderAndIsrRequest(Message, key=4, versions="0-7", flexible="4+"):
-    """Become leader or follower. A broker refuses older epochs of the controller and other epochs of itself."""
+    """Become leader or follower. A broker refuses an older controller epoch, and a broker epoch that is not its own."""
 
     controller_id: int32 = v("0+")
     is_kraft_controller: boolean = v("7+")
@@ -61,7 +61,7 @@ class LeaderAndIsrRequest(Message, key=4, versions="0-7", flexible="4+"):
     live_leaders: array[LeaderAndIsrLiveLeader] = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "LeaderAndIsrResponse":
-        """The error at the top and at every partition: controllers look at both."""
+        """Return the error at the top and for each partition: controllers read both."""
         if version >= 5:
             topics = [
                 LeaderAndIsrTopicError(topic.topic_id, _refuse(topic.partition_states, error))
@@ -75,7 +75,7 @@ class LeaderAndIsrRequest(Message, key=4, versions="0-7", flexible="4+"):
 
 
 class LeaderAndIsrPartitionError(Struct):
-    """What became of a partition."""
+    """The result for a partition."""
 
     topic_name: string = v("0-4")
     partition_index: int32 = v("0+")
@@ -90,7 +90,7 @@ class LeaderAndIsrTopicError(Struct):
 
 
 class LeaderAndIsrResponse(Message, key=4, response=True, versions="0-7", flexible="4+"):
-    """A row for every partition of the request, by topic from v5."""
+    """One result for each partition of the request, by topic from v5."""
 
     error_code: int16 = v("0+")
     partition_errors: array[LeaderAndIsrPartitionError] = v("0-4")
@@ -100,7 +100,7 @@ class LeaderAndIsrResponse(Message, key=4, response=True, versions="0-7", flexib
 def _refuse(
     partitions: list[LeaderAndIsrPartitionState], error: ErrorCode, topic: str | None = None
 ) -> list[LeaderAndIsrPartitionError]:
-    """`topic`: the name, where it does not stand with the partitions."""
+    """`topic`: the name, if the partition states do not have it."""
     return [
         LeaderAndIsrPartitionError(row.topic_name if topic is None else topic, row.partition_index, error)
         for row in partitions

@@ -1,4 +1,4 @@
-"""LeaveGroup: cease to be a member of a classic group, without waiting for the session to time out.
+"""LeaveGroup: leave a classic group before the session times out.
 
 v1 throttle   v3 many members, static ones too (KIP-345)   v4 flexible   v5 reasons (KIP-800)
 """
@@ -8,7 +8,7 @@ from headgate.protocol.schema import Message, Struct, array, int16, int32, nulla
 
 
 class MemberIdentity(Struct):
-    """A member by its id, or, if that is empty, by its instance id."""
+    """A member by its id, or by its instance id if the id is empty."""
 
     member_id: string = v("3+")
     group_instance_id: nullable_string = v("3+", default=None)
@@ -16,7 +16,7 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Message, key=13, versions="0-5", flexible="4+"):
-    """Leave: `member_id`, from v3 `members`."""
+    """Leave a group: `member_id`, from v3 `members`."""
 
     group_id: string = v("0+")
     member_id: string = v("0-2")
@@ -27,7 +27,7 @@ class LeaveGroupRequest(Message, key=13, versions="0-5", flexible="4+"):
 
 
 class MemberResponse(Struct):
-    """What became of a member."""
+    """The result for a member."""
 
     member_id: string = v("3+")
     group_instance_id: nullable_string = v("3+")
@@ -35,7 +35,7 @@ class MemberResponse(Struct):
 
 
 class LeaveGroupResponse(Message, key=13, response=True, versions="0-5", flexible="4+"):
-    """From v3 a row for every member of the request."""
+    """From v3 one result for each member of the request."""
 
     throttle_time_ms: int32 = v("1+")
     error_code: int16 = v("0+")

@@ -1,4 +1,4 @@
-"""ListConfigResources: the resources that can have configs. v0 lists subscriptions to client metrics only (KIP-1000).
+"""ListConfigResources: the resources that can have configs. v0 lists only client metrics subscriptions (KIP-1000).
 
 v1 every type (KIP-1142)
 """
@@ -10,7 +10,7 @@ CLIENT_METRICS = 16
 
 
 class ListConfigResourcesRequest(Message, key=74, versions="0-1", flexible="0+"):
-    """Ask for resources by type; no type: all that there are."""
+    """Ask for resources by type; no type: all of them."""
 
     resource_types: array[int8] = v("1+")
 

@@ -1,4 +1,4 @@
-"""ListGroups: the groups that the broker that is asked coordinates.
+"""ListGroups: the groups of one coordinator.
 
 v1 throttle   v3 flexible   v4 states (KIP-518)   v5 types (KIP-848)
 """
@@ -8,7 +8,7 @@ from headgate.protocol.schema import Message, Struct, array, int16, int32, strin
 
 
 class ListGroupsRequest(Message, key=16, versions="0-5", flexible="3+"):
-    """Ask for groups in certain states and of certain types; an empty filter lets everything through."""
+    """Ask for groups by states and types; an empty filter matches all."""
 
     states_filter: array[string] = v("4+")
     types_filter: array[string] = v("5+")
@@ -18,7 +18,7 @@ class ListGroupsRequest(Message, key=16, versions="0-5", flexible="3+"):
 
 
 class ListedGroup(Struct):
-    """A group; `protocol_type` is "consumer" for those of consumers."""
+    """A group. `protocol_type` is "consumer" for consumers."""
 
     group_id: string = v("0+")
     protocol_type: string = v("0+")

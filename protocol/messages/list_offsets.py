@@ -33,7 +33,7 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Message, key=2, versions="0-11", flexible="6+"):
-    """Ask for offsets. `replica_id` is -1 for a consumer; `isolation_level` 1 is read_committed."""
+    """Ask for offsets. `replica_id` is -1 for a consumer. `isolation_level` 1: read_committed."""
 
     replica_id: int32 = v("0+")
     isolation_level: int8 = v("2+")
@@ -41,12 +41,12 @@ class ListOffsetsRequest(Message, key=2, versions="0-11", flexible="6+"):
     timeout_ms: int32 = v("10+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ListOffsetsResponse":
-        """The error at every partition: this API has no other place for it."""
+        """Return the error for each partition: the response has no other place for an error."""
         return ListOffsetsResponse(topics=[_refuse(topic, error) for topic in self.topics])
 
 
 class ListOffsetsPartitionResponse(Struct):
-    """What was found: -1 and -1 if nothing was. v0 has a list, newest first."""
+    """The found offset and timestamp; -1 and -1 for none. v0 has a list, newest first."""
 
     partition_index: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -64,7 +64,7 @@ class ListOffsetsTopicResponse(Struct):
 
 
 class ListOffsetsResponse(Message, key=2, response=True, versions="0-11", flexible="6+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     throttle_time_ms: int32 = v("2+")
     topics: array[ListOffsetsTopicResponse] = v("0+")

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: which partitions are on their way to other brokers (KIP-455)."""
+"""ListPartitionReassignments: the ongoing reassignments of partitions (KIP-455)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, nullable_array, nullable_string, string, v
@@ -12,7 +12,7 @@ class ListPartitionReassignmentsTopics(Struct):
 
 
 class ListPartitionReassignmentsRequest(Message, key=46, versions="0", flexible="0+"):
-    """Ask about partitions; null: all of them."""
+    """Ask for partitions; null: all of them."""
 
     timeout_ms: int32 = v("0+", default=60000)
     topics: nullable_array[ListPartitionReassignmentsTopics] = v("0+", default=None)
@@ -24,7 +24,7 @@ class ListPartitionReassignmentsRequest(Message, key=46, versions="0", flexible=
 
 
 class OngoingPartitionReassignment(Struct):
-    """A partition on its way: all that hold it, those that are to come, and those that are to go."""
+    """A partition under reassignment: all its replicas, those to be added, and those to be removed."""
 
     partition_index: int32 = v("0+")
     replicas: array[int32] = v("0+")
@@ -40,7 +40,7 @@ class OngoingTopicReassignment(Struct):
 
 
 class ListPartitionReassignmentsResponse(Message, key=46, response=True, versions="0", flexible="0+"):
-    """Only what is being reassigned."""
+    """The ongoing reassignments."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

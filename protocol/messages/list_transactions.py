@@ -8,7 +8,7 @@ from headgate.protocol.schema import Message, Struct, array, int16, int32, int64
 
 
 class ListTransactionsRequest(Message, key=66, versions="0-2", flexible="0+"):
-    """Ask for transactions; an empty list, a negative `duration_filter` (in ms) or no pattern filters nothing."""
+    """Ask for transactions. An empty list, a negative `duration_filter` (in ms) or no pattern matches all."""
 
     state_filters: array[string] = v("0+")
     producer_id_filters: array[int64] = v("0+")
@@ -20,7 +20,7 @@ class ListTransactionsRequest(Message, key=66, versions="0-2", flexible="0+"):
 
 
 class TransactionState(Struct):
-    """A transaction: its state as Kafka spells it."""
+    """A transaction. Its state has Kafka's spelling."""
 
     transactional_id: string = v("0+")
     producer_id: int64 = v("0+")
@@ -28,7 +28,7 @@ class TransactionState(Struct):
 
 
 class ListTransactionsResponse(Message, key=66, response=True, versions="0-2", flexible="0+"):
-    """The transactions that match, and names of states that do not exist."""
+    """The matching transactions, and the unknown states of the request."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

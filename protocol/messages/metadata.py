@@ -25,14 +25,14 @@ OPERATIONS_UNKNOWN = -0x8000_0000
 
 
 class MetadataRequestTopic(Struct):
-    """A topic by name, or, with a null name, by id."""
+    """A topic by name, or by id if the name is null."""
 
     topic_id: uuid = v("10+")
     name: nullable_string = v("0+", nullable="10+")
 
 
 class MetadataRequest(Message, key=3, versions="0-13", flexible="9+"):
-    """Ask about topics. None: all of them; an empty list: none, but all in v0."""
+    """Ask for topics. None: all of them. An empty list: none, but all in v0."""
 
     topics: nullable_array[MetadataRequestTopic] = v("0+", nullable="1+")
     allow_auto_topic_creation: boolean = v("4+", default=True)
@@ -40,7 +40,7 @@ class MetadataRequest(Message, key=3, versions="0-13", flexible="9+"):
     include_topic_authorized_operations: boolean = v("8+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "MetadataResponse":
-        """The error at every topic that was named; before v13 there is no other place for it."""
+        """Return the error for each topic of the request; before v13 the response has no other place for an error."""
         topics = [
             MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
             for topic in self.topics or ()
@@ -49,7 +49,7 @@ class MetadataRequest(Message, key=3, versions="0-13", flexible="9+"):
 
 
 class MetadataResponseBroker(Struct):
-    """A broker that is alive, at the address of the listener that was asked."""
+    """A live broker, at its address of the client's listener."""
 
     node_id: int32 = v("0+")
     host: string = v("0+")
@@ -58,7 +58,7 @@ class MetadataResponseBroker(Struct):
 
 
 class MetadataResponsePartition(Struct):
-    """Who leads a partition (-1: nobody) and who holds it."""
+    """The leader of a partition (-1: none) and its replicas."""
 
     error_code: int16 = v("0+")
     partition_index: int32 = v("0+")
@@ -70,7 +70,7 @@ class MetadataResponsePartition(Struct):
 
 
 class MetadataResponseTopic(Struct):
-    """A topic, or the error it has. `name` is null only where a topic was asked by an id that nobody knows."""
+    """A topic, or its error. `name` is null only for an unknown topic id."""
 
     error_code: int16 = v("0+")
     name: nullable_string = v("0+", nullable="12+")

@@ -10,7 +10,7 @@ from headgate.protocol.schema import Message, Struct, array, int16, int32, int64
 
 
 class OffsetCommitRequestPartition(Struct):
-    """The offset to continue at, with the epoch of the record before it (-1: unknown) and the client's own note."""
+    """The next offset to read, with the epoch of the record before it (-1: unknown) and the client's own note."""
 
     partition_index: int32 = v("0+")
     committed_offset: int64 = v("0+")
@@ -20,7 +20,7 @@ class OffsetCommitRequestPartition(Struct):
 
 
 class OffsetCommitRequestTopic(Struct):
-    """A topic, by name, or from v10 by id."""
+    """A topic by name, from v10 by id."""
 
     name: string = v("0-9")
     topic_id: uuid = v("10+")
@@ -28,7 +28,7 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(Message, key=8, versions="0-10", flexible="8+"):
-    """Commit. A generation of -1 and an empty member are those of a client that uses no group management."""
+    """Commit offsets. A client without group management has generation -1 and an empty member id."""
 
     group_id: string = v("0+")
     generation_id_or_member_epoch: int32 = v("1+", default=-1)
@@ -38,19 +38,19 @@ class OffsetCommitRequest(Message, key=8, versions="0-10", flexible="8+"):
     topics: array[OffsetCommitRequestTopic] = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "OffsetCommitResponse":
-        """The error at every partition: this API has no other place for it."""
+        """Return the error for each partition: the response has no other place for an error."""
         return OffsetCommitResponse(topics=[_refuse(topic, error) for topic in self.topics])
 
 
 class OffsetCommitResponsePartition(Struct):
-    """What became of a partition's offset."""
+    """The result for a partition's offset."""
 
     partition_index: int32 = v("0+")
     error_code: int16 = v("0+")
 
 
 class OffsetCommitResponseTopic(Struct):
-    """The partitions of a topic, named as the request named it."""
+    """The partitions of a topic, by name or id as in the request."""
 
     name: string = v("0-9")
     topic_id: uuid = v("10+")
@@ -58,7 +58,7 @@ class OffsetCommitResponseTopic(Struct):
 
 
 class OffsetCommitResponse(Message, key=8, response=True, versions="0-10", flexible="8+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     throttle_time_ms: int32 = v("3+")
     topics: array[OffsetCommitResponseTopic] = v("0+")

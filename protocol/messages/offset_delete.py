@@ -1,11 +1,11 @@
-"""OffsetDelete: forget the committed offsets of some partitions of a group (KIP-496)."""
+"""OffsetDelete: delete committed offsets of a group (KIP-496)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, string, v
 
 
 class OffsetDeleteRequestPartition(Struct):
-    """A partition whose offset is to be forgotten."""
+    """A partition, whose offset is deleted."""
 
     partition_index: int32 = v("0+")
 
@@ -18,7 +18,7 @@ class OffsetDeleteRequestTopic(Struct):
 
 
 class OffsetDeleteRequest(Message, key=47, versions="0", flexible="none"):
-    """Delete offsets of topics to which nobody in the group is subscribed."""
+    """Delete offsets of topics without a subscribed member."""
 
     group_id: string = v("0+")
     topics: array[OffsetDeleteRequestTopic] = v("0+")
@@ -28,7 +28,7 @@ class OffsetDeleteRequest(Message, key=47, versions="0", flexible="none"):
 
 
 class OffsetDeleteResponsePartition(Struct):
-    """What became of a partition's offset; GROUP_SUBSCRIBED_TO_TOPIC if it is still in use."""
+    """The result for a partition's offset; GROUP_SUBSCRIBED_TO_TOPIC if a member subscribes to the topic."""
 
     partition_index: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -42,7 +42,7 @@ class OffsetDeleteResponseTopic(Struct):
 
 
 class OffsetDeleteResponse(Message, key=47, response=True, versions="0", flexible="none"):
-    """A row for every partition of the request, or none with an error at the top."""
+    """One result for each partition of the request; none with an error at the top."""
 
     error_code: int16 = v("0+")
     throttle_time_ms: int32 = v("0+")

@@ -4,7 +4,7 @@ v0 from ZooKeeper   v1 from the coordinator   v2 null means all topics, top-leve
 (KIP-320)   v6 flexible   v7 require_stable (KIP-447)   v8 many groups (KIP-709)   v9 member epochs (KIP-848)
 v10 topic ids (KIP-848)
 
-From v8 on everything stands inside `groups`; Kafka names the structs there by the plural of the older ones.
+From v8 on `groups` has everything. Kafka names the structs there with the plural of the older names.
 """
 
 from headgate.protocol.errors import ErrorCode
@@ -32,7 +32,7 @@ class OffsetFetchRequestTopic(Struct):
 
 
 class OffsetFetchRequestTopics(Struct):
-    """The partitions of a topic, by name, or from v10 by id."""
+    """The partitions of a topic, by name, from v10 by id."""
 
     name: string = v("8-9")
     topic_id: uuid = v("10+")
@@ -40,7 +40,7 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchRequestGroup(Struct):
-    """A group and what is asked of it; null: all it has. Member and epoch are of the protocol of KIP-848."""
+    """A group and the requested topics; null: all of them. Member id and epoch belong to KIP-848's protocol."""
 
     group_id: string = v("8+")
     member_id: nullable_string = v("9+", default=None)
@@ -49,7 +49,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(Message, key=9, versions="0-10", flexible="6+"):
-    """Ask one group, from v8 many. With `require_stable` offsets of open transactions are UNSTABLE_OFFSET_COMMIT."""
+    """Ask for one group, from v8 for many. `require_stable`: a pending offset is UNSTABLE_OFFSET_COMMIT."""
 
     group_id: string = v("0-7")
     topics: nullable_array[OffsetFetchRequestTopic] = v("0-7", nullable="2-7")
@@ -57,7 +57,7 @@ class OffsetFetchRequest(Message, key=9, versions="0-10", flexible="6+"):
     require_stable: boolean = v("7+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "OffsetFetchResponse":
-        """The error at every partition in v0 and v1, at the top until v7, then at every group."""
+        """Return the error for each partition in v0 and v1, at the top in v2 to v7, then for each group."""
         if version < 2:
             return OffsetFetchResponse(topics=[_refuse(topic, error) for topic in self.topics or ()])
         groups = [OffsetFetchResponseGroup(group_id=group.group_id, error_code=error) for group in self.groups]
@@ -65,7 +65,7 @@ class OffsetFetchRequest(Message, key=9, versions="0-10", flexible="6+"):
 
 
 class OffsetFetchResponsePartition(Struct):
-    """A committed offset, before v8; -1 where there is none."""
+    """A committed offset, before v8; -1 for none."""
 
     partition_index: int32 = v("0-7")
     committed_offset: int64 = v("0-7")
@@ -82,7 +82,7 @@ class OffsetFetchResponseTopic(Struct):
 
 
 class OffsetFetchResponsePartitions(Struct):
-    """A committed offset; -1 where there is none."""
+    """A committed offset; -1 for none."""
 
     partition_index: int32 = v("8+")
     committed_offset: int64 = v("8+")
@@ -92,7 +92,7 @@ class OffsetFetchResponsePartitions(Struct):
 
 
 class OffsetFetchResponseTopics(Struct):
-    """The partitions of a topic, named as the request named it."""
+    """The partitions of a topic, by name or id as in the request."""
 
     name: string = v("8-9")
     topic_id: uuid = v("10+")

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ended in the leader's log, so that others know where theirs leaves it (KIP-101).
+"""OffsetForLeaderEpoch: the end of an epoch in the leader's log, to find the divergence of other logs (KIP-101).
 
 v1 the epoch found (KIP-279)   v2 current leader epoch (KIP-320), throttle   v3 replica id   v4 flexible
 """
@@ -11,7 +11,7 @@ DEBUGGING_CONSUMER = -2
 
 
 class OffsetForLeaderPartition(Struct):
-    """A partition and the epoch whose end is asked for; `current_leader_epoch` fences, -1 does not."""
+    """A partition and the epoch of the requested end. `current_leader_epoch` fences, -1 does not."""
 
     partition: int32 = v("0+")
     current_leader_epoch: int32 = v("2+", default=-1)
@@ -26,7 +26,7 @@ class OffsetForLeaderTopic(Struct):
 
 
 class OffsetForLeaderEpochRequest(Message, key=23, versions="0-4", flexible="4+"):
-    """Ask for ends of epochs. `replica_id`: a follower, or one of the constants of this module."""
+    """Ask for ends of epochs. `replica_id`: a follower, or a constant of this module."""
 
     replica_id: int32 = v("3+", default=DEBUGGING_CONSUMER)
     topics: array[OffsetForLeaderTopic] = v("0+")
@@ -34,12 +34,12 @@ class OffsetForLeaderEpochRequest(Message, key=23, versions="0-4", flexible="4+"
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "OffsetForLeaderEpochResponse":
-        """The error at every partition: this API has no other place for it."""
+        """Return the error for each partition: the response has no other place for an error."""
         return OffsetForLeaderEpochResponse(topics=[_refuse(topic, error) for topic in self.topics])
 
 
 class EpochEndOffset(Struct):
-    """The largest epoch that is not after the one asked for, and the offset after its last; -1 and -1 for none."""
+    """The largest epoch up to the requested one, and its end offset; -1 and -1 for none."""
 
     error_code: int16 = v("0+")
     partition: int32 = v("0+")
@@ -55,7 +55,7 @@ class OffsetForLeaderTopicResult(Struct):
 
 
 class OffsetForLeaderEpochResponse(Message, key=23, response=True, versions="0-4", flexible="4+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     throttle_time_ms: int32 = v("2+")
     topics: array[OffsetForLeaderTopicResult] = v("0+")

@@ -22,14 +22,14 @@ from headgate.protocol.schema import (
 
 
 class PartitionProduceData(Struct):
-    """The batches for one partition. `records` is a view of the received frame: it lives as long as the frame does."""
+    """The batches for one partition. `records` is a view of the received frame, and lives as long as the frame does."""
 
     index: int32 = v("0+")
     records: record_data = v("0+")
 
 
 class TopicProduceData(Struct):
-    """A topic, by name, or from v13 by id."""
+    """A topic by name, from v13 by id."""
 
     name: string = v("0-12")
     topic_id: uuid = v("13+")
@@ -37,7 +37,7 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(Message, key=0, versions="0-13", flexible="9+"):
-    """Append. `acks`: -1 all in-sync replicas, 1 the leader, 0 no reply at all."""
+    """Append batches. `acks`: -1 all in-sync replicas, 1 the leader, 0 no response."""
 
     transactional_id: nullable_string = v("3+", default=None)
     acks: int16 = v("0+")
@@ -45,26 +45,26 @@ class ProduceRequest(Message, key=0, versions="0-13", flexible="9+"):
     topic_data: array[TopicProduceData] = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ProduceResponse":
-        """The error at every partition: this API has no other place for it."""
+        """Return the error for each partition: the response has no other place for an error."""
         return ProduceResponse(responses=[_refuse(topic, error, message) for topic in self.topic_data])
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """A record that made its batch be refused, by its place in the batch."""
+    """A record that made the broker refuse its batch, by its index in the batch."""
 
     batch_index: int32 = v("8+")
     batch_index_error_message: nullable_string = v("8+", default=None)
 
 
 class LeaderIdAndEpoch(Struct):
-    """Whom to send to instead, with NOT_LEADER_OR_FOLLOWER; -1 where unknown."""
+    """The current leader, with NOT_LEADER_OR_FOLLOWER; -1 if unknown."""
 
     leader_id: int32 = v("10+", default=-1)
     leader_epoch: int32 = v("10+", default=-1)
 
 
 class PartitionProduceResponse(Struct):
-    """Where the batch went. `log_append_time_ms` is -1 with CreateTime; `base_offset` is -1 with an error."""
+    """The offset of the batch. `log_append_time_ms` is -1 with CreateTime; `base_offset` is -1 with an error."""
 
     index: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -76,13 +76,13 @@ class PartitionProduceResponse(Struct):
     current_leader: LeaderIdAndEpoch = v("10+", tag=0)
 
     def refuse(self, error: ErrorCode, message: str | None) -> None:
-        """Say that nothing was appended after all."""
+        """Turn the result into an error: nothing was appended."""
         self.error_code, self.error_message = error, message
         self.base_offset = self.log_append_time_ms = self.log_start_offset = -1
 
 
 class TopicProduceResponse(Struct):
-    """The partitions of a topic, named as the request named it."""
+    """The partitions of a topic, by name or id as in the request."""
 
     name: string = v("0-12")
     topic_id: uuid = v("13+")
@@ -90,7 +90,7 @@ class TopicProduceResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """The address of a broker that `current_leader` names."""
+    """The address of a broker in `current_leader`."""
 
     node_id: int32 = v("10+")
     host: string = v("10+")
@@ -99,7 +99,7 @@ class NodeEndpoint(Struct):
 
 
 class ProduceResponse(Message, key=0, response=True, versions="0-13", flexible="9+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     responses: array[TopicProduceResponse] = v("0+")
     throttle_time_ms: int32 = v("1+")

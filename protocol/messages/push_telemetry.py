@@ -1,11 +1,11 @@
-"""PushTelemetry: metrics of a client, as it was told to send them (KIP-714)."""
+"""PushTelemetry: the metrics of a client, by its subscription (KIP-714)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, blob, boolean, int8, int16, int32, uuid, v
 
 
 class PushTelemetryRequest(Message, key=72, versions="0", flexible="0+"):
-    """Metrics, as OpenTelemetry's MetricsData in protobuf, compressed with a codec of record batches."""
+    """Metrics: OpenTelemetry's MetricsData in protobuf, compressed with a codec of record batches."""
 
     client_instance_id: uuid = v("0+")
     subscription_id: int32 = v("0+")
@@ -18,7 +18,7 @@ class PushTelemetryRequest(Message, key=72, versions="0", flexible="0+"):
 
 
 class PushTelemetryResponse(Message, key=72, response=True, versions="0", flexible="0+"):
-    """Whether they were taken."""
+    """The result of the request."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

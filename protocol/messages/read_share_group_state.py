@@ -1,11 +1,11 @@
-"""ReadShareGroupState: a leader loads the state of its share-partitions (KIP-932)."""
+"""ReadShareGroupState: a leader reads the state of its share-partitions (KIP-932)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_string, string, uuid, v
 
 
 class PartitionData(Struct):
-    """A partition; an older leader epoch is fenced."""
+    """A partition. An older leader epoch is fenced."""
 
     partition: int32 = v("0+")
     leader_epoch: int32 = v("0+")
@@ -27,7 +27,7 @@ class ReadShareGroupStateRequest(Message, key=84, versions="0", flexible="0+"):
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "ReadShareGroupStateResponse":
-        """The error at every partition: this API has no other place for it."""
+        """Return the error for each partition: the response has no other place for an error."""
         return ReadShareGroupStateResponse(
             results=[
                 ReadStateResult(
@@ -39,7 +39,7 @@ class ReadShareGroupStateRequest(Message, key=84, versions="0", flexible="0+"):
 
 
 class StateBatch(Struct):
-    """Records of one state (0 available, 2 acknowledged, 4 archived), and how often they have been delivered."""
+    """Records of one state (0 available, 2 acknowledged, 4 archived), and their number of deliveries."""
 
     first_offset: int64 = v("0+")
     last_offset: int64 = v("0+")
@@ -48,7 +48,7 @@ class StateBatch(Struct):
 
 
 class PartitionResult(Struct):
-    """The state of a partition, or its error; `start_offset` is -1 while it is open."""
+    """The state of a partition, or its error. `start_offset` is -1 while it is open."""
 
     partition: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -66,6 +66,6 @@ class ReadStateResult(Struct):
 
 
 class ReadShareGroupStateResponse(Message, key=84, response=True, versions="0", flexible="0+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     results: array[ReadStateResult] = v("0+")

@@ -1,4 +1,4 @@
-"""ReadShareGroupStateSummary: where share-partitions begin, without their batches (KIP-932).
+"""ReadShareGroupStateSummary: the start offsets of share-partitions, without their batches (KIP-932).
 
 v1 how many deliveries are complete (KIP-1226)
 """
@@ -8,7 +8,7 @@ from headgate.protocol.schema import Message, Struct, array, int16, int32, int64
 
 
 class PartitionData(Struct):
-    """A partition; an older leader epoch is fenced."""
+    """A partition. An older leader epoch is fenced."""
 
     partition: int32 = v("0+")
     leader_epoch: int32 = v("0+")
@@ -22,7 +22,7 @@ class ReadStateSummaryData(Struct):
 
 
 class ReadShareGroupStateSummaryRequest(Message, key=87, versions="0-1", flexible="0+"):
-    """Ask where partitions begin."""
+    """Ask for the start offsets of partitions."""
 
     group_id: string = v("0+")
     topics: array[ReadStateSummaryData] = v("0+")
@@ -30,7 +30,7 @@ class ReadShareGroupStateSummaryRequest(Message, key=87, versions="0-1", flexibl
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "ReadShareGroupStateSummaryResponse":
-        """The error at every partition: this API has no other place for it."""
+        """Return the error for each partition: the response has no other place for an error."""
         return ReadShareGroupStateSummaryResponse(
             results=[
                 ReadStateSummaryResult(
@@ -42,7 +42,7 @@ class ReadShareGroupStateSummaryRequest(Message, key=87, versions="0-1", flexibl
 
 
 class PartitionResult(Struct):
-    """Where a partition begins, or its error; -1 where it is not known."""
+    """The start offset of a partition, or its error; -1 if unknown."""
 
     partition: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -61,6 +61,6 @@ class ReadStateSummaryResult(Struct):
 
 
 class ReadShareGroupStateSummaryResponse(Message, key=87, response=True, versions="0-1", flexible="0+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     results: array[ReadStateSummaryResult] = v("0+")

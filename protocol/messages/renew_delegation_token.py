@@ -1,4 +1,4 @@
-"""RenewDelegationToken: have a token expire later (KIP-48).
+"""RenewDelegationToken: expire a token later (KIP-48).
 
 v2 flexible
 """
@@ -20,7 +20,7 @@ class RenewDelegationTokenRequest(Message, key=39, versions="0-2", flexible="2+"
 
 
 class RenewDelegationTokenResponse(Message, key=39, response=True, versions="0-2", flexible="2+"):
-    """When the token expires, in ms."""
+    """The time of the token's expiry, in ms."""
 
     error_code: int16 = v("0+")
     expiry_timestamp_ms: int64 = v("0+")

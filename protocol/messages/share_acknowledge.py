@@ -1,6 +1,6 @@
 """ShareAcknowledge: acknowledge records that a member of a share group has acquired (KIP-932).
 
-v0 an early access, gone   v2 renewed locks (KIP-1222)
+v0 was an early access; Kafka has removed it   v2 renewed locks (KIP-1222)
 """
 
 from headgate.protocol.errors import ErrorCode
@@ -32,7 +32,7 @@ class AcknowledgementBatch(Struct):
 
 
 class AcknowledgePartition(Struct):
-    """What is acknowledged of a partition."""
+    """The acknowledgements of a partition."""
 
     partition_index: int32 = v("0+")
     acknowledgement_batches: array[AcknowledgementBatch] = v("0+")
@@ -46,7 +46,7 @@ class AcknowledgeTopic(Struct):
 
 
 class ShareAcknowledgeRequest(Message, key=79, versions="1-2", flexible="0+"):
-    """Acknowledge within a session; session epoch -1 closes it."""
+    """Acknowledge within a session. Session epoch -1 closes the session."""
 
     group_id: nullable_string = v("0+", default=None)
     member_id: nullable_string = v("0+")
@@ -59,14 +59,14 @@ class ShareAcknowledgeRequest(Message, key=79, versions="1-2", flexible="0+"):
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads a partition; -1 where that is unknown."""
+    """The leader of a partition; -1 if unknown."""
 
     leader_id: int32 = v("0+")
     leader_epoch: int32 = v("0+")
 
 
 class PartitionData(Struct):
-    """What became of a partition's acknowledgements."""
+    """The result for a partition's acknowledgements."""
 
     partition_index: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -82,7 +82,7 @@ class ShareAcknowledgeTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where a leader is that the request should have gone to."""
+    """The address of the right leader."""
 
     node_id: int32 = v("0+")
     host: string = v("0+")
@@ -91,7 +91,7 @@ class NodeEndpoint(Struct):
 
 
 class ShareAcknowledgeResponse(Message, key=79, response=True, versions="1-2", flexible="0+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

@@ -1,6 +1,6 @@
 """ShareFetch: acquire records for a member of a share group, and acknowledge others (KIP-932).
 
-v0 an early access, gone   v2 how many records to acquire (KIP-1206), renewed locks (KIP-1222)
+v0 was an early access; Kafka has removed it   v2 how many records to acquire (KIP-1206), renewed locks (KIP-1222)
 """
 
 from headgate.protocol.errors import ErrorCode
@@ -36,7 +36,7 @@ class AcknowledgementBatch(Struct):
 
 
 class FetchPartition(Struct):
-    """A partition to fetch from, and what is acknowledged of it."""
+    """A partition to fetch from, and its acknowledgements."""
 
     partition_index: int32 = v("0+")
     partition_max_bytes: int32 = v("0")
@@ -58,7 +58,7 @@ class ForgottenTopic(Struct):
 
 
 class ShareFetchRequest(Message, key=78, versions="1-2", flexible="0+"):
-    """Session epoch 0 opens a session, -1 closes it. `share_acquire_mode` is a constant of this module."""
+    """Fetch in a session. Session epoch 0 opens it, -1 closes it. `share_acquire_mode`: a constant of this module."""
 
     group_id: nullable_string = v("0+", default=None)
     member_id: nullable_string = v("0+")
@@ -78,14 +78,14 @@ class ShareFetchRequest(Message, key=78, versions="1-2", flexible="0+"):
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads a partition; -1 where that is unknown."""
+    """The leader of a partition; -1 if unknown."""
 
     leader_id: int32 = v("0+")
     leader_epoch: int32 = v("0+")
 
 
 class AcquiredRecords(Struct):
-    """Records that are locked for the member; `delivery_count` is how often they have been delivered."""
+    """Records that are locked for the member. `delivery_count`: the number of their deliveries."""
 
     first_offset: int64 = v("0+")
     last_offset: int64 = v("0+")
@@ -93,7 +93,7 @@ class AcquiredRecords(Struct):
 
 
 class PartitionData(Struct):
-    """What was acquired of a partition, what became of the acknowledgements, or errors of either."""
+    """The acquired records of a partition and the result of its acknowledgements, or their errors."""
 
     partition_index: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -113,7 +113,7 @@ class ShareFetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where a leader is that the request should have gone to."""
+    """The address of the right leader."""
 
     node_id: int32 = v("0+")
     host: string = v("0+")
@@ -122,7 +122,7 @@ class NodeEndpoint(Struct):
 
 
 class ShareFetchResponse(Message, key=78, response=True, versions="1-2", flexible="0+"):
-    """Records, which stay locked for `acquisition_lock_timeout_ms`."""
+    """The acquired records. They stay locked for `acquisition_lock_timeout_ms`."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

@@ -1,6 +1,6 @@
 """ShareGroupDescribe: share groups with their members and assignments (KIP-932).
 
-v0 an early access, gone
+v0 was an early access; Kafka has removed it
 """
 
 from headgate.protocol.errors import ErrorCode
@@ -16,7 +16,7 @@ class ShareGroupDescribeRequest(Message, key=77, versions="1", flexible="0+"):
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "ShareGroupDescribeResponse":
-        """The error at every group: this API has no other place for it."""
+        """Return the error for each group: the response has no other place for an error."""
         return ShareGroupDescribeResponse(groups=[DescribedGroup(error, message, group) for group in self.group_ids])
 
 
@@ -35,7 +35,7 @@ class Assignment(Struct):
 
 
 class Member(Struct):
-    """A member: what it subscribes to, and what it fetches."""
+    """A member with its subscription and its assignment."""
 
     member_id: string = v("0+")
     rack_id: nullable_string = v("0+", default=None)
@@ -47,7 +47,7 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    """A group: `group_state` as Kafka spells it (Empty, Stable, Dead)."""
+    """A group. `group_state`: Kafka's spelling (Empty, Stable, Dead)."""
 
     error_code: int16 = v("0+")
     error_message: nullable_string = v("0+", default=None)
@@ -61,7 +61,7 @@ class DescribedGroup(Struct):
 
 
 class ShareGroupDescribeResponse(Message, key=77, response=True, versions="1", flexible="0+"):
-    """A row for every group of the request."""
+    """One result for each group of the request."""
 
     throttle_time_ms: int32 = v("0+")
     groups: array[DescribedGroup] = v("0+")

@@ -1,6 +1,6 @@
 """ShareGroupHeartbeat: join, stay in and leave a share group (KIP-932).
 
-v0 an early access, gone
+v0 was an early access; Kafka has removed it
 """
 
 from headgate.protocol.errors import ErrorCode
@@ -19,7 +19,7 @@ from headgate.protocol.schema import (
 
 
 class ShareGroupHeartbeatRequest(Message, key=76, versions="1", flexible="0+"):
-    """What a member is and wants; null for what is as it was. Epoch 0 joins, -1 leaves."""
+    """A member with its subscription. Null: no change since the last heartbeat. Epoch 0 joins, -1 leaves."""
 
     group_id: string = v("0+")
     member_id: string = v("0+")
@@ -41,13 +41,13 @@ class TopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """What a member may fetch from now on."""
+    """The partitions that a member may fetch from now on."""
 
     topic_partitions: array[TopicPartitions] = v("0+")
 
 
 class ShareGroupHeartbeatResponse(Message, key=76, response=True, versions="1", flexible="0+"):
-    """The member's epoch and when to come again; `assignment` is null if it is as it was."""
+    """The member's epoch and its heartbeat interval. `assignment` is null if it has not changed."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

@@ -1,9 +1,9 @@
-"""StopReplica: the controller tells a broker to stop following partitions, and perhaps to delete them.
+"""StopReplica: the controller makes a broker stop replicas of partitions, and perhaps delete them.
 
 v1 broker epochs (KIP-380), partitions by topic   v2 flexible   v3 leader epochs, deletion by partition (KIP-570)
 v4 controllers of KRaft (KIP-866)
 
-Of clusters with ZooKeeper: Kafka 4 has it no more.
+Clusters with ZooKeeper use it; Kafka 4 has removed it.
 """
 
 from headgate.protocol.errors import ErrorCode
@@ -25,7 +25,7 @@ class StopReplicaTopicV1(Struct):
 
 
 class StopReplicaPartitionState(Struct):
-    """A partition; an epoch of -2 stops it whatever its epoch is."""
+    """A partition. A leader epoch of -2 stops the replica at any epoch."""
 
     partition_index: int32 = v("3+")
     leader_epoch: int32 = v("3+", default=-1)
@@ -40,7 +40,7 @@ class StopReplicaTopicState(Struct):
 
 
 class StopReplicaRequest(Message, key=5, versions="0-4", flexible="2+"):
-    """Stop replicas: the partitions stand in the field that the version has."""
+    """Stop replicas. Each version has its own field of partitions."""
 
     controller_id: int32 = v("0+")
     is_kraft_controller: boolean = v("4+")
@@ -52,7 +52,7 @@ class StopReplicaRequest(Message, key=5, versions="0-4", flexible="2+"):
     topic_states: array[StopReplicaTopicState] = v("3+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "StopReplicaResponse":
-        """The error at the top and at every partition: controllers look at both."""
+        """Return the error at the top and for each partition: controllers read both."""
         partitions = [(row.topic_name, row.partition_index) for row in self.ungrouped_partitions]
         partitions += [(topic.name, index) for topic in self.topics for index in topic.partition_indexes]
         partitions += [
@@ -62,7 +62,7 @@ class StopReplicaRequest(Message, key=5, versions="0-4", flexible="2+"):
 
 
 class StopReplicaPartitionError(Struct):
-    """What became of a partition."""
+    """The result for a partition."""
 
     topic_name: string = v("0+")
     partition_index: int32 = v("0+")
@@ -70,7 +70,7 @@ class StopReplicaPartitionError(Struct):
 
 
 class StopReplicaResponse(Message, key=5, response=True, versions="0-4", flexible="2+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     error_code: int16 = v("0+")
     partition_errors: array[StopReplicaPartitionError] = v("0+")

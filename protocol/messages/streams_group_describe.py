@@ -31,7 +31,7 @@ class StreamsGroupDescribeRequest(Message, key=89, versions="0-1", flexible="0+"
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "StreamsGroupDescribeResponse":
-        """The error at every group: this API has no other place for it."""
+        """Return the error for each group: the response has no other place for an error."""
         return StreamsGroupDescribeResponse(groups=[DescribedGroup(error, message, group) for group in self.group_ids])
 
 
@@ -43,7 +43,7 @@ class KeyValue(Struct):
 
 
 class TopicInfo(Struct):
-    """An internal topic as the topology wants it; 0 leaves partitions or replicas to the broker."""
+    """An internal topic of the topology; 0 leaves partitions or replicas to the broker."""
 
     name: string = v("0+")
     partitions: int32 = v("0+")
@@ -52,7 +52,7 @@ class TopicInfo(Struct):
 
 
 class Subtopology(Struct):
-    """A part of the topology, and the topics it reads and writes."""
+    """A part of the topology, with its topics."""
 
     subtopology_id: string = v("0+")
     source_topics: array[string] = v("0+")
@@ -62,21 +62,21 @@ class Subtopology(Struct):
 
 
 class Topology(Struct):
-    """The topology of the group; null subtopologies where their topics are missing or do not fit."""
+    """The topology of the group. Subtopologies are null if their topics are missing or do not fit."""
 
     epoch: int32 = v("0+")
     subtopologies: nullable_array[Subtopology] = v("0+", default=None)
 
 
 class Endpoint(Struct):
-    """Where an instance answers interactive queries."""
+    """The address of an instance for interactive queries."""
 
     host: string = v("0+")
     port: uint16 = v("0+")
 
 
 class TaskOffset(Struct):
-    """How far the changelogs of a task have been read."""
+    """The offset of a task in its changelogs."""
 
     subtopology_id: string = v("0+")
     partition: int32 = v("0+")
@@ -99,7 +99,7 @@ class Assignment(Struct):
 
 
 class Member(Struct):
-    """A member: what it runs, and what it is to run."""
+    """A member with its tasks and its target tasks."""
 
     member_id: string = v("0+")
     member_epoch: int32 = v("0+")
@@ -137,7 +137,7 @@ class TopologyDescriptionSubtopology(Struct):
 
 
 class TopologyDescriptionGlobalStore(Struct):
-    """A global store: what fills it."""
+    """A global store and its source."""
 
     source: TopologyDescriptionNode = v("1+")
     processor: TopologyDescriptionNode = v("1+")
@@ -168,7 +168,7 @@ class DescribedGroup(Struct):
 
 
 class StreamsGroupDescribeResponse(Message, key=89, response=True, versions="0-1", flexible="0+"):
-    """A row for every group of the request."""
+    """One result for each group of the request."""
 
     throttle_time_ms: int32 = v("0+")
     groups: array[DescribedGroup] = v("0+")

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat: join, stay in and leave a group of Kafka Streams, and learn which tasks to run (KIP-1071).
+"""StreamsGroupHeartbeat: join, stay in and leave a group of Kafka Streams, and get the tasks to run (KIP-1071).
 
 v1 the response may ask for a description of the topology (KIP-1331)
 """
@@ -29,7 +29,7 @@ class KeyValue(Struct):
 
 
 class TopicInfo(Struct):
-    """An internal topic as the topology wants it; 0 leaves partitions or replicas to the broker."""
+    """An internal topic of the topology; 0 leaves partitions or replicas to the broker."""
 
     name: string = v("0+")
     partitions: int32 = v("0+")
@@ -46,7 +46,7 @@ class CopartitionGroup(Struct):
 
 
 class Subtopology(Struct):
-    """A part of the topology, and the topics it reads and writes."""
+    """A part of the topology, with its topics."""
 
     subtopology_id: string = v("0+")
     source_topics: array[string] = v("0+")
@@ -58,7 +58,7 @@ class Subtopology(Struct):
 
 
 class Topology(Struct):
-    """What the application computes; sent when it joins."""
+    """The topology of the application; a joining member sends it."""
 
     epoch: int32 = v("0+")
     subtopologies: array[Subtopology] = v("0+")
@@ -72,14 +72,14 @@ class TaskIds(Struct):
 
 
 class Endpoint(Struct):
-    """Where an instance answers interactive queries."""
+    """The address of an instance for interactive queries."""
 
     host: string = v("0+")
     port: uint16 = v("0+")
 
 
 class TaskOffset(Struct):
-    """How far the changelogs of a task have been read."""
+    """The offset of a task in its changelogs."""
 
     subtopology_id: string = v("0+")
     partition: int32 = v("0+")
@@ -87,7 +87,7 @@ class TaskOffset(Struct):
 
 
 class StreamsGroupHeartbeatRequest(Message, key=88, versions="0-1", flexible="0+"):
-    """What a member is and runs; null, or a timeout of -1, for what is as it was in the heartbeat before.
+    """A member with its tasks. Null, or a timeout of -1: no change since the last heartbeat.
 
     Epoch 0 joins, -1 leaves, -2 leaves for a while.
     """
@@ -117,7 +117,7 @@ class StreamsGroupHeartbeatRequest(Message, key=88, versions="0-1", flexible="0+
 
 
 class Status(Struct):
-    """Something that the member should know: a code and a sentence."""
+    """A notice for the member: a code and a sentence."""
 
     status_code: int8 = v("0+")
     status_detail: string = v("0+")
@@ -131,7 +131,7 @@ class TopicPartition(Struct):
 
 
 class EndpointToPartitions(Struct):
-    """Which partitions a member has; members of one instance share an endpoint."""
+    """The partitions of a member. The members of one instance share an endpoint."""
 
     user_endpoint: Endpoint = v("0+")
     active_partitions: array[TopicPartition] = v("0+")
@@ -139,7 +139,7 @@ class EndpointToPartitions(Struct):
 
 
 class StreamsGroupHeartbeatResponse(Message, key=88, response=True, versions="0-1", flexible="0+"):
-    """The member's epoch, when to come again, and its tasks; null for what is as it was."""
+    """The member's epoch, its heartbeat interval and its tasks; null for unchanged tasks."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

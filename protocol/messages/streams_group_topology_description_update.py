@@ -1,4 +1,4 @@
-"""StreamsGroupTopologyDescriptionUpdate: a member that was asked to describes its topology (KIP-1331)."""
+"""StreamsGroupTopologyDescriptionUpdate: a member describes its topology, at the broker's request (KIP-1331)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, nullable_string, string, v
@@ -23,7 +23,7 @@ class TopologyDescriptionSubtopology(Struct):
 
 
 class TopologyDescriptionGlobalStore(Struct):
-    """A global store: what fills it."""
+    """A global store and its source."""
 
     source: TopologyDescriptionNode = v("0+")
     processor: TopologyDescriptionNode = v("0+")
@@ -51,7 +51,7 @@ class StreamsGroupTopologyDescriptionUpdateRequest(Message, key=93, versions="0"
 
 
 class StreamsGroupTopologyDescriptionUpdateResponse(Message, key=93, response=True, versions="0", flexible="0+"):
-    """Whether it was stored."""
+    """The result of the request."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

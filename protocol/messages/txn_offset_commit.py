@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: commit offsets of a group as a part of a transaction (KIP-98).
+"""TxnOffsetCommit: commit offsets of a group within a transaction (KIP-98).
 
 v2 leader epochs (KIP-320)   v3 flexible; members are checked (KIP-447)   v4 TRANSACTION_ABORTABLE (KIP-890)
 v5 adds the group to the transaction by itself (KIP-890)   v6 topics by id (KIP-1319)
@@ -9,7 +9,7 @@ from headgate.protocol.schema import Message, Struct, array, int16, int32, int64
 
 
 class TxnOffsetCommitRequestPartition(Struct):
-    """A partition's offset: the next one to be read."""
+    """A partition and its next offset to read."""
 
     partition_index: int32 = v("0+")
     committed_offset: int64 = v("0+")
@@ -18,7 +18,7 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    """The partitions of a topic, by name before v6, by id after."""
+    """The partitions of a topic, by name, from v6 by id."""
 
     name: string = v("0-5")
     topic_id: uuid = v("6+")
@@ -26,7 +26,7 @@ class TxnOffsetCommitRequestTopic(Struct):
 
 
 class TxnOffsetCommitRequest(Message, key=28, versions="0-6", flexible="3+"):
-    """Commit offsets when the transaction does; generation -1 and no member where nobody is to be checked."""
+    """Commit offsets with the transaction. Generation -1 and no member id: no check of the member."""
 
     transactional_id: string = v("0+")
     group_id: string = v("0+")
@@ -38,12 +38,12 @@ class TxnOffsetCommitRequest(Message, key=28, versions="0-6", flexible="3+"):
     topics: array[TxnOffsetCommitRequestTopic] = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "TxnOffsetCommitResponse":
-        """The error at every partition: this API has no other place for it."""
+        """Return the error for each partition: the response has no other place for an error."""
         return TxnOffsetCommitResponse(topics=[_refuse(topic, error) for topic in self.topics])
 
 
 class TxnOffsetCommitResponsePartition(Struct):
-    """What became of a partition's offset."""
+    """The result for a partition's offset."""
 
     partition_index: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -58,7 +58,7 @@ class TxnOffsetCommitResponseTopic(Struct):
 
 
 class TxnOffsetCommitResponse(Message, key=28, response=True, versions="0-6", flexible="3+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     throttle_time_ms: int32 = v("0+")
     topics: array[TxnOffsetCommitResponseTopic] = v("0+")

@@ -1,11 +1,11 @@
-"""UnregisterBroker: take a broker that does not come back out of the cluster (KIP-500)."""
+"""UnregisterBroker: remove a broker from the cluster for good (KIP-500)."""
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, int16, int32, nullable_string, v
 
 
 class UnregisterBrokerRequest(Message, key=64, versions="0", flexible="0+"):
-    """Unregister a broker, which has to be stopped."""
+    """Unregister a stopped broker."""
 
     broker_id: int32 = v("0+")
 
@@ -14,7 +14,7 @@ class UnregisterBrokerRequest(Message, key=64, versions="0", flexible="0+"):
 
 
 class UnregisterBrokerResponse(Message, key=64, response=True, versions="0", flexible="0+"):
-    """Whether it was unregistered."""
+    """The result of the request."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

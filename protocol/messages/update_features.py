@@ -1,4 +1,4 @@
-"""UpdateFeatures: raise or lower the finalized level of features of the whole cluster (KIP-584).
+"""UpdateFeatures: raise or lower the finalized levels of the cluster's features (KIP-584).
 
 v1 kinds of upgrade, validate-only (KIP-778)   v2 no more results by feature
 """
@@ -12,7 +12,7 @@ UNSAFE_DOWNGRADE = 3
 
 
 class FeatureUpdateKey(Struct):
-    """A feature and its new level, below 1 to remove it; `upgrade_type` is a constant of this module."""
+    """A feature and its new level; below 1 removes it. `upgrade_type`: a constant of this module."""
 
     feature: string = v("0+")
     max_version_level: int16 = v("0+")
@@ -21,7 +21,7 @@ class FeatureUpdateKey(Struct):
 
 
 class UpdateFeaturesRequest(Message, key=57, versions="0-2", flexible="0+"):
-    """Change levels, all of them or none; with `validate_only` say whether they could be."""
+    """Change all levels or none, or with `validate_only` only validate the request."""
 
     timeout_ms: int32 = v("0+", default=60000)
     feature_updates: array[FeatureUpdateKey] = v("0+")
@@ -32,7 +32,7 @@ class UpdateFeaturesRequest(Message, key=57, versions="0-2", flexible="0+"):
 
 
 class UpdatableFeatureResult(Struct):
-    """What became of a feature."""
+    """The result for a feature."""
 
     feature: string = v("0+")
     error_code: int16 = v("0+")
@@ -40,7 +40,7 @@ class UpdatableFeatureResult(Struct):
 
 
 class UpdateFeaturesResponse(Message, key=57, response=True, versions="0-2", flexible="0+"):
-    """A row for every feature of the request, or an error at the top; v2 has one outcome for all."""
+    """One result for each feature of the request, or an error at the top. v2 has one result for all."""
 
     throttle_time_ms: int32 = v("0+")
     error_code: int16 = v("0+")

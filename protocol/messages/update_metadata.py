@@ -1,10 +1,10 @@
-"""UpdateMetadata: the controller tells a broker what to answer to Metadata.
+"""UpdateMetadata: the controller sends a broker the metadata of the cluster.
 
 v1 many listeners a broker (KIP-2)   v2 racks (KIP-36)   v3 names of listeners (KIP-103)   v4 offline replicas (KIP-112)
 v5 broker epochs (KIP-380), partitions by topic   v6 flexible   v7 topic ids (KIP-516)
 v8 controllers of KRaft, full and incremental requests (KIP-866)
 
-Of clusters with ZooKeeper: Kafka 4 has it no more.
+Clusters with ZooKeeper use it; Kafka 4 has removed it.
 """
 
 from headgate.protocol.errors import ErrorCode
@@ -29,7 +29,7 @@ FULL = 2
 
 
 class UpdateMetadataPartitionState(Struct):
-    """A partition as the controller sees it; `leader` is -1 for nobody, -2 if the partition is being deleted."""
+    """The state of a partition at the controller. `leader` is -1 for none, -2 during a deletion."""
 
     topic_name: string = v("0-4")
     partition_index: int32 = v("0+")
@@ -60,7 +60,7 @@ class UpdateMetadataEndpoint(Struct):
 
 
 class UpdateMetadataBroker(Struct):
-    """A broker that is alive, with all its listeners."""
+    """A live broker, with all its listeners."""
 
     id: int32 = v("0+")
     v0_host: string = v("0")
@@ -70,7 +70,7 @@ class UpdateMetadataBroker(Struct):
 
 
 class UpdateMetadataRequest(Message, key=6, versions="0-8", flexible="6+"):
-    """Partitions that changed, and all brokers that are alive."""
+    """The changed partitions, and all live brokers."""
 
     controller_id: int32 = v("0+")
     is_kraft_controller: boolean = v("8+")
@@ -86,6 +86,6 @@ class UpdateMetadataRequest(Message, key=6, versions="0-8", flexible="6+"):
 
 
 class UpdateMetadataResponse(Message, key=6, response=True, versions="0-8", flexible="6+"):
-    """Whether it was taken."""
+    """The result of the request."""
 
     error_code: int16 = v("0+")

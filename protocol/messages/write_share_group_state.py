@@ -8,7 +8,7 @@ from headgate.protocol.schema import Message, Struct, array, int8, int16, int32,
 
 
 class StateBatch(Struct):
-    """Records of one state (0 available, 2 acknowledged, 4 archived), and how often they have been delivered."""
+    """Records of one state (0 available, 2 acknowledged, 4 archived), and their number of deliveries."""
 
     first_offset: int64 = v("0+")
     last_offset: int64 = v("0+")
@@ -17,7 +17,7 @@ class StateBatch(Struct):
 
 
 class PartitionData(Struct):
-    """What changed of a partition; a `start_offset` of -1 stays as it was."""
+    """The changes of a partition. A `start_offset` of -1 changes nothing."""
 
     partition: int32 = v("0+")
     state_epoch: int32 = v("0+")
@@ -35,7 +35,7 @@ class WriteStateData(Struct):
 
 
 class WriteShareGroupStateRequest(Message, key=85, versions="0-1", flexible="0+"):
-    """Store states; older state epochs and leader epochs are fenced."""
+    """Store states. Older state epochs and leader epochs are fenced."""
 
     group_id: string = v("0+")
     topics: array[WriteStateData] = v("0+")
@@ -43,7 +43,7 @@ class WriteShareGroupStateRequest(Message, key=85, versions="0-1", flexible="0+"
     def error_response(
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "WriteShareGroupStateResponse":
-        """The error at every partition: this API has no other place for it."""
+        """Return the error for each partition: the response has no other place for an error."""
         return WriteShareGroupStateResponse(
             results=[
                 WriteStateResult(
@@ -55,7 +55,7 @@ class WriteShareGroupStateRequest(Message, key=85, versions="0-1", flexible="0+"
 
 
 class PartitionResult(Struct):
-    """What became of a partition."""
+    """The result for a partition."""
 
     partition: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -70,6 +70,6 @@ class WriteStateResult(Struct):
 
 
 class WriteShareGroupStateResponse(Message, key=85, response=True, versions="0-1", flexible="0+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     results: array[WriteStateResult] = v("0+")

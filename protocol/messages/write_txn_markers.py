@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: the coordinator of transactions has the leaders write how transactions ended (KIP-98).
+"""WriteTxnMarkers: a transaction coordinator makes leaders write the markers that end transactions (KIP-98).
 
 v1 flexible   v2 the version of the transaction protocol (KIP-1228)
 """
@@ -15,7 +15,7 @@ class WritableTxnMarkerTopic(Struct):
 
 
 class WritableTxnMarker(Struct):
-    """The end of a transaction (true: commit, false: abort), for all of its partitions that the broker leads."""
+    """The end of a transaction (true: commit, false: abort), for its partitions at this leader."""
 
     producer_id: int64 = v("0+")
     producer_epoch: int16 = v("0+")
@@ -26,12 +26,12 @@ class WritableTxnMarker(Struct):
 
 
 class WriteTxnMarkersRequest(Message, key=27, versions="0-2", flexible="1+"):
-    """Write markers; a coordinator of an older epoch is fenced."""
+    """Write markers. A coordinator of an older epoch is fenced."""
 
     markers: array[WritableTxnMarker] = v("0+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "WriteTxnMarkersResponse":
-        """The error at every partition: this API has no other place for it."""
+        """Return the error for each partition: the response has no other place for an error."""
         return WriteTxnMarkersResponse(
             markers=[
                 WritableTxnMarkerResult(marker.producer_id, [_refuse(topic, error) for topic in marker.topics])
@@ -41,7 +41,7 @@ class WriteTxnMarkersRequest(Message, key=27, versions="0-2", flexible="1+"):
 
 
 class WritableTxnMarkerPartitionResult(Struct):
-    """What became of a partition."""
+    """The result for a partition."""
 
     partition_index: int32 = v("0+")
     error_code: int16 = v("0+")
@@ -62,7 +62,7 @@ class WritableTxnMarkerResult(Struct):
 
 
 class WriteTxnMarkersResponse(Message, key=27, response=True, versions="0-2", flexible="1+"):
-    """A row for every partition of the request."""
+    """One result for each partition of the request."""
 
     markers: array[WritableTxnMarkerResult] = v("0+")
 

@@ -1,1 +1,5 @@
-"""Record batches: the bytes that producers write, that the log stores and that consumers read."""
+"""Record batches: producers write them, the log stores them, consumers read them."""
+
+from typing import TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview

@@ -1,4 +1,4 @@
-"""Record batch, magic 2: header, framing, CRC, patching in place, iteration and building.
+"""Record batches, magic 2: header, framing, CRC, changes in place, iteration and building.
 
     byte   0        8        12       16      17     21           23                27
            base     batch    leader   magic   crc    attributes   last offset       base
@@ -10,9 +10,9 @@
            timestamp   id         epoch      sequence   count
            i64         i64        i16        i32        i32
 
-`batch length` counts from byte 12 on, the CRC covers from byte 21 on: the base offset and the leader epoch, which the
-broker sets, are outside. Attributes: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon.
-Source: Apache Kafka, "Message format" in its documentation; KIP-98, KIP-101.
+`batch length` counts the bytes from byte 12 on. The CRC covers the bytes from byte 21 on. So the broker can set base
+offset and leader epoch without a new CRC. Attributes: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control,
+6 delete horizon. Source: Apache Kafka, "Message format" in its documentation; KIP-98, KIP-101.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ from typing import NamedTuple, TypeAlias
 from crc32c import crc32c
 
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import Buffer
 from headgate.protocol.records import compression as codecs
+from headgate.protocol.records.varint import read_varint, write_varint
+from headgate.protocol.steps import Steps, finish
 
 HEADER_SIZE = 61
-LOG_OVERHEAD = 12  # base offset and batch length: what batch_length does not count
+LOG_OVERHEAD = 12  # base offset and batch length, which batch_length does not count
 CRC_START = 21
 MAGIC = 2
 NO_PRODUCER_ID = -1
@@ -44,20 +47,19 @@ DELETE_HORIZON = 0x40
 MAX_SEQUENCE = 0x7FFF_FFFF
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-_new_tuple = tuple.__new__  # BatchHeader._make without its call in Python
+_new_tuple = tuple.__new__  # BatchHeader._make would be one more Python call
 _CRC = struct.Struct(">I")
 patch_head = struct.Struct(">qii").pack_into
-"""(view, 0, base offset, batch length, leader epoch): what `patch` does, for who knows the length."""
+"""`patch_head(view, 0, base offset, batch length, leader epoch)`: `patch` for a caller with the length."""
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
 _CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION = 17, 21, 35
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
 Header: TypeAlias = tuple[str, bytes | None]
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes at the head of a batch, in their order. Timestamps are milliseconds, -1 for none."""
+    """The fields of a batch's 61-byte header, in their order. Timestamps are in ms, -1 for none."""
 
     base_offset: int
     batch_length: int
@@ -80,40 +82,40 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record that the batch had when it was produced."""
+        """The offset of the last record at the time of the produce; compaction may have removed the record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def compression(self) -> int:
-        """The codec, 0-4 (`compression.type_names`); 5-7 do not exist."""
+        """The codec, an index of `compression.CODEC_NAMES`; 5 to 7 do not exist."""
         return self.attributes & CODEC_MASK
 
     @property
     def is_log_append_time(self) -> bool:
-        """All records carry max_timestamp, set by the broker."""
+        """The broker set the time: `max_timestamp` is the time of all records."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
-        """Written inside of a transaction."""
+        """The batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Holds a transaction marker, no record of a client."""
+        """The batch has a control record, such as a transaction marker, and no record of a client."""
         return bool(self.attributes & CONTROL)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on its records without a value, or its marker, may go (KIP-534); None if that is not known yet.
+        """The time from which compaction may remove tombstones, or the marker (KIP-534); None before it is set.
 
-        It stands in the place of the base timestamp, and the times of records count from it as they do from that.
+        It replaces the base timestamp: the deltas of the records' times count from it.
         """
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 
 class Record(NamedTuple):
-    """One record. For `build`, an offset of -1 means the one after the record before."""
+    """One record. `build` takes an offset of -1 for the one after the previous record."""
 
     offset: int = -1
     timestamp: int = NO_TIMESTAMP
@@ -123,41 +125,39 @@ class Record(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header of the batch at `position`.
+    """Return the header of the batch at `position`.
 
-    Raises KafkaError(CORRUPT_MESSAGE): too short, not magic 2, or a length that no batch can have.
+    Raises KafkaError(CORRUPT_MESSAGE) for too few bytes, another magic, or a length below that of a header.
     """
     try:
         header = _new_tuple(BatchHeader, HEADER.unpack_from(buffer, position))
     except struct.error:
-        raise _corrupt(f"{max(0, len(buffer) - position)} bytes are less than a batch header") from None
+        raise corrupt(f"{max(0, len(buffer) - position)} bytes are less than a batch header") from None
     if header.magic != MAGIC:
-        raise _corrupt(f"magic {header.magic} is not a record batch (magic 2)")
+        raise corrupt(f"magic {header.magic} is not a record batch (magic 2)")
     if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
-        raise _corrupt(f"a batch length of {header.batch_length} bytes is less than the header")
+        raise corrupt(f"a batch length of {header.batch_length} bytes is less than the header")
     return header
 
 
-def split(records: Buffer, most: int | None = None) -> list[tuple[BatchHeader, memoryview]]:
-    """The batches of a client's `records`, each with a view on its bytes.
+def split(records: Buffer, max_batches: int | None = None) -> list[tuple[BatchHeader, memoryview]]:
+    """Return the batches of `records`, each as its header and a view of its bytes.
 
-    Framing, magic, offset range and count are checked.
-
-    Raises KafkaError: CORRUPT_MESSAGE where the bytes are not whole batches, INVALID_RECORD where a header contradicts
-    itself, or for more batches than `most`.
+    Raises KafkaError: CORRUPT_MESSAGE if the bytes are not whole batches of magic 2; INVALID_RECORD if a count does not
+    fit the offsets, or for more than `max_batches`.
     """
     view = memoryview(records)
     end = len(view)
     if end:
         header = read_header(view)
-        # One sound batch: what a client sends since Produce 3, so it is worth a way of its own.
+        # The fast path for one sound batch: clients send just one since Produce 3.
         if header.batch_length + LOG_OVERHEAD == end and 0 <= header.last_offset_delta == header.records_count - 1:
             return [(header, view)]
-    if most is None:
+    if max_batches is None:
         return list(_split_many(view))
-    batches = list(islice(_split_many(view), most + 1))
-    if len(batches) > most:
-        raise _invalid(f"there may be {most} batches for a partition in one request, not more")
+    batches = list(islice(_split_many(view), max_batches + 1))
+    if len(batches) > max_batches:
+        raise invalid(f"a request may have {max_batches} batches for a partition, not more")
     return batches
 
 
@@ -166,9 +166,9 @@ def _split_many(view: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
     while position < end:
         header = read_header(view, position)
         if header.size > end - position:
-            raise _corrupt(f"a batch of {header.size} bytes is cut after {end - position}")
+            raise corrupt(f"a batch of {header.size} bytes is cut after {end - position}")
         if header.records_count != header.last_offset_delta + 1 or header.records_count <= 0:
-            raise _invalid(
+            raise invalid(
                 f"{header.records_count} records do not fit a last offset delta of {header.last_offset_delta}"
             )
         yield header, view[position : position + header.size]
@@ -176,41 +176,42 @@ def _split_many(view: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def check_crc(view: Buffer) -> bool:
-    """Whether the CRC32C of exactly one batch is right."""
+    """Return True if the CRC32C of a batch is right. `view`: exactly one batch."""
     crc: int = _CRC.unpack_from(view, _CRC_POSITION)[0]
     return crc == crc32c(memoryview(view)[CRC_START:])
 
 
 def patch(view: memoryview | bytearray, base_offset: int, leader_epoch: int) -> None:
-    """Set what the broker sets in exactly one batch, in place; both fields are outside of the CRC."""
+    """Set base offset and leader epoch of exactly one batch, in place. The CRC does not cover them."""
     patch_head(view, 0, base_offset, len(view) - LOG_OVERHEAD, leader_epoch)
 
 
-def patch_timestamps(view: memoryview | bytearray, log_append_time_ms: int) -> None:
-    """Turn exactly one batch, in place, into LogAppendTime: its records then all carry this time."""
+def set_log_append_time(view: memoryview | bytearray, log_append_time_ms: int) -> None:
+    """Set exactly one batch to LogAppendTime, in place: this time, in ms, is then that of all records."""
     (attributes,) = _ATTRIBUTES.unpack_from(view, _ATTRIBUTES_POSITION)
     _ATTRIBUTES.pack_into(view, _ATTRIBUTES_POSITION, attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(view, _MAX_TIMESTAMP_POSITION, log_append_time_ms)
-    _seal(view)
+    set_crc(view)
 
 
-def clear_append_time(view: memoryview | bytearray) -> None:
-    """Turn exactly one batch, in place, into CreateTime: its records then carry their own times."""
+def clear_log_append_time(view: memoryview | bytearray) -> None:
+    """Set exactly one batch to CreateTime, in place: its records then have their own times."""
     (attributes,) = _ATTRIBUTES.unpack_from(view, _ATTRIBUTES_POSITION)
     _ATTRIBUTES.pack_into(view, _ATTRIBUTES_POSITION, attributes & ~LOG_APPEND_TIME)
-    _seal(view)
+    set_crc(view)
 
 
 def recompress(view: Buffer, codec: int, level: int | None = None) -> bytearray:
-    """A copy of exactly one batch with its records in another codec; records are not looked at.
+    """Return a copy of exactly one batch in another codec. The records are not checked.
 
-    Raises KafkaError: CORRUPT_MESSAGE where they do not decompress, UNSUPPORTED_COMPRESSION_TYPE.
+    Raises KafkaError: CORRUPT_MESSAGE if the codec cannot decompress the records, MESSAGE_TOO_LARGE if they become too
+    large, UNSUPPORTED_COMPRESSION_TYPE for an unknown codec.
     """
-    return codecs.finish(recompress_steps(view, codec, level))
+    return finish(recompress_steps(view, codec, level))
 
 
-def recompress_steps(view: Buffer, codec: int, level: int | None = None) -> codecs.Steps[bytearray]:
-    """`recompress` in slices; it yields before each call of a codec."""
+def recompress_steps(view: Buffer, codec: int, level: int | None = None) -> Steps[bytearray]:
+    """`recompress` in steps: yields before each call of a codec."""
     header = read_header(view)
     if header.compression != codecs.NONE:
         yield
@@ -221,11 +222,10 @@ def recompress_steps(view: Buffer, codec: int, level: int | None = None) -> code
 
 
 def iterate(view: Buffer) -> Iterator[Record]:
-    """The records of exactly one batch, decompressed, with their offsets and timestamps.
+    """Iterate over the records of exactly one batch, decompressed, with their offsets and timestamps in ms.
 
-    Bytes are copied out of `view`.
-
-    Raises KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE for the batch, INVALID_RECORD for a record in it.
+    Keys, values and headers are copies. Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or
+    UNSUPPORTED_COMPRESSION_TYPE for the batch, INVALID_RECORD for a record.
     """
     header = read_header(view)
     body = memoryview(view)[HEADER_SIZE : header.size]
@@ -240,14 +240,12 @@ def iterate(view: Buffer) -> Iterator[Record]:
             timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
             _check_timestamp(timestamp)
             if not 0 <= offset_delta <= last_delta:
-                raise _invalid(
-                    f"record {number} has offset delta {offset_delta}; the last of the batch is {last_delta}"
-                )
+                raise invalid(f"record {number} has offset delta {offset_delta}; the last of the batch is {last_delta}")
             yield Record(base_offset + offset_delta, timestamp, key, value, headers)
     except (IndexError, UnicodeDecodeError) as error:
-        raise _invalid(f"record {number} of {header.records_count} cannot be read: {error}") from None
+        raise invalid(f"record {number} of {header.records_count} cannot be read: {error}") from None
     if position != len(data):
-        raise _invalid(f"{len(data) - position} bytes follow the last of {header.records_count} records")
+        raise invalid(f"{len(data) - position} bytes follow the last of {header.records_count} records")
 
 
 def build(
@@ -264,7 +262,7 @@ def build(
     is_control: bool = False,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """A batch of these records. `log_append_time_ms` >= 0 makes it one of LogAppendTime."""
+    """Build a batch of these records. A `log_append_time_ms` >= 0 makes a batch of LogAppendTime."""
     body = bytearray()
     base_timestamp = max_timestamp = NO_TIMESTAMP
     count, delta = 0, -1
@@ -297,7 +295,7 @@ def assemble(
     records_count: int,
     body: Buffer,
 ) -> bytearray:
-    """A batch of no producer around records that are encoded already, and in the codec that the attributes name."""
+    """Return a batch without a producer. `body`: the encoded records, in the codec of the attributes."""
     made = bytearray(HEADER_SIZE)
     made += body
     fill_header(made, base_offset, attributes, last_offset_delta, base_timestamp, max_timestamp, records_count)
@@ -313,32 +311,34 @@ def fill_header(
     max_timestamp: int,
     records_count: int,
 ) -> None:
-    """What `assemble` does, in place, where there is room for the header before the records."""
+    """Write the header of `assemble` in place. `made`: room for the header, then the encoded records."""
     # fmt: off
     HEADER.pack_into(
         made, 0, base_offset, len(made) - LOG_OVERHEAD, -1, MAGIC, 0, attributes, last_offset_delta, base_timestamp,
         max_timestamp, NO_PRODUCER_ID, -1, NO_SEQUENCE, records_count,
     )
     # fmt: on
-    _seal(made)
+    set_crc(made)
 
 
 def with_records(header: BatchHeader, body: Buffer) -> bytearray:
-    """The batch of this header around other encoded records; its length and its CRC are set anew."""
+    """Return the batch of `header` with other encoded records, a new length and a new CRC."""
     return _assemble(header._replace(batch_length=_batch_length(body)), body)
 
 
 def _check_timestamp(timestamp: int) -> None:
-    """A sum of two 64-bit numbers that no int64 can hold."""
+    """Raise KafkaError for a timestamp outside of int64. Base and delta are 64-bit numbers, so their sum may be."""
     if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
-        raise _invalid(f"a record has the timestamp {timestamp}")
+        raise invalid(f"a record has the timestamp {timestamp}")
 
 
-def _corrupt(message: str) -> KafkaError:
+def corrupt(message: str) -> KafkaError:
+    """Return the error for bytes that are no batch or message, or fail their CRC."""
     return KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
 
 
-def _invalid(message: str) -> KafkaError:
+def invalid(message: str) -> KafkaError:
+    """Return the error for a batch, a set or a record that contradicts itself."""
     return KafkaError(ErrorCode.INVALID_RECORD, message)
 
 
@@ -347,33 +347,16 @@ def _batch_length(body: Buffer) -> int:
 
 
 def _assemble(header: tuple[int, ...], body: Buffer) -> bytearray:
-    """The batch of this header, with its CRC set, and these bytes of records."""
+    """Return the batch of these header fields and encoded records, with its CRC."""
     batch = bytearray(HEADER.pack(*header))
     batch += body
-    _seal(batch)
+    set_crc(batch)
     return batch
 
 
-def _seal(batch: memoryview | bytearray) -> None:
+def set_crc(batch: memoryview | bytearray) -> None:
+    """Set the CRC of exactly one batch, in place."""
     _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
-
-
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint of up to 64 bits; raises IndexError at the end of the data, as everything here."""
-    byte = data[position]
-    position += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    value, shift = byte & 0x7F, 7
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-        shift += 7
-        if shift > 63:
-            raise IndexError("a varint has more than ten bytes")
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
@@ -387,14 +370,14 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 
 
 def _read_record(data: bytes, position: int) -> tuple[int, int, bytes | None, bytes | None, list[Header], int]:
-    """Timestamp delta, offset delta, key, value, headers and the position after one record.
+    """Return timestamp delta, offset delta, key, value and headers of one record, and the position after it.
 
-    Whoever loads a log reads millions: what is short, and has its length in one byte, is taken without another call.
-    A slice that ends before it should is found out at the record's end.
+    The load of a log reads millions of records. So a key or a value with a length of one byte is read without a call.
+    The check of the record's end finds a slice that was cut. Raises IndexError and UnicodeDecodeError.
     """
     length, position = read_varint(data, position)
     end = position + length
-    timestamp_delta, position = read_varint(data, position + 1)  # a byte of attributes, unused, comes first
+    timestamp_delta, position = read_varint(data, position + 1)  # after the attributes, an unused byte
     offset_delta, position = read_varint(data, position)
     key: bytes | None
     value: bytes | None
@@ -418,7 +401,7 @@ def _read_record(data: bytes, position: int) -> tuple[int, int, bytes | None, by
     else:
         position += 1
     if position != end or end > len(data):
-        raise IndexError(f"its length is {length}, its fields end {position - end} bytes behind that")
+        raise IndexError(f"its length is {length}, but its fields end {position - end} bytes after that")
     return timestamp_delta, offset_delta, key, value, headers, position
 
 
@@ -436,19 +419,11 @@ def _read_headers(data: bytes, position: int) -> tuple[list[Header], int]:
     return headers, position
 
 
-def _write_varint(out: bytearray, value: int) -> None:
-    value = value << 1 if value >= 0 else (-value << 1) - 1
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
 def _write_bytes(out: bytearray, data: bytes | None) -> None:
     if data is None:
         out.append(1)  # -1 as a zigzag varint
     else:
-        _write_varint(out, len(data))
+        write_varint(out, len(data))
         out += data
 
 
@@ -461,13 +436,13 @@ def _write_record(
     headers: Sequence[Header],
 ) -> None:
     record = bytearray(1)  # attributes, unused
-    _write_varint(record, timestamp_delta)
-    _write_varint(record, offset_delta)
+    write_varint(record, timestamp_delta)
+    write_varint(record, offset_delta)
     _write_bytes(record, key)
     _write_bytes(record, value)
-    _write_varint(record, len(headers))
+    write_varint(record, len(headers))
     for name, content in headers:
         _write_bytes(record, name.encode())
         _write_bytes(record, content)
-    _write_varint(out, len(record))
+    write_varint(out, len(record))
     out += record

@@ -1,7 +1,7 @@
 """The codecs of record batches: gzip, snappy (raw and xerial), lz4 frames, zstd; both directions.
 
-Output is bounded: a few bytes of a client must not become gigabytes here. The native library is imported when the first
-compressed batch is met, not at start-up. Source: Apache Kafka's `CompressionType`; KIP-57 (lz4 framing), KIP-110
+Output is bounded: a few bytes of a client must not become gigabytes. The first compressed batch imports the native
+library, not the start of the broker. Source: Apache Kafka's `CompressionType`; KIP-57 (lz4 framing), KIP-110
 (zstd).
 """
 
@@ -9,52 +9,39 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable, Generator
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import Buffer
 from headgate.protocol.records.lz4 import without_block_checksums
+from headgate.protocol.steps import Steps
 
-type_names = ("none", "gzip", "snappy", "lz4", "zstd")
+CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
-# What one batch may become. Kafka's own limit on the compressed side, message.max.bytes, is 1 MB by default; a ratio
-# of 100 is far beyond what real records reach.
+# The most bytes of a decompressed batch. Kafka limits the compressed bytes: message.max.bytes is 1 MB by default. Real
+# records never reach a ratio of 100.
 MAX_OUTPUT_BYTES = 128 * 1024 * 1024
 _FIRST_GUESS_BYTES = 64 * 1024
 _MAPPED_BYTES = 16 * 1024 * 1024
 
-_SNAPPY_RATIO = 22  # the dearest copy makes 64 bytes of three
+_SNAPPY_RATIO = 22  # the longest copy turns three bytes into 64
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _LENGTH = struct.Struct(">i")
-_XERIAL_MAGIC_LENGTH = _LENGTH.unpack_from(_XERIAL_MAGIC)[0]  # the magic number where a block's length would be
-_PIECE_BYTES = 64 * 1024
-# What a conversion is worth: gzip at its default level takes four times as long for 2 to 10 percent less.
+_XERIAL_MAGIC_LENGTH = _LENGTH.unpack_from(_XERIAL_MAGIC)[0]  # the magic number, read as the length of a block
+_STEP_BYTES = 64 * 1024
+# The level of conversions: gzip at its default level takes four times as long for 2 to 10 percent less.
 FAST_LEVEL = 1
 
-Packed: TypeAlias = bytes | bytearray | memoryview
-T = TypeVar("T")
-Steps: TypeAlias = Generator[None, None, T]
-"""Long work in slices of about a millisecond: it yields after each, and returns what came of it."""
 
+def decompress(codec: int, data: Buffer, limit_bytes: int = MAX_OUTPUT_BYTES) -> Buffer:
+    """Return the plain bytes of `data`.
 
-def finish(steps: Steps[T]) -> T:
-    """Do the work to its end, at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
-def decompress(codec: int, data: Packed, limit_bytes: int = MAX_OUTPUT_BYTES) -> Packed:
-    """The plain bytes of `data`.
-
-    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for a codec that does not exist, CORRUPT_MESSAGE for what is not a
-    stream of this codec, MESSAGE_TOO_LARGE for more than `limit_bytes` of output.
+    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for an unknown codec, CORRUPT_MESSAGE for an invalid stream,
+    MESSAGE_TOO_LARGE for more than `limit_bytes` of output.
     """
     if codec == NONE:
         return data
@@ -64,11 +51,11 @@ def decompress(codec: int, data: Packed, limit_bytes: int = MAX_OUTPUT_BYTES) ->
     return unpack(data, limit_bytes)
 
 
-def compress(codec: int, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
-    """`data` as a stream of this codec, in the form that every Kafka client reads.
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """Return `data` as a stream of this codec, in the form that every Kafka client reads.
 
-    `level` is the codec's own (gzip 1-9, lz4 1-17, zstd 1-22; snappy has none); None means the codec's default.
-    Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist.
+    `level` is the codec's own (gzip 1-9, lz4 1-17, zstd 1-22; snappy has none); None is the default of the codec.
+    Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for an unknown codec.
     """
     if codec == NONE:
         return bytes(data)
@@ -78,21 +65,21 @@ def compress(codec: int, data: bytes | bytearray | memoryview, level: int | None
     return pack(data, level)
 
 
-def compress_steps(codec: int, data: bytes | bytearray | memoryview, level: int | None = None) -> Steps[bytes]:
-    """`compress` in slices, and one before the first."""
+def compress_steps(codec: int, data: Buffer, level: int | None = None) -> Steps[bytes]:
+    """`compress` in steps: yields before the first call of the codec, and after each."""
     yield
-    if codec not in {GZIP, LZ4, ZSTD} or len(data) <= _PIECE_BYTES:
+    if codec not in {GZIP, LZ4, ZSTD} or len(data) <= _STEP_BYTES:
         return compress(codec, data, level)  # snappy takes less than two milliseconds a megabyte
-    compressor = _STREAMS[codec](level)
+    compressor = _STREAM_COMPRESSORS[codec](level)
     view = memoryview(data)
-    for position in range(0, len(view), _PIECE_BYTES):
-        compressor.compress(bytes(view[position : position + _PIECE_BYTES]))
+    for position in range(0, len(view), _STEP_BYTES):
+        compressor.compress(bytes(view[position : position + _STEP_BYTES]))
         yield
     return bytes(compressor.finish())
 
 
 def _native() -> Any:
-    """The codecs, loaded when the first compressed batch needs them."""
+    """Return the native codecs. The first compressed batch imports them."""
     import cramjam
 
     return cramjam
@@ -106,28 +93,29 @@ def _too_large(limit_bytes: int) -> KafkaError:
     return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"the batch decompresses to more than {limit_bytes} bytes")
 
 
-def _room(size: int) -> bytearray | mmap.mmap:
-    """Zeros to write into.
+def _zeros(size: int) -> bytearray | mmap.mmap:
+    """Return a zeroed output buffer.
 
-    Python fills a bytearray while it holds its lock: for what a bomb becomes that is a tenth of a second. Mapped memory
-    is filled when it is touched, which is by the codec, and that holds no lock; but it takes longer in all.
+    Python fills a bytearray while it holds the GIL, for a tenth of a second at the size of a decompression bomb. The
+    kernel fills mapped memory at its first use, inside the codec, which has released the GIL. In all this takes longer,
+    so small buffers are not mapped.
     """
     return bytearray(size) if size <= _MAPPED_BYTES else mmap.mmap(-1, size)
 
 
-def _growing(name: str) -> Callable[[Packed, int], memoryview]:
-    """Decompress into a buffer that grows up to the limit: these formats do not say their output's size beforehand."""
+def _decompressor(name: str) -> Callable[[Buffer, int], memoryview]:
+    """Return a decompressor into a buffer that grows up to the limit. These formats do not carry the output's size."""
 
-    def unpack(data: Packed, limit_bytes: int) -> memoryview:
+    def unpack(data: Buffer, limit_bytes: int) -> memoryview:
         cramjam = _native()
         codec = getattr(cramjam, name)
         size = min(limit_bytes, max(_FIRST_GUESS_BYTES, 4 * len(data)))
         while True:
-            output = _room(size)
+            output = _zeros(size)
             try:
                 return memoryview(output)[: codec.decompress_into(data, output)]
             except cramjam.DecompressionError as error:
-                # The one message of a full buffer (std::io::ErrorKind::WriteZero); all others mean a damaged stream.
+                # Only a full buffer has this message (std::io::ErrorKind::WriteZero). Any other means a damaged stream.
                 if "write whole buffer" not in str(error):
                     raise _corrupt(name, error) from None
             if size >= limit_bytes:
@@ -137,10 +125,10 @@ def _growing(name: str) -> Callable[[Packed, int], memoryview]:
     return unpack
 
 
-def _unpack_snappy(data: Packed, limit_bytes: int) -> bytearray:
+def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytearray:
     view = memoryview(data)
     if view[:8] != _XERIAL_MAGIC:
-        return _unpack_snappy_block(view, limit_bytes)
+        return _decompress_snappy_block(view, limit_bytes)
     output = bytearray()
     position = len(_XERIAL_HEADER)
     if len(view) < position:
@@ -150,18 +138,18 @@ def _unpack_snappy(data: Packed, limit_bytes: int) -> bytearray:
             raise _corrupt("snappy", "a xerial block's length is cut")
         (length,) = _LENGTH.unpack_from(view, position)
         if length == _XERIAL_MAGIC_LENGTH and view[position : position + 8] == _XERIAL_MAGIC:
-            position += len(_XERIAL_HEADER)  # streams one after another, as snappy-java reads them
+            position += len(_XERIAL_HEADER)  # concatenated streams, which snappy-java reads too
             continue
         position += 4
         if length < 0 or position + length > len(view):
             raise _corrupt("snappy", f"a xerial block of {length} bytes passes the end of the batch")
-        output += _unpack_snappy_block(view[position : position + length], limit_bytes - len(output))
+        output += _decompress_snappy_block(view[position : position + length], limit_bytes - len(output))
         position += length
     return output
 
 
-def _unpack_snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
-    """The plain bytes of one block, which begins with their number; nothing is allocated for one that cannot be."""
+def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
+    """Return the plain bytes of one block. Their count precedes them; an impossible count allocates nothing."""
     cramjam = _native()
     try:
         size = cramjam.snappy.decompress_raw_len(block)
@@ -176,10 +164,10 @@ def _unpack_snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
     return output
 
 
-def _pack_snappy(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
-    """Xerial framing, as Kafka's Java producer writes it.
+def _compress_snappy(data: Buffer, level: int | None) -> bytes:
+    """Compress in xerial framing, as Kafka's Java producer does.
 
-    Its consumer reads raw snappy too, but not every other one does.
+    Kafka's Java consumer reads raw snappy too, but some other consumers do not.
     """
     snappy = _native().snappy
     view = memoryview(data)
@@ -190,8 +178,8 @@ def _pack_snappy(data: bytes | bytearray | memoryview, level: int | None) -> byt
     return b"".join(parts)
 
 
-class _Lz4:
-    """A frame as Kafka's Java writes it. Its reader refuses blocks that depend on each other."""
+class _Lz4Compressor:
+    """Writes a frame as Kafka's Java clients do. Their reader refuses linked blocks."""
 
     def __init__(self, level: int | None) -> None:
         self._compressor = _native().lz4.Compressor(level=level, content_checksum=False, block_linked=False)
@@ -203,14 +191,14 @@ class _Lz4:
         return without_block_checksums(bytes(self._compressor.finish()))
 
 
-def _pack_lz4(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
-    stream = _Lz4(level)
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    stream = _Lz4Compressor(level)
     stream.compress(bytes(data))
     return stream.finish()
 
 
-class _Gzip:
-    """A stream of the standard library: at the usual levels it takes up to a third less time than cramjam's."""
+class _GzipCompressor:
+    """Writes a stream with the standard library: at the usual levels it takes up to a third less time than cramjam."""
 
     def __init__(self, level: int | None) -> None:
         import zlib
@@ -218,15 +206,15 @@ class _Gzip:
         self._stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
         self._parts: list[bytes] = []
 
-    def compress(self, data: bytes | bytearray | memoryview) -> None:
+    def compress(self, data: Buffer) -> None:
         self._parts.append(self._stream.compress(data))
 
     def finish(self) -> bytes:
         return b"".join((*self._parts, self._stream.flush()))
 
 
-def _pack_gzip(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
-    stream = _Gzip(level)
+def _compress_gzip(data: Buffer, level: int | None) -> bytes:
+    stream = _GzipCompressor(level)
     stream.compress(data)
     return stream.finish()
 
@@ -235,20 +223,24 @@ def _zstd_compressor(level: int | None) -> Any:
     return _native().zstd.Compressor(level)
 
 
-def _pack_zstd(data: bytes | bytearray | memoryview, level: int | None) -> bytes:
+def _compress_zstd(data: Buffer, level: int | None) -> bytes:
     return bytes(_native().zstd.compress(data, level=level))
 
 
-_DECOMPRESSORS: dict[int, Callable[[Packed, int], Packed]] = {
-    GZIP: _growing("gzip"),
-    SNAPPY: _unpack_snappy,
-    LZ4: _growing("lz4"),
-    ZSTD: _growing("zstd"),
+_DECOMPRESSORS: dict[int, Callable[[Buffer, int], Buffer]] = {
+    GZIP: _decompressor("gzip"),
+    SNAPPY: _decompress_snappy,
+    LZ4: _decompressor("lz4"),
+    ZSTD: _decompressor("zstd"),
 }
-_STREAMS: dict[int, Callable[[int | None], Any]] = {GZIP: _Gzip, LZ4: _Lz4, ZSTD: _zstd_compressor}
-_COMPRESSORS: dict[int, Callable[[bytes | bytearray | memoryview, int | None], bytes]] = {
-    GZIP: _pack_gzip,
-    SNAPPY: _pack_snappy,
-    LZ4: _pack_lz4,
-    ZSTD: _pack_zstd,
+_STREAM_COMPRESSORS: dict[int, Callable[[int | None], Any]] = {
+    GZIP: _GzipCompressor,
+    LZ4: _Lz4Compressor,
+    ZSTD: _zstd_compressor,
+}
+_COMPRESSORS: dict[int, Callable[[Buffer, int | None], bytes]] = {
+    GZIP: _compress_gzip,
+    SNAPPY: _compress_snappy,
+    LZ4: _compress_lz4,
+    ZSTD: _compress_zstd,
 }

@@ -1,12 +1,12 @@
-"""Control batches: the markers with which transactions end in a partition (KIP-98).
+"""Control batches: the markers that end transactions in a partition (KIP-98).
 
 A marker is a record batch of magic 2 with the attributes "control" and "transactional", the producer's id and epoch, no
 sequence, and one record:
 
-    key     version i16 = 0 | type i16: 0 abort, 1 commit, and those of TYPES
+    key     version i16 = 0 | type i16: 0 abort, 1 commit; TYPE_NAMES has the others
     value   version i16 = 0 | coordinator epoch i32
 
-Other types belong to KRaft's metadata log, and are no markers. A later version may append fields. Source: Apache
+The other types belong to KRaft's metadata log, and are not markers. A later version may append fields. Source: Apache
 Kafka's `ControlRecordType`, `EndTransactionMarker`.
 """
 
@@ -16,17 +16,17 @@ import struct
 from typing import NamedTuple
 
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.records import batch
-from headgate.protocol.records.batch import CONTROL, TRANSACTIONAL, Buffer, Record
+from headgate.protocol.records import Buffer, batch
+from headgate.protocol.records.batch import CONTROL, TRANSACTIONAL, Record
 
 ABORT, COMMIT = 0, 1
 TRANSACTION_BITS = TRANSACTIONAL | CONTROL
-"""The attributes of which a batch has one or both that belongs to a transaction."""
-LARGEST_BYTES = 4096
-"""As much of a control batch is looked at: a marker has 78 bytes, and nobody knows what a damaged length says."""
+"""A batch of a transaction has one or both of these attributes."""
+MAX_MARKER_BYTES = 4096
+"""At most so many bytes of a control batch are read. A marker has 78 bytes, but a damaged length may have any value."""
 
-TYPES = ("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS")
-"""What Kafka calls them, in order."""
+TYPE_NAMES = ("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS")
+"""Kafka's names of the types of control records, by type."""
 UNKNOWN = -1
 
 _VERSION = 0
@@ -35,14 +35,14 @@ _VALUE = struct.Struct(">hi")
 
 
 class Marker(NamedTuple):
-    """How a transaction ended. `coordinator_epoch`: that of the coordinator who says so, to fence an older one."""
+    """The end of a transaction. `coordinator_epoch`: the epoch of the sending coordinator, to fence an older one."""
 
     is_commit: bool
     coordinator_epoch: int
 
 
 def build(marker: Marker, *, producer_id: int, producer_epoch: int, timestamp: int) -> bytearray:
-    """The batch that ends the transaction of a producer at `timestamp` (milliseconds)."""
+    """Build the batch that ends a producer's transaction at `timestamp`, in ms."""
     kind = COMMIT if marker.is_commit else ABORT
     record = Record(
         timestamp=timestamp,
@@ -55,9 +55,9 @@ def build(marker: Marker, *, producer_id: int, producer_epoch: int, timestamp: i
 
 
 def read(view: Buffer) -> Marker | None:
-    """The marker in a control batch, of which the first LARGEST_BYTES are enough.
+    """Return the marker in a control batch; its first `MAX_MARKER_BYTES` suffice.
 
-    None for one that Kafka's cleaner has emptied, and for what is no marker.
+    None for a batch that Kafka's cleaner has emptied, and for anything but a marker.
     """
     try:
         record = next(batch.iterate(view), None)
@@ -70,7 +70,7 @@ def read(view: Buffer) -> Marker | None:
 
 
 def decode(key: bytes | None, value: bytes | None) -> tuple[int, int | None]:
-    """The type of a control record, UNKNOWN if it cannot be told, and for a marker the epoch of its coordinator."""
+    """Return the type of a control record, or UNKNOWN, and for a marker the epoch of its coordinator."""
     try:
         version, kind = _KEY.unpack_from(key or b"")
         if version < 0 or kind < 0:

@@ -1,10 +1,9 @@
 """Conversion between message sets (see `message_set.py`) and batches.
 
-A batch has all that messages have, so that up-conversion loses nothing. On the way down headers are dropped, and with
-them batches of transaction markers, as a set has nothing to say them with. Offsets are kept, with the gaps between
-them.
+A batch has all fields of messages, so up-conversion loses nothing. Down-conversion drops headers and transaction
+markers, which a set cannot express. Both keep the offsets, with their gaps.
 
-It costs about a microsecond a record, and whatever the codecs cost; so each conversion has a form that works in slices,
+A conversion costs about a microsecond a record, and the time of the codecs. So each conversion has a form in steps,
 `..._steps`. It yields before each call of a codec, and after some hundred microseconds of other work.
 """
 
@@ -12,71 +11,71 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.protocol.records import batch
-from headgate.protocol.records.batch import Buffer, Record
-from headgate.protocol.records.compression import finish
-from headgate.protocol.records.down_conversion import down_steps
-from headgate.protocol.records.message_set import MAGIC_POSITION, Converted, build
-from headgate.protocol.records.up_conversion import MAX_BATCH_BYTES, up_steps, up_stored_steps
+from headgate.protocol.records import Buffer, batch
+from headgate.protocol.records.batch import Record
+from headgate.protocol.records.down_conversion import down_convert_steps
+from headgate.protocol.records.message_set import MAGIC_POSITION, ConvertedRecords, build
+from headgate.protocol.records.up_conversion import MAX_BATCH_BYTES, up_convert_steps, up_convert_stored_steps
+from headgate.protocol.steps import finish
 
 __all__ = [
-    "Converted",
+    "ConvertedRecords",
     "build",
     "down_convert",
-    "down_steps",
+    "down_convert_steps",
     "is_legacy",
     "iterate",
     "up_convert",
+    "up_convert_steps",
     "up_convert_stored",
-    "up_steps",
-    "up_stored_steps",
+    "up_convert_stored_steps",
 ]
 
 
 def is_legacy(records: Buffer) -> bool:
-    """Whether the first thing in it is a message, no batch."""
+    """Return True if `records` begin with a message, not with a batch."""
     return len(records) > MAGIC_POSITION and records[MAGIC_POSITION] < batch.MAGIC
 
 
 def up_convert(data: Buffer, max_batch_bytes: int = MAX_BATCH_BYTES) -> bytearray:
-    """Batches with the messages of a client's set, one for each wrapper, in its codec, and one for plain ones together.
+    """Convert a client's set to batches: each wrapper becomes one in its codec, adjacent plain messages share one.
 
-    Offsets are numbered from 0 in each batch. Plain messages become several batches where one would be larger than
-    `max_batch_bytes`. What is in batches already is copied as it is.
+    The offsets of each batch begin at 0. Plain messages become several batches if one would exceed `max_batch_bytes`.
+    Bytes that are batches already are copied.
 
-    Raises KafkaError, as Kafka's brokers do: CORRUPT_MESSAGE for a CRC, a size, or a stream of a codec that is wrong,
-    INVALID_RECORD for a set that contradicts itself, or becomes too many batches, UNSUPPORTED_COMPRESSION_TYPE,
-    MESSAGE_TOO_LARGE for a wrapper with more in it than `compression.MAX_OUTPUT_BYTES`.
+    Raises KafkaError, as Kafka's brokers do: CORRUPT_MESSAGE for an invalid CRC, size or compressed stream;
+    INVALID_RECORD for a set that contradicts itself, or becomes too many batches; UNSUPPORTED_COMPRESSION_TYPE;
+    MESSAGE_TOO_LARGE for a wrapper of more than `compression.MAX_OUTPUT_BYTES` decompressed.
     """
-    return finish(up_steps(data, max_batch_bytes))
+    return finish(up_convert_steps(data, max_batch_bytes))
 
 
-def up_convert_stored(data: Buffer) -> Converted:
-    """Batches with what a log holds, messages and batches mixed, at their offsets; batches stay as they are.
+def up_convert_stored(data: Buffer) -> ConvertedRecords:
+    """Convert stored messages to batches, at their offsets; stored batches stay unchanged. Both may be mixed.
 
-    A tail that is cut is left out. So is all from the first fault on; a fault at the very beginning raises KafkaError,
-    as `up_convert` does.
+    The result ends before a cut message or batch, and before the first faulty one. A fault of the first one raises
+    KafkaError as `up_convert` does.
     """
-    return finish(up_stored_steps(data))
+    return finish(up_convert_stored_steps(data))
 
 
-def down_convert(data: Buffer, magic: int, first_offset: int, max_bytes: int) -> Converted:
-    """A set of this magic with the records from `first_offset` on of what a log holds.
+def down_convert(data: Buffer, magic: int, first_offset: int, max_bytes: int) -> ConvertedRecords:
+    """Convert stored records from `first_offset` on to a set of this magic.
 
-    It has as many whole messages as `max_bytes` allow, and the first one whatever its size. A compressed batch becomes
-    one wrapper in its codec, but gzip in place of lz4 and zstd, which some of those who read such sets do not know; it
-    becomes several where that is needed to keep to `max_bytes`. Messages of this magic or an older one stay as they
-    are.
+    The set has as many whole messages as `max_bytes` allow, and the first one whatever its size. A compressed batch
+    becomes one wrapper in its codec, with gzip in place of lz4 and zstd: some readers of such sets do not know those.
+    The batch becomes several wrappers if one would exceed `max_bytes`. Messages of this magic or an older one stay
+    unchanged.
 
-    A tail that is cut is left out. So is all from the first fault on; a fault at the very beginning raises KafkaError:
-    CORRUPT_MESSAGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE, or MESSAGE_TOO_LARGE for a batch with more in it than
-    `compression.MAX_OUTPUT_BYTES`.
+    The result ends before a cut message or batch, and before the first faulty one. A fault of the first one raises
+    KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE, or MESSAGE_TOO_LARGE for a batch of more
+    than `compression.MAX_OUTPUT_BYTES` decompressed.
     """
-    return finish(down_steps(data, magic, first_offset, max_bytes))
+    return finish(down_convert_steps(data, magic, first_offset, max_bytes))
 
 
 def iterate(data: Buffer) -> Iterator[Record]:
-    """The records that a log holds, with their offsets. Raises KafkaError as `up_convert_stored`."""
+    """Iterate over stored records of any format, with their offsets. Raises KafkaError as `up_convert_stored`."""
     view = memoryview(up_convert_stored(data).data)
     while view:
         size = batch.read_header(view).size

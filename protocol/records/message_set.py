@@ -1,16 +1,16 @@
-"""Message sets, magic 0 and 1, which clients before Kafka 0.11 write and read: their layout, and building them.
+"""Message sets, magic 0 and 1, the formats of clients before Kafka 0.11: their layout and building.
 
     byte   0        8        12      16      17           18          26           30
            offset   size     crc     magic   attributes   timestamp   key length   key   value length   value
            i64      i32      u32     i8      i8           i64         i32                i32
                              (32)    (0, 1)               (magic 1)
 
-A set is messages one after another, and nothing else; the last may be cut where a broker sent it. `size` counts from
-byte 12 on, the CRC (zlib's) covers from byte 16 on. Lengths of -1 are nulls. Attributes: bits 0-2 codec, bit 3 (magic
-1) says that the broker set the timestamp. Where a codec is set the message is a wrapper: its value is a compressed
-set, without further wrappers in it. The offset of a wrapper is that of its last message. Offsets within are absolute
-in magic 0; in magic 1 they count from the first one, so that a broker need not touch them. If the broker set the time
-of a magic 1 wrapper, it holds for all messages within.
+A set is a sequence of messages. A broker may cut the last one. `size` counts the bytes from byte 12 on; the CRC
+(zlib's) covers the bytes from byte 16 on. A length of -1 is null. Attributes: bits 0-2 codec; bit 3 (magic 1): the
+broker set the timestamp. A message with a codec is a wrapper: its value is a compressed set without wrappers. The
+offset of a wrapper is that of its last inner message. Offsets of inner messages are absolute in magic 0. In magic 1
+they count from the first inner message, so that a broker need not change them. If the broker set the timestamp of a
+magic 1 wrapper, all inner messages have that timestamp.
 
 Source: Apache Kafka, "Message format", the section on old formats; KIP-31, KIP-32, KIP-57.
 """
@@ -22,31 +22,32 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from zlib import crc32
 
-from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records import compression, lz4
-from headgate.protocol.records.batch import LOG_OVERHEAD, NO_TIMESTAMP, Buffer, Record
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.records import Buffer, compression, lz4
+from headgate.protocol.records.batch import LOG_OVERHEAD, NO_TIMESTAMP, Record, corrupt
 from headgate.protocol.records.compression import LZ4, NONE
 
 LOG_APPEND_TIME = 0x08
 SMALLEST_MESSAGE_BYTES = 14  # magic 0, without key and value
-SLICE_BYTES = 16 * 1024
-"""What is converted before a conversion in slices yields: some hundred microseconds of work."""
+STEP_BYTES = 16 * 1024
+"""A conversion in steps yields after so many bytes, some hundred microseconds of work."""
 
 CRC_START = 16
 MAGIC_POSITION = 16
-# All up to the key's length, by magic. Magic 0 has empty bytes where the timestamp would be.
-MESSAGES = (struct.Struct(">qiIbb0si"), struct.Struct(">qiIbbqi"))
+# The fields up to the key's length, by magic. Magic 0 has an empty field in place of the timestamp.
+MESSAGE_HEADS = (struct.Struct(">qiIbb0si"), struct.Struct(">qiIbbqi"))
 HEAD = struct.Struct(">qiI")
-TIMED = struct.Struct(">bbq")
-INT = struct.Struct(">i")
+MAGIC_TO_TIMESTAMP = struct.Struct(">bbq")
+LENGTH = struct.Struct(">i")
 OFFSET = struct.Struct(">q")
 NULL = b"\xff\xff\xff\xff"
 
 
-class Converted(NamedTuple):
-    """What came of stored batches, and where to read on.
+class ConvertedRecords(NamedTuple):
+    """The converted records, and the offset of the next read.
 
-    next_offset: after the last batch that was looked at, dropped or not; as given, or -1, if not even one was whole.
+    `next_offset` follows the last batch, converted or dropped. If no batch was whole, it is the requested offset, or
+    -1.
     """
 
     data: bytearray
@@ -62,7 +63,7 @@ def build(
     level: int | None = None,
     log_append_time_ms: int = NO_TIMESTAMP,
 ) -> bytearray:
-    """A set of these records, in a wrapper if there is a codec. `log_append_time_ms` >= 0 is told in magic 1."""
+    """Build a set of these records, with a codec in a wrapper. Magic 1 also carries a `log_append_time_ms` >= 0."""
     is_relative = codec != NONE and magic > 0
     kind = LOG_APPEND_TIME if magic and log_append_time_ms >= 0 else 0
     data, first, offset, latest = bytearray(), -1, base_offset - 1, NO_TIMESTAMP
@@ -77,25 +78,22 @@ def build(
         return data
     content: Buffer = compression.compress(codec, data, level)
     if codec == LZ4 and magic == 0:
-        content = lz4.wrong_checksum(content)
+        content = lz4.with_broken_checksum(content)
     return encode(magic, codec | kind, offset, latest, None, content)
 
 
 def encode(
     magic: int, attributes: int, offset: int, timestamp: int, key: bytes | None, value: Buffer | None
 ) -> bytearray:
-    """One message, in the simplest way; what is many has its own."""
+    """Encode one message. Loops over many messages have faster code of their own."""
     data = bytearray(HEAD.size)
-    data += TIMED.pack(magic, attributes, timestamp) if magic else bytes((magic, attributes))
+    data += MAGIC_TO_TIMESTAMP.pack(magic, attributes, timestamp) if magic else bytes((magic, attributes))
     for part in (key, value):
-        data += NULL if part is None else INT.pack(len(part)) + part
+        data += NULL if part is None else LENGTH.pack(len(part)) + part
     HEAD.pack_into(data, 0, offset, len(data) - LOG_OVERHEAD, crc32(memoryview(data)[CRC_START:]))
     return data
 
 
-def corrupt(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.CORRUPT_MESSAGE, message)
-
-
-def invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, message)
+def undersized(position: int, size: int) -> KafkaError:
+    """Return the error for a message at `position` with too small a size."""
+    return corrupt(f"the message at byte {position} has a size of {size}; the smallest has {SMALLEST_MESSAGE_BYTES}")

@@ -1,20 +1,22 @@
-"""Stored batches for a reader that does not know zstd: such batches as gzip, all others as they are.
+"""Recompression of stored batches for a reader without zstd: from zstd to gzip, others unchanged.
 
-Apache Kafka answers a fetch before version 10 with UNSUPPORTED_COMPRESSION_TYPE where it meets zstd (KIP-110).
+Apache Kafka instead answers UNSUPPORTED_COMPRESSION_TYPE if a Fetch before version 10 finds zstd (KIP-110).
 """
 
 from __future__ import annotations
 
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.records.batch import HEADER_SIZE, Buffer, read_header, recompress_steps
-from headgate.protocol.records.compression import FAST_LEVEL, GZIP, ZSTD, Steps
+from headgate.protocol.records import Buffer
+from headgate.protocol.records.batch import HEADER_SIZE, read_header, recompress_steps
+from headgate.protocol.records.compression import FAST_LEVEL, GZIP, ZSTD
+from headgate.protocol.steps import Steps
 
 
-def gzip_for_zstd_steps(data: Buffer) -> Steps[bytearray]:
-    """The batches of a piece of a log with gzip in the place of zstd; it yields before each call of a codec.
+def zstd_to_gzip_steps(data: Buffer) -> Steps[bytearray]:
+    """Return the batches of a piece of a log, with gzip in place of zstd. Yields before each call of a codec.
 
-    A tail that is cut is left out. So is all from the first fault on; a fault at the very beginning raises KafkaError:
-    CORRUPT_MESSAGE, or MESSAGE_TOO_LARGE for a batch with more in it than `compression.MAX_OUTPUT_BYTES`.
+    The result ends before a cut batch, and before the first faulty one. A fault of the first batch raises KafkaError:
+    CORRUPT_MESSAGE, or MESSAGE_TOO_LARGE for a batch of more than `compression.MAX_OUTPUT_BYTES` decompressed.
     """
     view, made = memoryview(data), bytearray()
     try:

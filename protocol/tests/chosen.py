@@ -45,9 +45,9 @@ class _Chooser:
         self._chance = chance
 
     def value(self, node: Any, depth: int = 0) -> Any:
-        if isinstance(node, wire.NullableInstance):
-            return self._pick([None, node.instance]) and self._instance(node.instance, depth)
-        if isinstance(node, wire.Instance):
+        if isinstance(node, wire.NullableStructNode):
+            return self._pick([None, node.inner]) and self._instance(node.inner, depth)
+        if isinstance(node, wire.StructNode):
             return self._instance(node, depth)
         if isinstance(node, wire.Array):
             return self._array(node, depth)
@@ -56,7 +56,7 @@ class _Chooser:
             return self._pick((None, *choices))
         return self._pick(choices)
 
-    def _instance(self, node: wire.Instance, depth: int) -> Struct:
+    def _instance(self, node: wire.StructNode, depth: int) -> Struct:
         values = {name: self.value(member, depth) for name, member in node.members}
         for field in node.tagged or ():
             if self._pick((False, True)):
@@ -68,7 +68,7 @@ class _Chooser:
         return instance
 
     def _array(self, node: wire.Array, depth: int) -> list[Any] | None:
-        counts: Sequence[int | None] = MANY if isinstance(node.element, wire.Instance) else PLAIN
+        counts: Sequence[int | None] = MANY if isinstance(node.element, wire.StructNode) else PLAIN
         if is_wide(node.element) or depth > 1:
             counts = FEW
         if node.length.nullable:
@@ -80,9 +80,9 @@ class _Chooser:
 @functools.cache
 def is_wide(node: Any) -> bool:
     """Whether there are arrays, or many fields, in it."""
-    if isinstance(node, wire.NullableInstance):
-        return is_wide(node.instance)
-    if not isinstance(node, wire.Instance):
+    if isinstance(node, wire.NullableStructNode):
+        return is_wide(node.inner)
+    if not isinstance(node, wire.StructNode):
         return isinstance(node, wire.Array)
     return len(node.members) > 6 or any(is_wide(member) for _, member in node.members)
 

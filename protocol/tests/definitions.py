@@ -21,7 +21,7 @@ import pytest
 
 from headgate.protocol import wire
 from headgate.protocol.emitter import fixed_format
-from headgate.protocol.schema import Field, Struct, Versions, fields_in
+from headgate.protocol.schema import Field, Message, Struct, Versions, fields_in
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python
@@ -131,6 +131,15 @@ def assert_declared(cls: type[Struct], fields: list[dict[str, Any]], version: in
             assert_declared(element(our), their["fields"], version, flexible)
 
 
+def assert_defined(cls: type[Message], defined: dict[str, Any]) -> None:
+    """Compare a declared message with Kafka's definition, in all versions."""
+    assert cls.versions == Versions.parse(defined["validVersions"])
+    for version in range(cls.versions.last + 1):
+        flexible = version in Versions.parse(defined["flexibleVersions"])
+        assert flexible == (version in cls.flexible)
+        assert_declared(cls, defined["fields"], version, flexible)
+
+
 def element(field: Field) -> type[Struct]:
     """The struct that a field holds one or many of."""
     struct: type[Struct] = field.element
@@ -141,16 +150,16 @@ def described(field: Field, version: int, flexible: bool) -> tuple[Any, ...]:
     """A declared field in the terms of Kafka's definitions."""
     node = field.lower(version, flexible)
     default = field.default()
-    is_null = isinstance(node, wire.NullableInstance) or getattr(getattr(node, "length", None), "nullable", False)
+    is_null = isinstance(node, wire.NullableStructNode) or getattr(getattr(node, "length", None), "nullable", False)
     inner = node.element if isinstance(node, wire.Array) else node
     kind = ("[]" if isinstance(node, wire.Array) else "") + type_name(inner)
     return field.name, kind, is_null, field.tag, "struct" if isinstance(default, Struct) else default
 
 
 def type_name(node: Any) -> str:
-    if isinstance(node, wire.NullableInstance):
-        node = node.instance
-    if isinstance(node, wire.Instance):
+    if isinstance(node, wire.NullableStructNode):
+        node = node.inner
+    if isinstance(node, wire.StructNode):
         name: str = node.cls.__name__
         return RENAMED.get(name, name)
     names = {wire.Text: "string", wire.Blob: "bytes", wire.Records: "records"}

@@ -29,27 +29,28 @@ from construct import ConstructError
 
 from headgate.protocol import compiler, frame, header, reading
 from headgate.protocol.errors import MalformedRequest
-from headgate.protocol.internal import consumer_protocol, metadata, offsets
+from headgate.protocol.internal import consumer_protocol, metadata, offsets, version_prefix
 from headgate.protocol.records import (
     batch,
     compression,
     down_conversion,
-    inspection,
     legacy,
     lz4,
     message_set,
+    record_validation,
     up_conversion,
+    varint,
 )
 from headgate.protocol.schema import tree
-from headgate.protocol.tests.subjects import SUBJECTS, Subject, written
-from headgate.protocol.tests.values import VERSIONS
+from headgate.protocol.tests.subjects import SUBJECTS, Subject
+from headgate.protocol.tests.values import VERSIONS, written
 
 NUMBER_BYTES: Final = 2
 CORPUS: Final = Path(__file__).with_name("corpus.txt")
 FOUND: Final = Path(__file__).resolve().parents[2] / "build" / "fuzz"
 BY_HAND: Final = (
-    *(frame, header, reading, consumer_protocol, metadata, offsets),
-    *(batch, compression, down_conversion, inspection, legacy, lz4, message_set, up_conversion),
+    *(frame, header, reading, consumer_protocol, metadata, offsets, version_prefix),
+    *(batch, compression, down_conversion, record_validation, legacy, lz4, message_set, up_conversion, varint),
 )
 VERSION_OF: Final = {f"{cls.__name__}-v{version}": (cls, version) for cls, version in VERSIONS}
 # Longer inputs find nothing new; a run that hangs, or takes a gigabyte, is a finding

@@ -83,14 +83,14 @@ def _smallest(node: Any, shape: _Shape, level: int) -> bytes:
     if isinstance(node, wire.Array):
         count = shape.number if level == shape.level else int(level < shape.level)
         return _length(node.length, count) + _smallest(node.element, shape, level + 1) * count
-    if isinstance(node, wire.NullableInstance):
-        return b"\1" + _smallest(node.instance, shape, level)
-    if isinstance(node, wire.Instance):
+    if isinstance(node, wire.NullableStructNode):
+        return b"\1" + _smallest(node.inner, shape, level)
+    if isinstance(node, wire.StructNode):
         return b"".join(_smallest(member, shape, level) for _, member in node.members) + _tags(node, shape, level)
     return _length(node.length, 0)
 
 
-def _tags(node: wire.Instance, shape: _Shape, level: int) -> bytes:
+def _tags(node: wire.StructNode, shape: _Shape, level: int) -> bytes:
     if node.tagged is None:
         return b""
     tags = [(field.tag, _smallest(field.node, shape, level)) for field in node.tagged]

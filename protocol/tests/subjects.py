@@ -18,6 +18,7 @@ from zlib import crc32
 import cramjam
 
 from headgate.protocol import compiler
+from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.frame import FrameReader
 from headgate.protocol.header import RequestHeader, read_request_header, read_response_header, write_request_header
@@ -25,12 +26,12 @@ from headgate.protocol.header import write_response_header as write_header
 from headgate.protocol.internal import consumer_protocol, metadata, metadata_snapshot, offsets
 from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
-from headgate.protocol.peer import Peer
 from headgate.protocol.records import batch, compression, legacy, lz4, message_set
 from headgate.protocol.records.batch import Record
-from headgate.protocol.records.inspection import Inspection
+from headgate.protocol.records.record_validation import RecordValidator
 from headgate.protocol.schema import Message
-from headgate.protocol.tests.values import VERSIONS, full
+from headgate.protocol.steps import finish
+from headgate.protocol.tests.values import VERSIONS, full, written
 
 PER_BYTE = 100
 """What a byte may take at most, in bytes: four of them can be a struct with an empty list and an unknown tag, each an
@@ -90,12 +91,6 @@ class Subject(NamedTuple):
 # ------------------------------------------------------------------------------------------------------------ messages
 
 
-def written(value: Message, version: int) -> bytes:
-    out = bytearray()
-    compiler.write(value, version, out, [])
-    return bytes(out)
-
-
 def check_message(cls: type[Message], version: int, data: bytes, value: tuple[Message, int]) -> None:
     message, position = value
     assert 0 <= position <= len(data)
@@ -150,7 +145,7 @@ def read_frames(data: bytes) -> list[bytes]:
     reader, frames = FrameReader(FRAME_LIMIT), []
     for start in range(0, len(stream), portion):
         if reader.incomplete_size:
-            reader.room(FRAME_LIMIT)
+            reader.get_buffer(FRAME_LIMIT)
         frames += [bytes(frame) for frame in reader.feed(stream[start : start + portion])]
     return frames
 
@@ -173,10 +168,10 @@ def good_responses() -> list[bytes]:
 
 def read_responses(data: bytes) -> Any:
     """A broker answers two requests, of which the first asks what it serves."""
-    peer = Peer("fuzz", FRAME_LIMIT)
-    peer.request(ApiVersionsRequest(), 3)
-    peer.request(FetchRequest(), 12)
-    return peer.receive(data)
+    connection = ClientConnection("fuzz", FRAME_LIMIT)
+    connection.request(ApiVersionsRequest(), 3)
+    connection.request(FetchRequest(), 12)
+    return connection.receive(data)
 
 
 # ------------------------------------------------------------------------------------------------------------ records
@@ -222,7 +217,7 @@ def check_plain(data: bytes, plain: bytes | memoryview) -> None:
 
 def codec(number: int) -> Subject:
     return Subject(
-        f"compression-{compression.type_names[number]}",
+        f"compression-{compression.CODEC_NAMES[number]}",
         lambda data: compression.decompress(number, data, OUTPUT_LIMIT),
         lambda: good_streams(number),
         check_plain,
@@ -263,7 +258,7 @@ def sealed(data: bytes) -> bytes:
     """The messages of a set with right CRCs, as far as they are whole: a fuzzer does not find them."""
     out, position = bytearray(data), 0
     while position + message_set.CRC_START < len(out):
-        (size,) = message_set.INT.unpack_from(out, position + 8)
+        (size,) = message_set.LENGTH.unpack_from(out, position + 8)
         end = position + batch.LOG_OVERHEAD + size
         if not position + message_set.CRC_START < end <= len(out):
             break
@@ -289,7 +284,7 @@ def read_wrapped_set(data: bytes) -> bytearray:
     codec = OLD_CODECS[flags >> 1 & 3]
     content: bytes | bytearray = compression.compress(codec, inner)
     if codec == compression.LZ4 and magic == 0:
-        content = lz4.wrong_checksum(content)
+        content = lz4.with_broken_checksum(content)
     wrapper = message_set.encode(magic, codec | kind if magic else codec, flags >> 5, 5, None, content)
     return legacy.up_convert_stored(wrapper).data if flags & 16 else legacy.up_convert(wrapper)
 
@@ -327,12 +322,12 @@ def old_reader(data: bytes) -> tuple[bytes, int, int]:
     return batch.HEADER.pack(*batch_head(content, codec)) + content, flags & 1, 50 if flags & 2 else 1 << 20
 
 
-def read_as_an_old_reader(data: bytes) -> legacy.Converted:
+def read_as_an_old_reader(data: bytes) -> legacy.ConvertedRecords:
     stored, magic, room = old_reader(data)
     return legacy.down_convert(stored, magic, 7, room)
 
 
-def check_an_old_reader(data: bytes, converted: legacy.Converted) -> None:
+def check_an_old_reader(data: bytes, converted: legacy.ConvertedRecords) -> None:
     """It gets the records, as far as their offsets increase."""
     stored, _, room = old_reader(data)
     try:
@@ -352,18 +347,18 @@ def batch_head(content: bytes, codec: int) -> batch.BatchHeader:
     return head._replace(attributes=codec, batch_length=batch.HEADER_SIZE - batch.LOG_OVERHEAD + len(content))
 
 
-def inspect(data: bytes, slice_bytes: int = 1 << 20) -> list[tuple[int, ErrorCode, str]]:
+def validate(data: bytes, slice_bytes: int = 1 << 20) -> list[tuple[int, ErrorCode, str]]:
     """A compacted topic's look at a batch with these records."""
     head = batch_head(data, compression.NONE)
-    inspection = Inspection(head, data, needs_keys=True, earliest=0, latest=1_800_000_000_000)
-    while inspection.left:
-        inspection.look(slice_bytes)
-    return inspection.errors
+    validator = RecordValidator(head, data, needs_keys=True, earliest=0, latest=1_800_000_000_000)
+    while validator.left:
+        validator.validate_next(slice_bytes)
+    return validator.errors
 
 
-def check_inspection(data: bytes, errors: list[tuple[int, ErrorCode, str]]) -> None:
+def check_validation(data: bytes, errors: list[tuple[int, ErrorCode, str]]) -> None:
     """In slices the errors are the same; what has none is iterated."""
-    assert inspect(data, 20) == errors
+    assert validate(data, 20) == errors
     whole = batch.HEADER.pack(*batch_head(data, compression.NONE)) + data
     # A leader does not look at the names of headers
     assert errors or fault(lambda: list(batch.iterate(whole))) in {None, "UnicodeDecodeError"}
@@ -426,7 +421,7 @@ def good_metadata() -> list[bytes]:
 
 def good_snapshots() -> list[bytes]:
     records = [metadata.decode(value) for value in good_metadata() if not value[2]]
-    return [bytes(compression.finish(metadata_snapshot.encode_steps(some, 0, 1))) for some in (records, records * 60)]
+    return [bytes(finish(metadata_snapshot.encode_steps(some, 0, 1))) for some in (records, records * 60)]
 
 
 def good_protocol(cls: type[Any]) -> list[bytes]:
@@ -480,10 +475,10 @@ OTHERS = [
         UNPACKED_BYTES,
     ),
     Subject(
-        "inspection",
-        inspect,
+        "record-validation",
+        validate,
         lambda: [good[batch.HEADER_SIZE :] for good in good_batches()[:1]],
-        check_inspection,
+        check_validation,
         (KafkaError,),
     ),
     Subject("old-reader", read_as_an_old_reader, good_bodies, check_an_old_reader, (KafkaError,), UNPACKED_BYTES),

@@ -14,7 +14,7 @@ from headgate.protocol import compiler
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.schema import Message, tree
 from headgate.protocol.steps import finish
-from headgate.protocol.tests.values import LAYOUTS, full, messages
+from headgate.protocol.tests.values import LAYOUTS, full, messages, written
 
 # More in a soak run, which asks for more of everything
 few = settings(max_examples=max(4, settings().max_examples // 100))
@@ -22,12 +22,6 @@ few = settings(max_examples=max(4, settings().max_examples // 100))
 each_layout = pytest.mark.parametrize(
     "cls, version", LAYOUTS, ids=[f"{cls.__name__}-v{version}" for cls, version in LAYOUTS]
 )
-
-
-def written(value: Message, version: int) -> bytes:
-    out = bytearray()
-    compiler.write(value, version, out, [])
-    return bytes(out)
 
 
 def written_in_steps(value: Message, version: int) -> bytes:
@@ -66,7 +60,7 @@ def both(cls: type[Message], version: int, data: bytes) -> tuple[Any, Any]:
 @each_layout
 @given(data=st.data())
 @few
-def test_compiled_and_interpreted_agree(cls: type[Message], version: int, data: st.DataObject) -> None:
+def test_compiled_code_and_interpreted_tree_agree(cls: type[Message], version: int, data: st.DataObject) -> None:
     value = data.draw(messages(cls, version))
     encoded = written(value, version)
     assert encoded == tree(cls, version).build(value)
@@ -79,7 +73,7 @@ def test_compiled_and_interpreted_agree(cls: type[Message], version: int, data: 
 @each_layout
 @given(data=st.data())
 @few
-def test_damage_is_refused_or_read_alike(cls: type[Message], version: int, data: st.DataObject) -> None:
+def test_both_refuse_damaged_bytes_or_read_the_same(cls: type[Message], version: int, data: st.DataObject) -> None:
     damaged = bytearray(written(data.draw(messages(cls, version)), version))
     for _ in range(data.draw(st.integers(0, 3)) if damaged else 0):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
@@ -89,7 +83,7 @@ def test_damage_is_refused_or_read_alike(cls: type[Message], version: int, data:
 
 
 @each_layout
-def test_arrays_that_are_read_in_bulk(cls: type[Message], version: int) -> None:
+def test_arrays_read_in_bulk_are_equal(cls: type[Message], version: int) -> None:
     """With so many elements, structs of fixed width are read by one iterator, if none has tagged fields."""
     for tagged in {False, version in cls.flexible}:
         value = full(cls, version, 5, tagged=tagged)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.protocol.registry import APIS, request
+from headgate.protocol.registry import APIS, request_class
 from headgate.protocol.schema import Message, Versions
 from headgate.protocol.tests.definitions import CLIENTS, assert_declared, having, of_kafka
 from headgate.protocol.tests.values import MESSAGES
@@ -40,7 +40,7 @@ def numbers(versions: Versions) -> set[int]:
 
 @pytest.mark.sockets
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: str(cls.__name__))
-def test_every_field_is_that_of_kafkas_newest_definition(cls: type[Message]) -> None:
+def test_every_field_is_as_in_kafkas_newest_definition(cls: type[Message]) -> None:
     for version in numbers(cls.versions):
         _, defined = next(having(cls.__name__, version))  # one of them has every version
         flexible = version in Versions.parse(defined["flexibleVersions"])
@@ -51,14 +51,14 @@ def test_every_field_is_that_of_kafkas_newest_definition(cls: type[Message]) -> 
 
 
 @pytest.mark.sockets
-def test_whatever_a_broker_of_kafka_listens_to_is_declared_or_left_out_with_a_reason() -> None:
+def test_every_api_of_kafka_is_declared_or_omitted_with_reason() -> None:
     offered: dict[str, set[int]] = {}
     for generation in CLIENTS:
         for name, defined in of_kafka(generation).items():
             if LISTENERS.intersection(defined.get("listeners", ())):
                 versions = numbers(Versions.parse(defined["validVersions"]))
                 offered.setdefault(name.removesuffix("Request"), set()).update(versions)
-    declared = {api.name: numbers(request(key).versions) for key, api in APIS.items()}
+    declared = {api.name: numbers(request_class(key).versions) for key, api in APIS.items()}
     assert {name for name in declared if declared[name] - offered[name]} == set()
     absent = {name: versions - declared.get(name, set()) for name, versions in offered.items()}
     left_out = {name: numbers(Versions.parse(versions)) for name, (versions, _) in LEFT_OUT.items()}
@@ -106,8 +106,8 @@ CHANGES = [rename, retype, make_nullable, tag_otherwise, change_default, swap, r
 @pytest.mark.sockets
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_comparison_sees_a_change(change: Callable[[list[dict[str, Any]]], None], nested: bool) -> None:
-    cls = request(2)  # ListOffsets: all that can be changed is in it twice
+def test_the_comparison_finds_a_change(change: Callable[[list[dict[str, Any]]], None], nested: bool) -> None:
+    cls = request_class(2)  # ListOffsets: all that can be changed is in it twice
     _, defined = next(having(cls.__name__, 11))
     fields = copy.deepcopy(defined["fields"])
     assert_declared(cls, fields, 11, flexible=True)

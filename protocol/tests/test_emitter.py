@@ -7,7 +7,7 @@ import traceback
 import pytest
 from construct import Construct
 
-from headgate.protocol.emitter import STEP_ELEMENTS, Pauses, Run, Source, fixed_format, smallest_size
+from headgate.protocol.emitter import STEP_ELEMENTS, FixedWidthRun, Source, YieldPoints, fixed_format, min_size
 from headgate.protocol.messages.fetch import FetchRequest
 from headgate.protocol.schema import tree
 from headgate.protocol.wire import (
@@ -20,12 +20,12 @@ from headgate.protocol.wire import (
     Int32sb,
     Int64sb,
     Length,
-    NullableInstance,
+    NullableStructNode,
     Text,
 )
 
 
-def test_a_source_becomes_a_function_whose_lines_tracebacks_show() -> None:
+def test_tracebacks_show_the_lines_of_an_emitted_function() -> None:
     source = Source()
     limit = source.constant("limit", 3)
     with source.block("def check(value)"), source.block(f"if value > {limit}"):
@@ -45,7 +45,7 @@ def test_the_same_constant_has_one_name() -> None:
 
 
 def test_a_run_is_one_struct() -> None:
-    run = Run()
+    run = FixedWidthRun()
     assert not run
     run.add("h", "a")
     run.add("?", "b")
@@ -67,31 +67,31 @@ def test_a_run_is_one_struct() -> None:
         (Array(Length.compact(nullable=False), Int32sb), 1),
         (tree(FetchRequest, 0), 16),
         (tree(FetchRequest, 12), 29),
-        (NullableInstance(tree(FetchRequest, 12)), 1),
+        (NullableStructNode(tree(FetchRequest, 12)), 1),
     ],
 )
-def test_smallest_sizes(node: Construct, size: int) -> None:
-    assert smallest_size(node) == size
+def test_nodes_have_minimum_sizes(node: Construct, size: int) -> None:
+    assert min_size(node) == size
 
 
-def test_what_has_no_rule_is_named() -> None:
+def test_an_unknown_node_is_named() -> None:
     assert fixed_format(Length.short(nullable=False)) is None
     with pytest.raises(TypeError, match="no rule for"):
-        smallest_size(Length.short(nullable=False))
+        min_size(Length.short(nullable=False))
 
 
-@pytest.mark.parametrize("are_wanted", [False, True])
-def test_a_function_pauses_where_that_is_wanted(are_wanted: bool) -> None:
+@pytest.mark.parametrize("is_enabled", [False, True])
+def test_an_emitted_function_yields_if_enabled(is_enabled: bool) -> None:
     source = Source()
-    pauses = Pauses(source, are_wanted)
+    yield_points = YieldPoints(source, is_enabled)
     with source.block("def count(number)"):
-        pauses.begin()
+        yield_points.begin()
         with source.block("for _ in range(number)"):
             source.line("pass")
-            pauses.pause()
+            yield_points.count_element()
         source.line("return number")
     count = source.function("count", "<a test>")
-    if are_wanted:
+    if is_enabled:
         assert len(list(count(0))) == 0
         assert len(list(count(3 * STEP_ELEMENTS))) == 3
     else:

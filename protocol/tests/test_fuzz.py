@@ -53,7 +53,7 @@ def needs_atheris() -> None:
 @pytest.mark.slow
 @pytest.mark.sockets
 @pytest.mark.usefixtures("needs_atheris")
-def test_nothing_is_found(tmp_path: Path) -> None:
+def test_a_short_run_finds_no_fault(tmp_path: Path) -> None:
     directories = ("--inputs", tmp_path / "inputs", "--found", fuzz.FOUND)
     ended = python("-m", "headgate.protocol.tests.fuzz", "run", *directories, *BOUNDS)
     lines = ended.stderr.splitlines()
@@ -86,7 +86,7 @@ def test_a_fault_is_found_and_can_be_replayed(tmp_path: Path) -> None:
     assert "AssertionError" in replayed.stderr
 
 
-def test_an_input_that_is_as_it_should_be_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_input_without_a_fault_can_be_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "input"
     path.write_bytes(fuzz.input_of("MetadataRequest-v1", b"\xff\xff\xff\xff"))
     fuzz.main(["replay", str(path)])
@@ -108,12 +108,12 @@ def test_the_corpus_is_small_and_sorted() -> None:
 
 
 @pytest.mark.slow
-def test_the_corpus_is_endured() -> None:
+def test_no_line_of_the_corpus_is_a_fault() -> None:
     for name, data in fuzz.corpus():
         fuzz.try_input(fuzz.input_of(name, data))
 
 
-def test_construct_and_the_reader_have_to_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_construct_and_the_reader_must_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = SUBJECTS["MetadataRequest-v1"]
     other = subject._replace(read=SUBJECTS["MetadataRequest-v0"].read)
     fuzz.agree(subject, b"\xff\xff\xff\xff")

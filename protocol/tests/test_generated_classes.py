@@ -25,12 +25,12 @@ from headgate.protocol.internal import metadata, offsets
 from headgate.protocol.internal.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.update_metadata import UpdateMetadataRequest
-from headgate.protocol.registry import APIS, header_versions, request, response
+from headgate.protocol.registry import APIS, header_versions, request_class, response_class
 from headgate.protocol.schema import Message, Struct
 from headgate.protocol.tests.chosen import chosen
 from headgate.protocol.tests.definitions import having, in_jar, parsed
 from headgate.protocol.tests.generated import BROKER, CLIENT, GeneratedClasses, in_base64, in_json, without_unknown_tags
-from headgate.protocol.tests.values import LAYOUTS, VERSIONS, full
+from headgate.protocol.tests.values import LAYOUTS, VERSIONS, full, written
 from headgate.protocol.wire import MAX_TEXT_SIZE
 
 pytestmark = pytest.mark.sockets
@@ -51,12 +51,6 @@ def classes() -> Iterator[dict[int, GeneratedClasses]]:
     """By generation: all of them start at once."""
     with contextlib.ExitStack() as stack:
         yield {generation: stack.enter_context(GeneratedClasses(*jars)) for generation, jars in CLIENT.items()}
-
-
-def written(value: Message, version: int) -> bytes:
-    out = bytearray()
-    compiler.write(value, version, out, [])
-    return bytes(out)
 
 
 @pytest.mark.parametrize("cls, version", MESSAGES, ids=[f"{cls.__name__}-v{version}" for cls, version in MESSAGES])
@@ -116,7 +110,7 @@ def test_kafkas_classes_read_and_write_the_same_bytes_of_records(
 
 
 @pytest.mark.parametrize("cls, version", LAYOUTS, ids=[f"{cls.__name__}-v{version}" for cls, version in LAYOUTS])
-def test_damaged_bytes_that_are_read_are_to_kafka_what_they_are_to_us(
+def test_kafka_reads_the_same_from_damaged_bytes(
     cls: type[Message], version: int, classes: dict[int, GeneratedClasses]
 ) -> None:
     """We refuse some that Kafka's classes read: negative lengths, text that is not UTF-8.
@@ -147,7 +141,7 @@ def damaged(data: bytes, chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("size, is_read", [(MAX_TEXT_SIZE, True), (MAX_TEXT_SIZE + 1, False)])
 @pytest.mark.parametrize("version", [3, 4])  # a text, and an array of texts
-def test_no_text_is_longer_than_kafka_reads(
+def test_kafka_has_the_same_limit_of_a_text(
     version: int, size: int, is_read: bool, classes: dict[int, GeneratedClasses]
 ) -> None:
     asked = FindCoordinatorRequest(key="k" * size, coordinator_keys=["k" * size])
@@ -163,7 +157,7 @@ def test_no_text_is_longer_than_kafka_reads(
 
 @pytest.mark.parametrize("client_id", [None, "", "a client", "é" * 200])
 @pytest.mark.parametrize("key, version", [(CONTROLLED_SHUTDOWN, 0), (FETCH, 11), (FETCH, 12)])
-def test_kafkas_request_headers_are_the_same(
+def test_request_headers_equal_kafkas(
     key: int, version: int, client_id: str | None, classes: dict[int, GeneratedClasses]
 ) -> None:
     header = RequestHeader(key, version, -5, client_id)
@@ -176,14 +170,14 @@ def test_kafkas_request_headers_are_the_same(
     same_header(classes, "RequestHeader", header_version, value, out)
 
 
-def test_kafka_reads_the_same_client_id_from_what_is_not_utf_8(classes: dict[int, GeneratedClasses]) -> None:
+def test_kafka_reads_the_same_client_id_from_invalid_utf_8(classes: dict[int, GeneratedClasses]) -> None:
     data = struct.pack(">hhih", FETCH, 11, 1, 12) + b"B\xfcro \xe2\x82 \xc3\x28\xff!"
     _, (answer,) = classes[4].ask("RequestHeader", 1, [{"bytes": in_base64(data)}])
     assert read_request_header(memoryview(data))[3] == answer["read"]["clientId"] == "B\ufffdro \ufffd \ufffd(\ufffd!"
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_kafkas_response_headers_are_the_same(version: int, classes: dict[int, GeneratedClasses]) -> None:
+def test_response_headers_equal_kafkas(version: int, classes: dict[int, GeneratedClasses]) -> None:
     out = bytearray()
     write_response_header(out, 7, FETCH, version)
     _, header_version = header_versions(FETCH, version)
@@ -211,7 +205,7 @@ OTHERWISE = {
 
 
 def request_of(key: int, version: int) -> Any:
-    value = full(request(key), version)
+    value = full(request_class(key), version)
     if isinstance(value, UpdateMetadataRequest):  # Kafka makes names of listeners from these
         for endpoint in (endpoint for broker in value.live_brokers for endpoint in broker.endpoints):
             endpoint.security_protocol = 0
@@ -229,15 +223,13 @@ def told(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("key", APIS, ids=[api.name for api in APIS.values()])
-def test_what_is_answered_to_a_request_that_failed_is_what_kafka_answers(
-    key: int, classes: dict[int, GeneratedClasses]
-) -> None:
-    cls, error = request(key), ErrorCode.TOPIC_AUTHORIZATION_FAILED
+def test_error_responses_equal_kafkas(key: int, classes: dict[int, GeneratedClasses]) -> None:
+    cls, error = request_class(key), ErrorCode.TOPIC_AUTHORIZATION_FAILED
     for version in range(cls.versions.first, cls.versions.last + 1):
         generation, _ = next(having(cls.__name__, version))
         value = request_of(key, version)
         case = {"refused": in_base64(written(value, version)), "code": int(error)}
         _, (answer,) = classes[generation].ask(cls.__name__, version, [case])
-        theirs, _ = compiler.read(response(key), version, base64.b64decode(answer["written"]))
-        ours, _ = compiler.read(response(key), version, written(value.error_response(version, error), version))
+        theirs, _ = compiler.read(response_class(key), version, base64.b64decode(answer["written"]))
+        ours, _ = compiler.read(response_class(key), version, written(value.error_response(version, error), version))
         assert (told(ours) == told(theirs)) == (APIS[key].name not in OTHERWISE), (version, ours, theirs)

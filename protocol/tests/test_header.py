@@ -36,7 +36,7 @@ def of_kio(entity: Any) -> bytes:
 
 @pytest.mark.parametrize("client_id", [None, "", "a client", "ü" * 40])
 @pytest.mark.parametrize("kio, version", [(KioRequestHeader1, 11), (KioRequestHeader2, 12)])
-def test_request_headers_are_kios(kio: Any, version: int, client_id: str | None) -> None:
+def test_request_headers_equal_kios(kio: Any, version: int, client_id: str | None) -> None:
     out = bytearray()
     header = RequestHeader(FETCH, version, 7, client_id)
     write_request_header(out, header)
@@ -60,7 +60,7 @@ def test_request_headers_are_kios(kio: Any, version: int, client_id: str | None)
         (KioResponseHeader0, API_VERSIONS, 4),
     ],
 )
-def test_response_headers_are_kios(kio: Any, key: int, version: int) -> None:
+def test_response_headers_equal_kios(kio: Any, key: int, version: int) -> None:
     out = bytearray()
     write_response_header(out, -5, key, version)
     assert out == of_kio(kio(correlation_id=i32(-5)))
@@ -82,7 +82,7 @@ def test_an_unknown_api_still_has_a_header() -> None:
     assert read_request_header(memoryview(out)) == (*header, len(out))
 
 
-def test_tagged_fields_are_stepped_over() -> None:
+def test_tagged_fields_are_skipped() -> None:
     out = bytearray()
     write_request_header(out, RequestHeader(FETCH, 12, 7, "c"))
     tagged = bytes(out[:-1]) + b"\x02\x00\x03abc\x81\x01\x01z"
@@ -112,7 +112,7 @@ def test_garbage_is_refused_or_read(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_a_client_id_that_is_not_utf_8_is_read_with_replacements(version: int) -> None:
+def test_invalid_utf_8_in_a_client_id_is_replaced(version: int) -> None:
     frame = struct.pack(">hhih", FETCH, version, 1, 4) + b"B\xfcro\0"
     assert read_request_header(memoryview(frame))[3:] == ("B\ufffdro", 14 if version == 11 else 15)
 
@@ -124,7 +124,7 @@ def test_a_bad_client_id_is_refused(bad: bytes) -> None:
         read_request_header(memoryview(b"\0\x01\0\x0b\0\0\0\0" + bad))
 
 
-def test_a_tagged_field_that_cannot_be_is_malformed() -> None:
+def test_an_impossible_tagged_field_is_malformed() -> None:
     frame = struct.pack(">hhih", 18, 3, 1, -1) + b"\x01" + b"\xff" * 10
     with pytest.raises(MalformedRequest):
         read_request_header(memoryview(frame))

@@ -51,7 +51,7 @@ def test_any_other_bytes_are_read_or_refused(
 
 
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=lambda subject: subject.name)
-def test_what_is_good_is_read(subject: Subject) -> None:
+def test_valid_bytes_are_read(subject: Subject) -> None:
     """Else the tests above would try nothing but noise."""
     for good in subject.good():
         assert subject.attempt(good)

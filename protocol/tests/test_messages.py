@@ -24,10 +24,10 @@ import headgate.protocol.messages
 from headgate.protocol import compiler
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from headgate.protocol.registry import APIS, header_versions, request, response
+from headgate.protocol.registry import APIS, header_versions, request_class, response_class
 from headgate.protocol.schema import Message, Struct, Versions, fields_in
 from headgate.protocol.tests.definitions import assert_declared, definition, snake_case
-from headgate.protocol.tests.values import VERSIONS, full
+from headgate.protocol.tests.values import VERSIONS, full, written
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of importlib.resources, in kafka-python
@@ -38,12 +38,6 @@ with warnings.catch_warnings():
 
 REQUESTS = [(cls, version) for cls, version in VERSIONS if not cls.is_response]
 REQUEST_IDS = [f"{cls.__name__}-v{version}" for cls, version in REQUESTS]
-
-
-def written(value: Message, version: int) -> bytes:
-    out = bytearray()
-    compiler.write(value, version, out, [])
-    return bytes(out)
 
 
 # ------------------------------------------------------------------------------------------ Kafka's own definitions
@@ -60,7 +54,7 @@ DEFINED = [
 
 
 @pytest.mark.parametrize("cls, version", DEFINED, ids=[f"{cls.__name__}-v{version}" for cls, version in DEFINED])
-def test_fields_are_those_of_kafkas_definition(cls: type[Message], version: int) -> None:
+def test_fields_are_as_in_kafkas_definition(cls: type[Message], version: int) -> None:
     defined = definition(cls.__name__)
     assert defined is not None
     assert defined["apiKey"] == cls.api_key
@@ -143,15 +137,15 @@ def test_kafka_python_reads_and_writes_the_same_bytes(cls: type[Message], versio
 
 def test_every_module_is_in_the_registry() -> None:
     modules = {module.name for module in pkgutil.iter_modules(headgate.protocol.messages.__path__)}
-    assert modules == {request(key).__module__.rpartition(".")[2] for key in APIS}
+    assert modules == {request_class(key).__module__.rpartition(".")[2] for key in APIS}
 
 
 @pytest.mark.parametrize("key", APIS)
 def test_the_registry_agrees_with_the_declarations(key: int) -> None:
-    for cls in (request(key), response(key)):
+    for cls in (request_class(key), response_class(key)):
         assert cls.api_key == key
-        assert cls.is_response == (cls is response(key))
-        assert cls.versions == request(key).versions
+        assert cls.is_response == (cls is response_class(key))
+        assert cls.versions == request_class(key).versions
         for version in range(cls.versions.first, cls.versions.last + 1):
             assert (header_versions(key, version)[0] == 2) == (version in cls.flexible)
 
@@ -160,7 +154,7 @@ def test_the_registry_agrees_with_the_declarations(key: int) -> None:
 def test_every_request_has_an_error_response(cls: type[Message], version: int) -> None:
     value: Message = full(cls, version)
     refusal = value.error_response(version, ErrorCode.UNKNOWN_SERVER_ERROR, "a sentence")
-    assert type(refusal) is response(cls.api_key)
+    assert type(refusal) is response_class(cls.api_key)
     sent, _ = compiler.read(type(refusal), version, written(refusal, version))
     expected = set() if cls is DescribeLogDirsRequest and version < 3 else {int(ErrorCode.UNKNOWN_SERVER_ERROR)}
     assert set(error_codes(sent, version)) == expected

@@ -25,12 +25,7 @@ from headgate.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from headgate.protocol.reading import MAX_ELEMENTS, reader
 from headgate.protocol.schema import Message, tree
 from headgate.protocol.steps import finish
-
-
-def written(value: Message, version: int) -> bytes:
-    out = bytearray()
-    compiler.write(value, version, out, [])
-    return bytes(out)
+from headgate.protocol.tests.values import written
 
 
 def refusal(cls: type[Message], version: int, data: str) -> str:
@@ -61,24 +56,24 @@ def test_records_are_views_and_can_be_patched_in_place(version: int) -> None:
 
 
 @pytest.mark.parametrize("size", [3, 300])
-def test_all_else_is_copied(size: int) -> None:
+def test_all_other_blobs_are_copied(size: int) -> None:
     frame = bytearray(written(SaslAuthenticateRequest(b"x" * size), 2))
     value, _ = compiler.read(SaslAuthenticateRequest, 2, frame)
     frame[:] = bytes([0xDD]) * len(frame)
     assert value.auth_bytes == b"x" * size
 
 
-def test_what_follows_is_left_alone() -> None:
+def test_bytes_after_a_message_are_not_read() -> None:
     assert compiler.read(MetadataRequest, 1, b"\xff\xff\xff\xffrest") == (MetadataRequest(topics=None), 4)
 
 
-def test_an_array_is_bounded_by_the_bytes_that_are_left() -> None:
+def test_the_remaining_bytes_bound_an_array() -> None:
     """A count of two thousand million in a few bytes costs nothing: neither time nor memory."""
     assert "topics cannot have length 2147483647" in refusal(MetadataRequest, 0, "7fffffff0000")
     assert "topics cannot have length 4294967294" in refusal(MetadataRequest, 9, "ffffffff0f0000")
 
 
-def test_an_array_of_structs_is_bounded_by_what_they_take_at_least() -> None:
+def test_the_minimum_size_of_structs_bounds_their_array() -> None:
     """60 bytes are left, and a FetchTopic takes 6 at least: no list of 11 is made."""
     assert "topics cannot have length 11" in refusal(FetchRequest, 0, "00" * 12 + "0000000b" + "00" * 60)
     assert "topics cannot have length" not in refusal(FetchRequest, 0, "00" * 12 + "0000000a" + "ff" * 60)
@@ -90,42 +85,42 @@ def produce_of(*sizes: int) -> bytes:
     return struct.pack(">hhii", -1, 1, 30_000, len(sizes)) + b"".join(topics)
 
 
-def test_a_request_has_a_limit_for_the_elements_of_all_its_arrays() -> None:
+def test_a_request_has_one_limit_for_all_arrays() -> None:
     """What is the only element of its array was counted with what holds it."""
     read = reader(tree(ProduceRequest, 7), "Produce", 100)
     assert read(produce_of(*[0] * 100))
     assert read(produce_of(*[1] * 100))
     assert read(produce_of(*[19] * 5))
-    with pytest.raises(MalformedRequest, match="101 topic_data, where a request may have 100 more elements"):
+    with pytest.raises(MalformedRequest, match="101 topic_data, but a request may have only 100 more"):
         read(produce_of(*[0] * 101))
-    with pytest.raises(MalformedRequest, match="20 partition_data, where a request may have 18 more elements"):
+    with pytest.raises(MalformedRequest, match="20 partition_data, but a request may have only 18 more"):
         read(produce_of(19, 19, 19, 20, 20))
 
 
 def test_texts_and_tagged_fields_count_too() -> None:
     read = reader(tree(DeleteTopicsRequest, 0), "DeleteTopics", 10)
     assert read(struct.pack(">i", 10) + b"\0\x01t" * 10 + bytes(4))
-    with pytest.raises(MalformedRequest, match="11 topic_names, where a request may have 10 more"):
+    with pytest.raises(MalformedRequest, match="11 topic_names, but a request may have only 10 more"):
         read(struct.pack(">i", 11) + b"\0\x01t" * 11 + bytes(4))
     read = reader(tree(MetadataRequest, 9), "Metadata", 10)
     assert read(b"\x01\0\0\0\x0a" + b"\x05\0" * 10)
-    with pytest.raises(MalformedRequest, match="11 tagged fields, where a request may have 10 more"):
+    with pytest.raises(MalformedRequest, match="11 tagged fields, but a request may have only 10 more"):
         read(b"\x01\0\0\0\x0b" + b"\x05\0" * 11)
 
 
-def test_a_request_for_many_partitions_is_read_and_one_for_too_many_is_not() -> None:
+def test_a_request_may_have_many_partitions_but_not_too_many() -> None:
     """Ten numbers count as one element."""
     numbers = [7] * (10 * MAX_ELEMENTS)
     request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", numbers)])
     assert compiler.read(OffsetFetchRequest, 5, written(request, 5))[0] == request
     numbers += [7] * 10
-    with pytest.raises(MalformedRequest, match="1000010 partition_indexes, where a request may have 1000000 more"):
+    with pytest.raises(MalformedRequest, match="1000010 partition_indexes, but a request may have only 1000000 more"):
         compiler.read(OffsetFetchRequest, 5, written(request, 5))
-    with pytest.raises(MalformedRequest, match="100001 topic_data, where a request may have 100000 more"):
+    with pytest.raises(MalformedRequest, match="100001 topic_data, but a request may have only 100000 more"):
         compiler.read(ProduceRequest, 7, produce_of(*[0] * (MAX_ELEMENTS + 1)))
 
 
-def test_many_uuids() -> None:
+def test_an_array_of_many_uuids_is_read() -> None:
     ids = [number.to_bytes(16, "big") for number in range(40)]
     record = PartitionRecord(directories=ids)
     encoded = written(record, 1)
@@ -135,7 +130,7 @@ def test_many_uuids() -> None:
             compiler.read(PartitionRecord, 1, encoded[:length])
 
 
-def test_of_a_tag_that_comes_twice_the_last_is_taken() -> None:
+def test_the_last_of_two_equal_tags_wins() -> None:
     start = bytes.fromhex("00" * 25 + "010101")
     for data, value in (("02 00020263 00020264", "d"), ("02 0000 00020263", "c")):
         encoded = start + bytes.fromhex(data)
@@ -143,12 +138,12 @@ def test_of_a_tag_that_comes_twice_the_last_is_taken() -> None:
         assert tree(FetchRequest, 12).parse(encoded).cluster_id == value
 
 
-def test_what_a_broker_answers_has_no_such_limit() -> None:
+def test_a_response_has_no_limit_of_elements() -> None:
     data = struct.pack(">hi", 0, MAX_ELEMENTS + 1) + b"\0\x01m" * (MAX_ELEMENTS + 1)
     assert len(compiler.read(SaslHandshakeResponse, 1, data)[0].mechanisms) == MAX_ELEMENTS + 1
 
 
-def test_refusals_name_message_version_and_place() -> None:
+def test_refusals_name_message_version_and_position() -> None:
     assert refusal(MetadataRequest, 1, "00000001ffff") == "MetadataRequest v1, at byte 6: name cannot have length -1"
     assert refusal(MetadataRequest, 1, "0000000100056162").startswith(
         "MetadataRequest v1, at byte 6: unpack_from requires"
@@ -158,7 +153,7 @@ def test_refusals_name_message_version_and_place() -> None:
     assert "varint is longer than 5 bytes" in refusal(MetadataRequest, 9, "808080808001")
 
 
-def test_nulls_are_refused_where_they_cannot_be() -> None:
+def test_null_is_refused_in_a_field_that_is_not_nullable() -> None:
     assert "topics cannot have length -1" in refusal(MetadataRequest, 0, "ffffffff")
     assert "topics cannot have length -2" in refusal(MetadataRequest, 1, "fffffffe")
     assert "records cannot have length -2" in refusal(
@@ -184,7 +179,7 @@ def test_unknown_tags_are_kept_and_written_again() -> None:
     assert written(value, 12) == encoded
 
 
-def test_a_tagged_field_fills_what_was_announced_for_it() -> None:
+def test_a_tagged_field_has_exactly_its_size() -> None:
     start = "00" * 25 + "010101"
     assert compiler.read(FetchRequest, 12, bytes.fromhex(start + "0100020263"))[0].cluster_id == "c"
     assert "cluster_id cannot have length 3" in refusal(FetchRequest, 12, start + "010003026300")
@@ -192,7 +187,7 @@ def test_a_tagged_field_fills_what_was_announced_for_it() -> None:
     assert "tag 0 cannot have length 9" in refusal(FetchRequest, 12, start + "0100090263")
 
 
-def test_null_structs() -> None:
+def test_nullable_structs_are_read() -> None:
     topics = "01000007d0"
     read = compiler.read(DescribeTopicPartitionsRequest, 0, bytes.fromhex(topics + "ff00"))[0]
     assert read.cursor is None
@@ -201,7 +196,7 @@ def test_null_structs() -> None:
     assert (read.cursor.topic_name, read.cursor.partition_index) == ("t", 5)
 
 
-def test_fields_of_other_versions_are_at_their_defaults() -> None:
+def test_fields_of_other_versions_have_their_defaults() -> None:
     value, _ = compiler.read(OffsetCommitRequest, 0, written(OffsetCommitRequest(group_id="g"), 0))
     assert (value.generation_id_or_member_epoch, value.member_id, value.group_instance_id) == (-1, "", None)
 
@@ -242,7 +237,7 @@ def test_a_reader_in_steps_yields_between_many_tagged_fields() -> None:
         finish(compiler.reader_in_steps(MetadataRequest, 9)(encoded[:-1]))
 
 
-def test_a_reader_in_steps_makes_nothing_before_its_turn() -> None:
+def test_a_reader_in_steps_makes_no_struct_in_advance() -> None:
     """A request may claim more than it has, up to as many bytes: that must not be made at once."""
     encoded = written(MetadataRequest([MetadataRequestTopic(name="t")] * 1000), 1)
     steps = compiler.reader_in_steps(MetadataRequest, 1)(encoded)
@@ -256,7 +251,7 @@ def test_a_reader_in_steps_has_the_same_limit(limit: int) -> None:
     read_all = reader(tree(DeleteTopicsRequest, 0), "DeleteTopics", limit, in_steps=True)
     encoded = written(DeleteTopicsRequest(topic_names=["t"] * 1000), 0)
     if limit < 1000:
-        with pytest.raises(MalformedRequest, match="1000 topic_names, where a request may have 999 more"):
+        with pytest.raises(MalformedRequest, match="1000 topic_names, but a request may have only 999 more"):
             finish(read_all(encoded))
     else:
         assert len(finish(read_all(encoded))[0].topic_names) == 1000

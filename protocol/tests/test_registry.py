@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from headgate.protocol.messages.fetch import FetchRequest, FetchResponse
-from headgate.protocol.registry import header_versions, request, response
+from headgate.protocol.registry import header_versions, request_class, response_class
 
 
 def test_a_key_gives_its_messages() -> None:
-    assert request(1) is FetchRequest
-    assert response(1) is FetchResponse
+    assert request_class(1) is FetchRequest
+    assert response_class(1) is FetchResponse
 
 
 @pytest.mark.parametrize("key", [-1, 999])
 def test_an_unknown_key_is_a_key_error(key: int) -> None:
     with pytest.raises(KeyError):
-        request(key)
+        request_class(key)
     with pytest.raises(KeyError):
-        response(key)
+        response_class(key)
 
 
 @pytest.mark.parametrize(
@@ -35,5 +35,5 @@ def test_an_unknown_key_is_a_key_error(key: int) -> None:
         (999, 5, (1, 0)),
     ],
 )
-def test_header_versions(key: int, version: int, expected: tuple[int, int]) -> None:
+def test_key_and_version_tell_the_header_versions(key: int, version: int, expected: tuple[int, int]) -> None:
     assert header_versions(key, version) == expected

@@ -66,21 +66,21 @@ def test_a_default_array_belongs_to_its_instance_alone() -> None:
     assert second.numbers == []
 
 
-def test_a_type_is_no_string() -> None:
+def test_a_type_must_not_be_a_string() -> None:
     with pytest.raises(TypeError, match="x: the type is a string"):
 
         class Late(Struct):
             x: "int32" = v("0+")
 
 
-def test_construction_by_position_and_by_name() -> None:
+def test_fields_are_set_by_position_and_by_name() -> None:
     assert Point(1, 2) == Point(y=2, x=1)
     assert Point(1).y == -1
     with pytest.raises(TypeError, match="z"):
         Point(z=1)  # type: ignore[call-arg]
 
 
-def test_instances_are_slotted() -> None:
+def test_instances_have_slots() -> None:
     assert not hasattr(Point(), "__dict__")
     with pytest.raises(AttributeError):
         Point().z = 1  # type: ignore[attr-defined]
@@ -144,13 +144,13 @@ def test_fields_of_a_version_are_in_order_of_the_wire() -> None:
     "text, inside, outside",
     [("2-4", {2, 3, 4}, {1, 5}), ("3+", {3, 99}, {2}), ("1", {1}, {0, 2}), ("none", set(), {0, 1})],
 )
-def test_ranges_of_versions(text: str, inside: set[int], outside: set[int]) -> None:
+def test_ranges_of_versions_are_parsed(text: str, inside: set[int], outside: set[int]) -> None:
     versions = Versions.parse(text)
     assert str(versions) == text
     assert all(version in versions for version in inside)
     assert not any(version in versions for version in outside)
 
 
-def test_a_message_without_an_error_response_says_so() -> None:
+def test_a_message_may_have_no_error_response() -> None:
     with pytest.raises(NotImplementedError, match="Everything has no error response"):
         Everything().error_response(0, ErrorCode.NONE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.protocol.steps import FEW, Rows, Steps, again, are_steps, at_once, finish, in_steps, rows
+from headgate.protocol.steps import FEW_ITEMS, LazyArray, Steps, as_steps, finish, finish_if_few, is_steps, lazy_map
 
 
 def counting(count: int) -> Steps[int]:
@@ -13,39 +13,39 @@ def counting(count: int) -> Steps[int]:
 
 def test_steps_end_with_a_result() -> None:
     assert finish(counting(5)) == 5
-    assert finish(in_steps("all")) == "all"
+    assert finish(as_steps("all")) == "all"
 
 
-def test_a_few_are_done_at_once() -> None:
-    assert at_once(counting(5), FEW) == 5
-    steps = at_once(counting(5), FEW + 1)
-    assert are_steps(steps)
+def test_few_items_are_done_at_once() -> None:
+    assert finish_if_few(counting(5), FEW_ITEMS) == 5
+    steps = finish_if_few(counting(5), FEW_ITEMS + 1)
+    assert is_steps(steps)
     assert finish(steps) == 5
-    assert not are_steps([])
+    assert not is_steps([])
 
 
-def test_many_rows_are_made_when_they_are_written() -> None:
+def test_elements_of_a_lazy_array_are_made_by_its_iteration() -> None:
     made: list[int] = []
 
     def make(number: int) -> str:
         made.append(number)
         return str(number)
 
-    assert rows(range(FEW), make) == [str(number) for number in range(FEW)]
+    assert lazy_map(range(FEW_ITEMS), make) == [str(number) for number in range(FEW_ITEMS)]
     made.clear()
-    many = rows(range(FEW + 1), make)
-    assert isinstance(many, Rows)
-    assert len(many) == FEW + 1
+    many = lazy_map(range(FEW_ITEMS + 1), make)
+    assert isinstance(many, LazyArray)
+    assert len(many) == FEW_ITEMS + 1
     assert made == []
     iterator = iter(many)
     next(iterator)
     assert made == [0]
 
 
-def test_rows_of_rows_are_made_when_they_are_written() -> None:
-    few = again(rows([1, 2], str), int)
+def test_a_map_of_a_lazy_array_is_lazy() -> None:
+    few = lazy_map(lazy_map([1, 2], str), int)
     assert few == [1, 2]
-    many = again(rows(range(FEW + 1), str), int)
-    assert isinstance(many, Rows)
-    assert list(many) == list(range(FEW + 1))
-    assert len(many) == FEW + 1
+    many = lazy_map(lazy_map(range(FEW_ITEMS + 1), str), int)
+    assert isinstance(many, LazyArray)
+    assert list(many) == list(range(FEW_ITEMS + 1))
+    assert len(many) == FEW_ITEMS + 1

@@ -18,7 +18,7 @@ COMPACT, NULLABLE_COMPACT = Length.compact(nullable=False), Length.compact(nulla
     "value, encoded",
     [(0, "00"), (1, "01"), (127, "7f"), (128, "8001"), (300, "ac02"), (16384, "808001"), (2**32 - 1, "ffffffff0f")],
 )
-def test_unsigned_varints(value: int, encoded: str) -> None:
+def test_unsigned_varints_have_up_to_five_bytes(value: int, encoded: str) -> None:
     assert UnsignedVarint.build(value).hex() == encoded
     assert UnsignedVarint.parse(bytes.fromhex(encoded)) == value
 
@@ -43,7 +43,7 @@ def test_unsigned_varints(value: int, encoded: str) -> None:
         (Array(NULLABLE_COMPACT, Int32sb), None, "00"),
     ],
 )
-def test_values_and_their_bytes(node: Any, value: Any, encoded: str) -> None:
+def test_values_have_their_bytes(node: Any, value: Any, encoded: str) -> None:
     assert node.build(value).hex() == encoded
     assert node.parse(bytes.fromhex(encoded)) == value
 
@@ -65,12 +65,12 @@ def test_values_and_their_bytes(node: Any, value: Any, encoded: str) -> None:
         (Array(COMPACT, Int32sb), "00"),
     ],
 )
-def test_bad_bytes_are_refused(node: Any, encoded: str) -> None:
+def test_invalid_bytes_are_refused(node: Any, encoded: str) -> None:
     with pytest.raises(ConstructError):
         node.parse(bytes.fromhex(encoded))
 
 
 @pytest.mark.parametrize("node", [Text(SHORT), Text(COMPACT), Blob(LONG), Array(COMPACT, Int32sb)])
-def test_null_is_not_written_where_it_cannot_be(node: Any) -> None:
+def test_null_is_not_written_to_a_field_that_is_not_nullable(node: Any) -> None:
     with pytest.raises(ConstructError):
         node.build(None)

@@ -23,7 +23,8 @@ from headgate.protocol.messages.list_offsets import (
 from headgate.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from headgate.protocol.messages.produce import ProduceRequest, TopicProduceData
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import rows
+from headgate.protocol.steps import lazy_map
+from headgate.protocol.tests.values import written
 from headgate.protocol.wire import Splice
 
 
@@ -57,14 +58,8 @@ class Piece:
 
 
 def fetched(*records: bytes | bytearray | memoryview | Splice | None) -> FetchResponse:
-    rows = [PartitionData(index, records=record) for index, record in enumerate(records)]
-    return FetchResponse(responses=[FetchableTopicResponse("t", partitions=rows)])
-
-
-def written(value: Message, version: int) -> bytes:
-    out = bytearray()
-    compiler.write(value, version, out, [])
-    return bytes(out)
+    lazy_map = [PartitionData(index, records=record) for index, record in enumerate(records)]
+    return FetchResponse(responses=[FetchableTopicResponse("t", partitions=lazy_map)])
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 18])
@@ -81,7 +76,7 @@ def test_splices_leave_a_hole_of_their_length(version: int, lengths: list[int]) 
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_bytes_of_any_kind_are_copied_in(version: int) -> None:
+def test_bytes_of_any_type_are_copied(version: int) -> None:
     expected = written(fetched(b"abc"), version)
     for records in (bytearray(b"abc"), memoryview(b"xabcx")[1:4]):
         splices: list[tuple[int, Splice]] = []
@@ -90,7 +85,7 @@ def test_bytes_of_any_kind_are_copied_in(version: int) -> None:
         assert (bytes(out), splices) == (expected, [])
 
 
-def test_tagged_fields_are_written_only_where_they_differ() -> None:
+def test_only_tagged_fields_without_their_default_are_written() -> None:
     def size(row: PartitionData) -> int:
         return len(written(FetchResponse(responses=[FetchableTopicResponse("t", partitions=[row])]), 12))
 
@@ -103,7 +98,7 @@ def test_tagged_fields_are_written_only_where_they_differ() -> None:
     assert size(PartitionData(diverging_epoch=tagged)) == plain + 2 + 13 + 6
 
 
-def test_many_elements_and_long_texts() -> None:
+def test_many_elements_and_long_texts_are_written() -> None:
     """On both sides of one byte of varint, and of the arrays that have a struct made for their length."""
     for count in (15, 16, 17, 126, 127, 128, 16_384):
         partition = MetadataResponsePartition(replica_nodes=list(range(count)))
@@ -113,7 +108,7 @@ def test_many_elements_and_long_texts() -> None:
             assert compiler.read(MetadataResponse, version, written(value, version))[0] == value
 
 
-def test_what_does_not_fit_is_a_fault_of_ours_and_raises() -> None:
+def test_a_value_that_does_not_fit_raises() -> None:
     with pytest.raises(AttributeError):
         written(ProduceRequest(topic_data=[TopicProduceData(name=None)]), 8)  # type: ignore[arg-type]
     with pytest.raises(struct.error):
@@ -129,8 +124,8 @@ def steps_of(value: Message, version: int) -> int:
 
 
 def test_a_writer_in_steps_yields_after_every_few_elements() -> None:
-    partitions = rows(range(100), MetadataResponsePartition)
-    topics = rows(["t"] * 70, lambda name: MetadataResponseTopic(name=name, partitions=partitions))
+    partitions = lazy_map(range(100), MetadataResponsePartition)
+    topics = lazy_map(["t"] * 70, lambda name: MetadataResponseTopic(name=name, partitions=partitions))
     assert steps_of(MetadataResponse(topics=topics), 9) == 70 * 101 // STEP_ELEMENTS
 
 

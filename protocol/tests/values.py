@@ -10,20 +10,29 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headgate.protocol import wire
+from headgate.protocol import compiler, wire
 from headgate.protocol.emitter import fixed_format
-from headgate.protocol.registry import APIS, request, response
+from headgate.protocol.registry import APIS, request_class, response_class
 from headgate.protocol.schema import Field, Message, Struct, tree
 
-MESSAGES = sorted([cls for key in APIS for cls in (request(key), response(key))], key=lambda cls: cls.__name__)
+MESSAGES = sorted(
+    [cls for key in APIS for cls in (request_class(key), response_class(key))], key=lambda cls: cls.__name__
+)
 VERSIONS = [(cls, version) for cls in MESSAGES for version in range(cls.versions.first, cls.versions.last + 1)]
+
+
+def written(value: Message, version: int) -> bytes:
+    """The bytes of a message."""
+    out = bytearray()
+    compiler.write(value, version, out, [])
+    return bytes(out)
 
 
 def layout(node: Any) -> Any:
     """What decides about bytes: versions of a message whose layouts are equal have the same reader and writer."""
-    if isinstance(node, wire.NullableInstance):
-        return node.null, layout(node.instance)
-    if isinstance(node, wire.Instance):
+    if isinstance(node, wire.NullableStructNode):
+        return node.null, layout(node.inner)
+    if isinstance(node, wire.StructNode):
         tagged = None if node.tagged is None else [(field.tag, field.name, layout(field.node)) for field in node.tagged]
         return node.cls, [(name, layout(member)) for name, member in node.members], tagged
     if isinstance(node, wire.Array):
@@ -79,9 +88,9 @@ def values(field: Field, version: int, flexible: bool) -> st.SearchStrategy[Any]
 
 
 def of_node(node: Any, version: int) -> st.SearchStrategy[Any]:
-    if isinstance(node, wire.NullableInstance):
-        return st.none() | of_node(node.instance, version)
-    if isinstance(node, wire.Instance):
+    if isinstance(node, wire.NullableStructNode):
+        return st.none() | of_node(node.inner, version)
+    if isinstance(node, wire.StructNode):
         return instances(node.cls, version, node.tagged is not None)
     if isinstance(node, wire.Array):
         return optional(node, st.lists(of_node(node.element, version), max_size=2))
@@ -104,9 +113,9 @@ def full(cls: type[Message], version: int, count: int = 2, *, tagged: bool = Tru
 
 
 def _full(node: Any, numbers: Iterator[int], count: int, tagged: bool) -> Any:
-    if isinstance(node, wire.NullableInstance):
-        return _full(node.instance, numbers, count, tagged)
-    if isinstance(node, wire.Instance):
+    if isinstance(node, wire.NullableStructNode):
+        return _full(node.inner, numbers, count, tagged)
+    if isinstance(node, wire.StructNode):
         fields = list(node.members)
         if tagged:
             fields += ((field.name, field.node) for field in node.tagged or ())
@@ -125,9 +134,9 @@ def _full(node: Any, numbers: Iterator[int], count: int, tagged: bool) -> Any:
 
 
 def holds_arrays(node: Any) -> bool:
-    if isinstance(node, wire.NullableInstance):
-        return holds_arrays(node.instance)
-    if not isinstance(node, wire.Instance):
+    if isinstance(node, wire.NullableStructNode):
+        return holds_arrays(node.inner)
+    if not isinstance(node, wire.StructNode):
         return isinstance(node, wire.Array)
     tagged = [field.node for field in node.tagged or ()]
     return any(holds_arrays(member) for member in (*(member for _, member in node.members), *tagged))

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Protocol
 
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 from headgate.storage.disk.layout import base_of
 from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
 from headgate.storage.errors import CorruptLog

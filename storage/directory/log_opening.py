@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import Random
 
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.records.compression import Steps, finish
+from headgate.protocol.steps import Steps, finish
 from headgate.storage.config import LogConfig
 from headgate.storage.disk import layout
 from headgate.storage.disk.pool import Pool

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import layout
 from headgate.storage.errors import BadFile

@@ -14,8 +14,8 @@ from random import Random
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch_head
-from headgate.protocol.records.compression import Steps, finish
 from headgate.protocol.records.control import Marker
+from headgate.protocol.steps import Steps, finish
 from headgate.storage.cleanup import segment_deletion
 from headgate.storage.cleanup.replacement import Compacted
 from headgate.storage.config import LogConfig

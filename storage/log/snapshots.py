@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterable
 
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 from headgate.storage.disk.layout import base_of
 from headgate.storage.errors import BadFile
 from headgate.storage.files import Files

@@ -19,8 +19,9 @@ from typing import NamedTuple, TypeAlias
 
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import compression
-from headgate.protocol.records.batch import HEADER_SIZE, MAX_TIMESTAMP, BatchHeader, read_header, read_varint
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.records.batch import HEADER_SIZE, MAX_TIMESTAMP, BatchHeader, read_header
+from headgate.protocol.records.varint import read_varint
+from headgate.protocol.steps import Steps
 from headgate.storage.segment import legacy_messages
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 from headgate.storage.segment.segment import Segment

@@ -23,8 +23,8 @@ from headgate.protocol.records.batch import (
     NO_TIMESTAMP,
     BatchHeader,
 )
-from headgate.protocol.records.compression import Steps
 from headgate.protocol.records.control import TRANSACTION_BITS
+from headgate.protocol.steps import Steps, finish
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 
 HEADER = "header"
@@ -98,14 +98,14 @@ def prepare(view: memoryview, config: LogConfig, now_ms: int, validate: str) -> 
     with `record_errors`; CORRUPT_MESSAGE and MESSAGE_TOO_LARGE for what cannot be decompressed. Where the header alone
     tells of a wrong time, `record_errors` are not looked for, as that may take long: `prepare_steps` does it.
     """
-    return compression.finish(prepare_steps(view, config, now_ms, validate, tells_times=False))
+    return finish(prepare_steps(view, config, now_ms, validate, tells_times=False))
 
 
 def stored(view: memoryview, config: LogConfig, now_ms: int) -> list[tuple[BatchHeader, memoryview]]:
     """Batches that `prepare` has made, with the time at which they are appended, where the topic stores that."""
     if config.message_timestamp_type == LOG_APPEND_TIME:
         for _, part in batch.split(view):
-            batch.patch_timestamps(part, now_ms)
+            batch.set_log_append_time(part, now_ms)
     return batch.split(view)
 
 
@@ -144,12 +144,12 @@ def prepare_steps(
             yield from _inspect(header, part, config, now_ms)
     for header, part in batches:
         if header.is_log_append_time:
-            batch.clear_append_time(part)
+            batch.clear_log_append_time(part)
     codec = config.compression_codec
     if codec is None or all(header.compression == codec for header, _ in batches):
         return view
     made: list[memoryview | bytearray] = []
-    level = config.compression_level(compression.type_names[codec])
+    level = config.compression_level(compression.CODEC_NAMES[codec])
     for header, part in batches:
         made.append(part if header.compression == codec else (yield from batch.recompress_steps(part, codec, level)))
         _check_size(len(made[-1]), config)
@@ -168,25 +168,25 @@ def _check_own(header: BatchHeader, view: memoryview) -> None:
 def _inspect(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> Steps[None]:
     """Look at every record of a batch. Raises KafkaError with `record_errors`."""
     from headgate.protocol.records import lz4  # most brokers never need either
-    from headgate.protocol.records.inspection import Inspection
+    from headgate.protocol.records.record_validation import RecordValidator
 
     content = view[HEADER_SIZE:]
     if header.compression != compression.NONE:
         yield
-        if header.compression == compression.LZ4 and (fault := (yield from lz4.java_fault_steps(content))):
+        if header.compression == compression.LZ4 and (fault := (yield from lz4.java_incompatibility_steps(content))):
             raise KafkaError(ErrorCode.INVALID_RECORD, f"Kafka's Java clients could not read this lz4 frame: {fault}")
     data = bytes(compression.decompress(header.compression, content))
     earliest, latest = MIN_TIMESTAMP, MAX_TIMESTAMP
     if config.message_timestamp_type != LOG_APPEND_TIME and not header.is_log_append_time:
         earliest = now_ms - config.message_timestamp_before_max_ms
         latest = now_ms + config.message_timestamp_after_max_ms
-    inspection = Inspection(header, data, needs_keys=config.is_compacted, earliest=earliest, latest=latest)
-    while inspection.left:
-        inspection.look(_SLICE_BYTES)
-        if inspection.left:
+    validator = RecordValidator(header, data, needs_keys=config.is_compacted, earliest=earliest, latest=latest)
+    while validator.left:
+        validator.validate_next(_SLICE_BYTES)
+        if validator.left:
             yield
-    if inspection.errors:
-        raise _refusal(inspection.errors)
+    if validator.errors:
+        raise _refusal(validator.errors)
 
 
 def _refusal(errors: list[tuple[int, ErrorCode, str]]) -> KafkaError:
@@ -224,7 +224,7 @@ def _check_attributes(header: BatchHeader, config: LogConfig) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {header.compression}")
     if header.is_log_append_time and config.message_timestamp_type == LOG_APPEND_TIME:
         # Elsewhere Kafka takes it for CreateTime, whatever the reason may be.
-        from headgate.protocol.records.inspection import MAX_ERRORS
+        from headgate.protocol.records.record_validation import MAX_ERRORS
 
         count = min(header.records_count, MAX_ERRORS)
         message = "a producer cannot send timestamp type LogAppendTime"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from headgate.protocol.records.compression import Steps
 from headgate.protocol.records.control import TRANSACTION_BITS
+from headgate.protocol.steps import Steps
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import NO_ROOM
 from headgate.storage.log import snapshots

@@ -9,7 +9,7 @@ import logging
 
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import BatchHeader
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 from headgate.storage.errors import BadFile
 from headgate.storage.files import Files
 from headgate.storage.log.epochs import NO_EPOCH, read_entries

@@ -7,7 +7,7 @@ import logging
 from random import Random
 
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.records.compression import Steps, finish
+from headgate.protocol.steps import Steps, finish
 from headgate.storage.cleanup import replacement
 from headgate.storage.config import LogConfig
 from headgate.storage.disk import layout

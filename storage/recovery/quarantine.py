@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader, read_header
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
 from headgate.storage.recovery.recovery_input import SUFFIXES, RecoveryInput, bases_of, first_to_scan, sizes_of

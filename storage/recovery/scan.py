@@ -16,8 +16,8 @@ from typing import NamedTuple
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import NO_PRODUCER_ID
-from headgate.protocol.records.compression import Steps
 from headgate.protocol.records.control import TRANSACTION_BITS
+from headgate.protocol.steps import Steps
 from headgate.storage.errors import UnsupportedLog
 from headgate.storage.files import NO_ROOM
 from headgate.storage.log import snapshots

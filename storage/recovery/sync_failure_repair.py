@@ -23,8 +23,8 @@ from random import Random
 from typing import NamedTuple
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.compression import Steps, finish
 from headgate.protocol.records.control import TRANSACTION_BITS
+from headgate.protocol.steps import Steps, finish
 from headgate.storage.disk.layout import base_of, replace_topic_id
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile

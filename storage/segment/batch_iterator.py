@@ -73,7 +73,7 @@ class BatchIterator:
         """The transaction marker in the batch that was given last, if it has one."""
         if not header.is_control:
             return None
-        return control.read(self._bytes(min(header.size, control.LARGEST_BYTES)))
+        return control.read(self._bytes(min(header.size, control.MAX_MARKER_BYTES)))
 
     def _follow(self, header: BatchHeader) -> None:
         if self.transactions is None:

@@ -5,7 +5,7 @@ It is (file, position, length), and keeps the file open: no byte of it passes th
 
 from __future__ import annotations
 
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 from headgate.storage.files import File
 
 # A piece of up to this size is read on the loop, if it is in memory.

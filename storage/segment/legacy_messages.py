@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records import batch
+from headgate.protocol.records import Buffer, batch
 from headgate.protocol.records.batch import (
     CODEC_MASK,
     LOG_APPEND_TIME,
@@ -25,11 +25,10 @@ from headgate.protocol.records.batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
-    Buffer,
 )
 
 if TYPE_CHECKING:
-    from headgate.protocol.records.compression import Steps
+    from headgate.protocol.steps import Steps
     from headgate.storage.segment.file_slice import FileSlice
 
 # Offset, size, crc, magic, attributes and, of magic 1, the timestamp.
@@ -156,7 +155,7 @@ def batches_steps(piece: FileSlice, position: int = 0, most_bytes: int = PIECE_B
     whole = whole_bytes(data)
     if not whole:
         return bytearray(), len(piece)
-    made = yield from legacy.up_stored_steps(memoryview(data)[:whole])
+    made = yield from legacy.up_convert_stored_steps(memoryview(data)[:whole])
     return made.data, position + whole
 
 

@@ -13,7 +13,7 @@ import errno
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from headgate.protocol.records import batch
+from headgate.protocol.records import Buffer, batch
 from headgate.protocol.records.batch import BatchHeader
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import File, WouldBlock
@@ -467,7 +467,7 @@ class Segment:
         return hop
 
     @property
-    def read_head(self) -> Callable[[batch.Buffer], BatchHeader]:
+    def read_head(self) -> Callable[[Buffer], BatchHeader]:
         """What reads the header at the beginning of some bytes, or raises KafkaError(CORRUPT_MESSAGE)."""
         return legacy_messages.read_head if self.has_legacy_format else batch.read_header
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import BatchHeader, Record, build, iterate, patch, read_header
-from headgate.protocol.records.compression import finish
 from headgate.protocol.records.control import Marker
+from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.job import Job, assess, plan
 from headgate.storage.cleanup.compaction.log_compaction import new_segment
 from headgate.storage.cleanup.compaction.work import Compaction

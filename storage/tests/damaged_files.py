@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 
 from headgate.protocol.records.batch import BatchHeader, read_header
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint

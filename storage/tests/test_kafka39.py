@@ -10,10 +10,11 @@ import pytest
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import HEADER_SIZE, Record, assemble, build, read_header
-from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, finish
-from headgate.protocol.records.lz4 import right_checksum
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
+from headgate.protocol.records.lz4 import with_correct_checksum
 from headgate.protocol.records.message_set import encode
 from headgate.protocol.records.tests.kafka39 import Kafka39, Refused
+from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.log import validation
 
@@ -115,7 +116,7 @@ TOPICS = {
 
 CORRUPT_MESSAGE, INVALID_RECORD = ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD
 FRAME = compress(LZ4, BODY)
-LINKED = right_checksum(FRAME[:4] + bytes((FRAME[4] & ~0x20,)) + FRAME[5:])
+LINKED = with_correct_checksum(FRAME[:4] + bytes((FRAME[4] & ~0x20,)) + FRAME[5:])
 GAP = patched(build([SOME[0], SOME[2]]), 23, ">i", 1)
 # What Kafka's validator does not do, with what we do; None: it is taken
 OTHERWISE: dict[str, tuple[bytes | bytearray, tuple[ErrorCode, list[int]] | None]] = {

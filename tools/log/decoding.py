@@ -70,7 +70,7 @@ def batch_row(stored: StoredBatch) -> Row:
 
 
 def _codec(header: BatchHeader) -> str:
-    known = compression.type_names
+    known = compression.CODEC_NAMES
     return known[header.compression] if header.compression < len(known) else f"codec {header.compression}"
 
 
@@ -96,10 +96,10 @@ def _decode(topic: str, header: BatchHeader, record: Record) -> tuple[Any, Any]:
 def _decode_control(record: Record) -> tuple[Any, Any]:
     """A transaction marker, or another control record of KRaft's logs, whose value stays bytes."""
     kind, coordinator_epoch = control.decode(record.key, record.value)
-    if not 0 <= kind < len(control.TYPES):
+    if not 0 <= kind < len(control.TYPE_NAMES):
         return {"type": kind, **_as_base64(record.key)}, as_json(record.value)
     shown = as_json(record.value) if coordinator_epoch is None else {"coordinator_epoch": coordinator_epoch}
-    return {"type": control.TYPES[kind]}, shown
+    return {"type": control.TYPE_NAMES[kind]}, shown
 
 
 def _as_base64(data: bytes | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from headgate.protocol.frame import FrameReader
 from headgate.protocol.header import read_request_header, write_response_header
 from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.metadata import MetadataRequest
-from headgate.protocol.registry import request as request_class
+from headgate.protocol.registry import request_class
 from headgate.protocol.schema import Message
 
 # A request and its version -> the response; bytes are sent as they are; None hangs up.

@@ -93,7 +93,7 @@ def test_a_version_within_bounds() -> None:
             client.version(MetadataRequest, 3)
         with pytest.raises(ClientError, match=f"{sentence}8-12"):
             client.version(MetadataRequest, 12, 8)
-        with pytest.raises(ClientError, match="CreateTopicsRequest: the broker says nothing of it"):
+        with pytest.raises(ClientError, match="CreateTopicsRequest: the broker does not serve it"):
             client.version(CreateTopicsRequest, 3)
 
 

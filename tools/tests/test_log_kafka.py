@@ -28,7 +28,8 @@ from headgate.protocol.internal.metadata import (
 from headgate.protocol.internal.metadata_snapshot import encode_steps
 from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import Record, build
-from headgate.protocol.records.compression import GZIP, SNAPPY, finish
+from headgate.protocol.records.compression import GZIP, SNAPPY
+from headgate.protocol.steps import finish
 from headgate.protocol.tests.definitions import JARS, missing
 from headgate.storage.log.log import Log
 from headgate.storage.log.validation import OWN

@@ -24,7 +24,7 @@ from headgate.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from headgate.protocol.steps import again
+from headgate.protocol.steps import lazy_map
 from headgate.protocol.wire import ZERO_UUID
 
 
@@ -38,7 +38,7 @@ def _authorize_configs(authorization: Authorization) -> None:
         return row
 
     def limit(response: CreateTopicsResponse) -> None:
-        response.topics = again(response.topics, limited)
+        response.topics = lazy_map(response.topics, limited)
 
     authorization.amends.append(limit)
 

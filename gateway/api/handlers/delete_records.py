@@ -21,13 +21,13 @@ from headgate.protocol.messages.delete_records import (
     DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
-from headgate.protocol.steps import Steps, at_once
+from headgate.protocol.steps import Steps, finish_if_few
 
 
 @handles(DeleteRecordsRequest, versions="0-2", authorize=partitions(AclOperation.DELETE))
 def delete_records(request: DeleteRecordsRequest, context: HandlerContext) -> Any:
     """Move the start of every log that is named up to an offset, at most to the high watermark."""
-    return at_once(_delete_all(request, context), sum(len(topic.partitions) for topic in request.topics))
+    return finish_if_few(_delete_all(request, context), sum(len(topic.partitions) for topic in request.topics))
 
 
 def _delete_all(request: DeleteRecordsRequest, context: HandlerContext) -> Steps[DeleteRecordsResponse]:

@@ -27,13 +27,13 @@ from headgate.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from headgate.protocol.steps import Steps, at_once
+from headgate.protocol.steps import Steps, finish_if_few
 
 
 @handles(DescribeConfigsRequest, versions="0-4", authorize=configs(AclOperation.DESCRIBE_CONFIGS, "results"))
 def describe_configs(request: DescribeConfigsRequest, context: HandlerContext) -> Any:
     """Describe every resource that is named, once."""
-    return at_once(_describe(request, context), len(request.resources))
+    return finish_if_few(_describe(request, context), len(request.resources))
 
 
 def _describe(request: DescribeConfigsRequest, context: HandlerContext) -> Steps[DescribeConfigsResponse]:

@@ -21,7 +21,7 @@ from headgate.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from headgate.protocol.steps import Steps, at_once
+from headgate.protocol.steps import Steps, finish_if_few
 from headgate.storage.files import parent
 
 
@@ -29,7 +29,7 @@ from headgate.storage.files import parent
 def describe_log_dirs(request: DescribeLogDirsRequest, context: HandlerContext) -> Any:
     """Bytes of every partition that is named and here, or of all."""
     here = list(context.broker.partitions)
-    return at_once(_describe(request, here, context), len(here))
+    return finish_if_few(_describe(request, here, context), len(here))
 
 
 def _describe(

@@ -18,7 +18,7 @@ from headgate.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from headgate.protocol.steps import rows
+from headgate.protocol.steps import lazy_map
 from headgate.storage.log.producers import Producer
 
 
@@ -32,7 +32,7 @@ def describe_producers(request: DescribeProducersRequest, context: HandlerContex
     for topic in request.topics:
         topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
-        topics=rows(
+        topics=lazy_map(
             list(topics), lambda name: TopicResponse(name=name, partitions=_partitions(name, topics[name], context))
         )
     )
@@ -42,7 +42,7 @@ def _partitions(topic: str, indexes: Iterable[int], context: HandlerContext) -> 
     def answer(index: int) -> PartitionResponse:
         check_name(topic)
         known = context.broker.partitions.get(topic, index).log.producers.by_id
-        return PartitionResponse(index, active_producers=rows(list(known.items()), lambda one: _state(*one)))
+        return PartitionResponse(index, active_producers=lazy_map(list(known.items()), lambda one: _state(*one)))
 
     return each_row(list(indexes), answer, PartitionResponse)
 

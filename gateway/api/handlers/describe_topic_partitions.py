@@ -20,7 +20,7 @@ from headgate.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
     TopicRequest,
 )
-from headgate.protocol.steps import Steps, at_once
+from headgate.protocol.steps import Steps, finish_if_few
 
 
 def _authorize(authorization: Authorization) -> None:
@@ -53,7 +53,7 @@ def _authorize(authorization: Authorization) -> None:
 def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: HandlerContext) -> Any:
     """One page, in order of the names from the cursor on, and the cursor of the next."""
     topics = context.broker.metadata.image.topics
-    return at_once(_page(request, topics, context), len(request.topics) or len(topics))
+    return finish_if_few(_page(request, topics, context), len(request.topics) or len(topics))
 
 
 def _page(

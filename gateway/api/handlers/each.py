@@ -16,8 +16,7 @@ from headgate.gateway.coordinator.groups.shard import Shard
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.gateway.runtime.time_slices import Work
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.compression import finish
-from headgate.protocol.steps import FEW, Steps, in_steps, rows
+from headgate.protocol.steps import FEW_ITEMS, Steps, as_steps, finish, lazy_map
 
 if TYPE_CHECKING:
     from headgate.gateway.metadata.embedded import Change
@@ -35,11 +34,11 @@ def each(partitions: Iterable[P], answer: Callable[[P], R], refuse: Callable[[P,
 
 
 def each_row(items: Sequence[P], answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> list[R]:
-    """What `each` gives, for a response alone: many rows are made while they are written (`protocol.steps.Rows`).
+    """What `each` gives, for a response alone: many rows are made while they are written (`protocol.steps.LazyArray`).
 
     `answer` must have no effect, and must look at nothing that changes meanwhile.
     """
-    return rows(items, lambda item: guarded(item, answer, refuse))
+    return lazy_map(items, lambda item: guarded(item, answer, refuse))
 
 
 def each_in_steps(
@@ -172,7 +171,7 @@ class _Rows(Generic[P, R]):
             error = failed.get(number)
             return self._rows[number] if error is None else self._refuse(item, *refusal(error))
 
-        return rows(range(len(self._items)), told)
+        return lazy_map(range(len(self._items)), told)
 
     def _late(self, item: P, message: str) -> R:
         return self._refuse(item, ErrorCode.REQUEST_TIMED_OUT, message)
@@ -198,7 +197,7 @@ def each_in_turns(
         if made.fault is not None:
             raise made.fault
         told = respond(made.told())
-        return in_steps(told) if len(items) > FEW else told
+        return as_steps(told) if len(items) > FEW_ITEMS else told
 
     def begin() -> None:
         services.slices.put(Work(made.steps(), ended))

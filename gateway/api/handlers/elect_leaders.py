@@ -21,7 +21,7 @@ from headgate.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
     TopicPartitions,
 )
-from headgate.protocol.steps import rows
+from headgate.protocol.steps import lazy_map
 
 
 @handles(ElectLeadersRequest, versions="0-2", authorize=cluster(AclOperation.ALTER))
@@ -32,7 +32,7 @@ def elect_leaders(request: ElectLeadersRequest, context: HandlerContext) -> Elec
     topics = request.topic_partitions or ()
     image = context.broker.metadata.image
     return ElectLeadersResponse(
-        replica_election_results=rows(
+        replica_election_results=lazy_map(
             topics, lambda wanted: ReplicaElectionResult(topic=wanted.topic, partition_result=_results(wanted, image))
         )
     )

@@ -11,7 +11,7 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator.groups.shard import Group
 from headgate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from headgate.protocol.steps import Steps, at_once
+from headgate.protocol.steps import Steps, finish_if_few
 
 _GROUPS_A_STEP = 32
 
@@ -31,7 +31,7 @@ def list_groups(request: ListGroupsRequest, context: HandlerContext) -> Any:
     While a part of the groups is loaded, nothing is told: the client would take it for all.
     """
     groups = [group for shard in context.broker.groups.shards() for group in shard.groups.values()]
-    return at_once(_list(request, groups), len(groups))
+    return finish_if_few(_list(request, groups), len(groups))
 
 
 def _list(request: ListGroupsRequest, groups: Iterable[Group]) -> Steps[ListGroupsResponse]:

@@ -28,7 +28,7 @@ from headgate.protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from headgate.protocol.steps import Steps, at_once
+from headgate.protocol.steps import Steps, finish_if_few
 from headgate.storage.files import Place, WouldBlock, planned
 from headgate.storage.log.log import Log
 from headgate.storage.log.timestamp_lookup import Found, More, TimestampOffset
@@ -68,7 +68,7 @@ class Search(NamedTuple):
 @handles(ListOffsetsRequest, versions="1-11", authorize=partitions(AclOperation.DESCRIBE))
 def list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Any:
     """Answer every partition from its log; what asks for a time has to look into records, which may take long."""
-    return at_once(_list_offsets(request, context), _count(request))
+    return finish_if_few(_list_offsets(request, context), _count(request))
 
 
 def _count(request: ListOffsetsRequest) -> int:
@@ -113,7 +113,7 @@ def list_segments(request: ListOffsetsRequest, context: HandlerContext) -> Any:
         room -= len(offsets)
         return Row(partition_index=wanted.partition_index, old_style_offsets=offsets)
 
-    return at_once(_respond(request, context, answer), _count(request))
+    return finish_if_few(_respond(request, context, answer), _count(request))
 
 
 def _respond(request: ListOffsetsRequest, context: HandlerContext, answer: Answer) -> Steps[ListOffsetsResponse]:

@@ -31,7 +31,7 @@ from headgate.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from headgate.protocol.steps import FEW, Rows, Steps, at_once, in_steps, rows
+from headgate.protocol.steps import FEW_ITEMS, LazyArray, Steps, as_steps, finish_if_few, lazy_map
 from headgate.protocol.wire import ZERO_UUID
 
 W = TypeVar("W", bound=Topic | MetadataRequestTopic)
@@ -97,7 +97,7 @@ def metadata(request: MetadataRequest, context: HandlerContext) -> Any:
         topics = list(context.broker.metadata.image.topics.values())
         description = _Description(request, context)
         return _respond(request, context, topics, description, description.topic)
-    return at_once(_named(request.topics, request, context), len(request.topics))
+    return finish_if_few(_named(request.topics, request, context), len(request.topics))
 
 
 def _respond(
@@ -117,16 +117,16 @@ def _respond(
         if wants_operations
         else authorized_operations.UNKNOWN,
     )
-    is_large = len(wanted) > FEW or any(description.is_large(one) for one in wanted)
+    is_large = len(wanted) > FEW_ITEMS or any(description.is_large(one) for one in wanted)
     if not is_large:
         response.topics = list(map(row, wanted))
         return response
     description.freeze(context)
     response.topics = cast("list[MetadataResponseTopic]", _Rows(description, wanted, row))
-    return in_steps(response)
+    return as_steps(response)
 
 
-class _Rows(Rows[W, MetadataResponseTopic]):
+class _Rows(LazyArray[W, MetadataResponseTopic]):
     """Topics that are described while they are written."""
 
     __slots__ = ("description",)
@@ -225,7 +225,7 @@ class _Description:
     def is_large(self, wanted: Topic | MetadataRequestTopic) -> bool:
         """Whether a topic alone has many partitions."""
         topic = wanted if isinstance(wanted, Topic) else self.image.topics.get(wanted.name or "")
-        return topic is not None and len(topic.partitions) > FEW
+        return topic is not None and len(topic.partitions) > FEW_ITEMS
 
     def named(self, wanted: MetadataRequestTopic, refused: Mapping[Key, ErrorCode]) -> MetadataResponseTopic:
         """The row of a topic that is wanted by its name or id. `refused`: those that could not be created."""
@@ -256,7 +256,7 @@ class _Description:
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.is_internal,
-            partitions=rows(range(len(topic.partitions)), lambda index: self._partition(topic, index)),
+            partitions=lazy_map(range(len(topic.partitions)), lambda index: self._partition(topic, index)),
             topic_authorized_operations=self._operations,
         )
 

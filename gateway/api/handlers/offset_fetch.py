@@ -29,7 +29,7 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from headgate.protocol.steps import FEW, again, in_steps
+from headgate.protocol.steps import FEW_ITEMS, as_steps, lazy_map
 
 _MANY_GROUPS = 8
 
@@ -98,7 +98,7 @@ def offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Any:
             for group, reply in zip(groups, replies, strict=True)
         ]
         response = OffsetFetchResponse(groups=told) if version >= _MANY_GROUPS else _old(request, version, told[0])
-        return in_steps(response) if len(told) > FEW or any(map(_is_large, told)) else response
+        return as_steps(response) if len(told) > FEW_ITEMS or any(map(_is_large, told)) else response
 
     return context.broker.groups.gather([group.group_id for group in groups], decide, assemble)
 
@@ -111,7 +111,7 @@ def _refuse_repeated(groups: Sequence[OffsetFetchRequestGroup]) -> None:
 
 
 def _is_large(row: OffsetFetchResponseGroup) -> bool:
-    return len(row.topics) > FEW or any(len(topic.partitions) > FEW for topic in row.topics)
+    return len(row.topics) > FEW_ITEMS or any(len(topic.partitions) > FEW_ITEMS for topic in row.topics)
 
 
 def _refused(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
@@ -131,11 +131,11 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 def _old(request: OffsetFetchRequest, version: int, row: OffsetFetchResponseGroup) -> OffsetFetchResponse:
     if row.error_code != ErrorCode.NONE:
         return request.error_response(version, ErrorCode(row.error_code))
-    return OffsetFetchResponse(topics=again(row.topics, _old_topic))
+    return OffsetFetchResponse(topics=lazy_map(row.topics, _old_topic))
 
 
 def _old_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
-    return OffsetFetchResponseTopic(topic.name, again(topic.partitions, _old_partition))
+    return OffsetFetchResponseTopic(topic.name, lazy_map(topic.partitions, _old_partition))
 
 
 def _old_partition(row: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:

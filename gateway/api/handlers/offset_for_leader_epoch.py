@@ -17,7 +17,7 @@ from headgate.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
-from headgate.protocol.steps import rows
+from headgate.protocol.steps import lazy_map
 
 
 def _authorize(authorization: Authorization) -> None:
@@ -35,7 +35,7 @@ def offset_for_leader_epoch(
 ) -> OffsetForLeaderEpochResponse:
     """For every partition the last epoch up to the one asked for, and the offset behind its last record."""
     return OffsetForLeaderEpochResponse(
-        topics=rows(
+        topics=lazy_map(
             request.topics,
             lambda topic: OffsetForLeaderTopicResult(topic=topic.topic, partitions=_partitions(topic, context)),
         )

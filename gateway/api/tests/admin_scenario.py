@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from headgate.gateway.coordinator.tests.told import Told
+from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.alter_configs import AlterableConfig as WholeConfig
 from headgate.protocol.messages.alter_configs import AlterConfigsRequest
@@ -73,7 +74,6 @@ from headgate.protocol.messages.offset_for_leader_epoch import (
 )
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from headgate.protocol.peer import Peer
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
 from headgate.protocol.schema import Message
@@ -649,12 +649,12 @@ class Remote:
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), 30.0)
-        self._peer = Peer("admin")
+        self._peer = ClientConnection("admin")
         self.ask(ApiVersionsRequest("headgate", "1"), 3)
 
     def ask(self, request: Message, version: int) -> Any:
-        served = self._peer.served.get(request.api_key)
-        if self._peer.served and (served is None or version not in served):
+        served = self._peer.served_versions.get(request.api_key)
+        if self._peer.served_versions and (served is None or version not in served):
             return None
         self._socket.sendall(self._peer.request(request, version))
         answered: list[tuple[Message, Any]] = []

@@ -63,7 +63,7 @@ class Asked:
         assert size == len(data) - 4
         correlation_id, position = read_response_header(data[4:], self._request.api_key, self._version)
         assert correlation_id == self._correlation_id
-        found, end = read(registry.response(self._request.api_key), self._version, data[4:], position)
+        found, end = read(registry.response_class(self._request.api_key), self._version, data[4:], position)
         assert end == size
         return found
 

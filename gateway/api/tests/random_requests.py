@@ -119,9 +119,9 @@ class Anything:
 
     def _value(self, node: Any, name: str) -> Any:
         random = self._random
-        if isinstance(node, wire.NullableInstance):
-            return None if random.random() < 0.3 else self._struct(node.instance)
-        if isinstance(node, wire.Instance):
+        if isinstance(node, wire.NullableStructNode):
+            return None if random.random() < 0.3 else self._struct(node.inner)
+        if isinstance(node, wire.StructNode):
             return self._struct(node)
         null = 0.8 if None in KNOWN.get(name, ()) else 0.2
         if isinstance(node, wire.Array | wire.Blob) and node.length.nullable and random.random() < null:
@@ -136,7 +136,7 @@ class Anything:
             return self._blob()
         return self._fixed(node, name)
 
-    def _struct(self, node: wire.Instance) -> Struct:
+    def _struct(self, node: wire.StructNode) -> Struct:
         fields = {name: self._value(member, name) for name, member in node.members}
         for tagged in node.tagged or ():
             if self._random.random() < 0.2:

@@ -83,7 +83,7 @@ class Run:
         self.outcomes["answered" if data else "silent"] += 1
         if data:
             _, position = read_response_header(data[4:], key, version)
-            response, end = read(registry.response(key), version, data[4:], position)
+            response, end = read(registry.response_class(key), version, data[4:], position)
             assert end == len(data) - 4
             self.anything.learn(response)
 

@@ -144,7 +144,7 @@ class Broker:
             )
         )
         _, position = read_response_header(data[4:], request.api_key, version)
-        response, end = read(registry.response(request.api_key), version, data[4:], position)
+        response, end = read(registry.response_class(request.api_key), version, data[4:], position)
         assert end == len(data) - 4
         (size,) = struct.unpack_from(">i", data)
         assert size == end

@@ -11,10 +11,10 @@ from typing import Any, Self
 import pytest
 
 from headgate import Headgate
+from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from headgate.protocol.peer import Peer
 from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import Record
 from headgate.protocol.schema import Message
@@ -31,7 +31,7 @@ class Client:
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=60)
-        self._peer = Peer("beside")
+        self._peer = ClientConnection("beside")
 
     def ask(self, request: Message, version: int) -> Any:
         self._socket.sendall(self._peer.request(request, version))

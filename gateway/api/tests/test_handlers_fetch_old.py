@@ -16,8 +16,8 @@ from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control, legacy
 from headgate.protocol.records.batch import Record, build, check_crc, iterate, split
-from headgate.protocol.records.compression import finish
 from headgate.protocol.records.control import Marker
+from headgate.protocol.steps import finish
 from headgate.storage.log.validation import OWN
 from headgate.storage.segment.file_slice import FileSlice
 

@@ -16,7 +16,8 @@ from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.records.batch import Record, build
-from headgate.protocol.records.compression import ZSTD, finish
+from headgate.protocol.records.compression import ZSTD
+from headgate.protocol.steps import finish
 from headgate.storage.files import File, Files, WouldBlock, parent
 
 NOW_MS = 1_700_000_000_000

@@ -23,9 +23,9 @@ from headgate.protocol.messages.produce import (
     TopicProduceData,
 )
 from headgate.protocol.records.batch import Record, build, iterate, split
-from headgate.protocol.records.compression import finish
 from headgate.protocol.records.legacy import build as build_set
 from headgate.protocol.records.message_set import encode
+from headgate.protocol.steps import finish
 from headgate.storage.files import File
 from headgate.storage.segment.segment import Segment
 

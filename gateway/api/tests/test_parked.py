@@ -33,7 +33,7 @@ from headgate.protocol.messages.incremental_alter_configs import (
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import Steps, in_steps
+from headgate.protocol.steps import Steps, as_steps
 
 TOPIC = 2
 MANY = 200
@@ -152,7 +152,7 @@ def test_steps_of_a_handler_may_end_in_a_wait(node: Node) -> None:
 
     def steps(request: object, context: object) -> Steps[Waiting]:
         yield
-        return Waiting([wait_list], 1e9, lambda _: in_steps(found), lambda: found)
+        return Waiting([wait_list], 1e9, lambda _: as_steps(found), lambda: found)
 
     loop = Loop(node)
     handled_by(loop, steps)

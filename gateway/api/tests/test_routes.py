@@ -10,7 +10,7 @@ from headgate.gateway.api.handlers import load
 from headgate.gateway.api.routes import HEAD, LARGE_BYTES, PIECE_BYTES, Reply, Route, body_of, with_body
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from headgate.protocol.messages.produce import ProduceRequest
-from headgate.protocol.steps import finish, rows
+from headgate.protocol.steps import finish, lazy_map
 
 
 def route() -> Route:
@@ -19,7 +19,7 @@ def route() -> Route:
 
 def response(count: int) -> MetadataResponse:
     return MetadataResponse(
-        topics=rows(range(count), lambda number: MetadataResponseTopic(name=f"topic-{number}" * 20))
+        topics=lazy_map(range(count), lambda number: MetadataResponseTopic(name=f"topic-{number}" * 20))
     )
 
 

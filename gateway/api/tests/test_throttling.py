@@ -77,7 +77,7 @@ class Wire:
         for request, version in requests:
             size = int.from_bytes(sent[:4], "big")
             _, position = read_response_header(sent[4:], request.api_key, version)
-            found.append(read(registry.response(request.api_key), version, sent[4 : 4 + size], position)[0])
+            found.append(read(registry.response_class(request.api_key), version, sent[4 : 4 + size], position)[0])
             sent = sent[4 + size :]
         assert not sent
         return found

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from headgate.protocol import compiler, registry
+from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.internal.consumer_protocol import ConsumerProtocolSubscription, encode
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -44,7 +45,6 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from headgate.protocol.peer import Peer
 from headgate.protocol.schema import Message
 from headgate.protocol.wire import ZERO_UUID
 
@@ -73,7 +73,7 @@ class Play:
     def note(self, name: str, request: Message, version: int) -> None:
         """Ask, and keep the answer as the bytes of its version."""
         response = self.broker.ask(request, version)
-        assert type(response) is registry.response(request.api_key)
+        assert type(response) is registry.response_class(request.api_key)
         out = bytearray()
         compiler.write(response, version, out, [])
         key = f"{type(request).__name__.removesuffix('Request')} v{version}: {name}"
@@ -267,7 +267,7 @@ class Remote:
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), 30.0)
-        self._peer = Peer("offsets")
+        self._peer = ClientConnection("offsets")
         self.ask(ApiVersionsRequest("headgate", "1"), 3)
 
     def ask(self, request: Message, version: int) -> Any:

@@ -12,7 +12,7 @@ from headgate.gateway.tests.builders import Node, UnsyncedFiles, upkeep
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.directory.partition_files import PartitionCreation
 from headgate.storage.log.log import Log

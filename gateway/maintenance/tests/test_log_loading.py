@@ -24,7 +24,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import MetadataRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
 from headgate.protocol.records.batch import Record, build
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.directory.log_opening import LogOpening
 from headgate.storage.recovery import open_log
 from headgate.storage.recovery.recovery_input import RecoveryInput

@@ -15,7 +15,7 @@ from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.snapshot import load
 from headgate.gateway.metadata.snapshot_generator import RETRY_MS, START_DELAY_MS, SnapshotGenerator
 from headgate.gateway.tests.manual import ManualClock, Threads
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.log.log import Log
 from headgate.storage.tests.crashing_files import CrashingFiles

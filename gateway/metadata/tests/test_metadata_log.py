@@ -15,7 +15,7 @@ from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import FeatureLevelRecord, ProducerIdsRecord, TopicRecord
 from headgate.protocol.records.batch import Record, build, split
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.errors import StorageError
 from headgate.storage.files import File, Files

@@ -15,7 +15,7 @@ from headgate.gateway.metadata.records import image_records
 from headgate.gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT, Loaded, Snapshot, among, is_due, load, name_of
 from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, RemoveTopicRecord, TopicRecord
 from headgate.protocol.internal.metadata_snapshot import encode_steps
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.errors import StorageError
 from headgate.storage.log.log import Log

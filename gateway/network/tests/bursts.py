@@ -34,6 +34,7 @@ from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.scheduler import TrioClock
 from headgate.gateway.tests.builders import UnsyncedFiles, at_once
 from headgate.gateway.tests.harness import MemoryListener
+from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -43,7 +44,6 @@ from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from headgate.protocol.peer import Peer
 from headgate.protocol.records import batch
 from headgate.protocol.schema import Message
 
@@ -181,7 +181,7 @@ class BurstClient:
         self._random = random = bursts.random
         self._number = number
         self._socket = sock
-        self._peer = Peer("burst")
+        self._peer = ClientConnection("burst")
         self._limit_s = SLACK_S
         self._answered = 0
         self._values: dict[int, list[tuple[str, int, bytes]]] = {}

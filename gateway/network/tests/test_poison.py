@@ -14,6 +14,7 @@ from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.handlers import load
 from headgate.gateway.network.tests.conformance import SIMULATED, Client, Simulated, run
 from headgate.gateway.tests.builders import Node
+from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -26,7 +27,6 @@ from headgate.protocol.messages.incremental_alter_configs import (
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from headgate.protocol.peer import Peer
 from headgate.protocol.records.batch import Record, build, check_crc, iterate, split
 
 PARTITIONS = 3
@@ -73,7 +73,7 @@ class Poisoned:
         self.node.time.advance()
         await trio.testing.wait_all_tasks_blocked()
 
-    async def answers(self, client: Client, peer: Peer, count: int) -> list[Any]:
+    async def answers(self, client: Client, peer: ClientConnection, count: int) -> list[Any]:
         await self.run_due()
         answered: list[Any] = []
         while len(answered) < count:
@@ -82,7 +82,7 @@ class Poisoned:
             answered += [response for _, response in peer.receive(data)]
         return answered
 
-    def stream(self, peer: Peer, name: bytes) -> bytes:
+    def stream(self, peer: ClientConnection, name: bytes) -> bytes:
         """Requests one behind another; the seventh waits until partition 2 has more."""
         stored = self.stored
         stored[0] += [b"0 " + name, b"0 again " + name]
@@ -113,14 +113,14 @@ class Poisoned:
 
     async def put(self, name: bytes, cut: int, portion: int) -> int:
         """Send the stream up to `cut`, then in portions; wake what waits; look at every answer. Gives its length."""
-        client, peer = await self.served.connect(), Peer("a client whose name is kept")
+        client, peer = await self.served.connect(), ClientConnection("a client whose name is kept")
         before = len(self.stored[0])
         stream = self.stream(peer, name)
         await client.send(stream[:cut])
         for start in range(cut, len(stream), portion):
             await client.send(stream[start : start + portion])
         await self.run_due()
-        other, other_peer = await self.served.connect(), Peer("other")
+        other, other_peer = await self.served.connect(), ClientConnection("other")
         await other.send(other_peer.request(produce(2, 1, b"2 " + name), 7))
         self.stored[2].append(b"2 " + name)
         await self.answers(other, other_peer, 1)

@@ -11,7 +11,7 @@ import pytest
 from headgate.gateway.replication.file_tasks import CountdownLatch, FileTaskQueue
 from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.gateway.tests.manual import ManualTime
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 
 
 class Runs:

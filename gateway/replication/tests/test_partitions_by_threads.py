@@ -17,7 +17,7 @@ from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.directory.partition_files import PartitionCreation
 
 NOW_MS = 1_700_000_000_000

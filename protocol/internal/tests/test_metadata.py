@@ -52,7 +52,7 @@ KAFKAS: list[tuple[MetadataRecord, str]] = [
 
 
 @pytest.mark.parametrize("record, kafkas", KAFKAS)
-def test_the_bytes_are_kafkas(record: MetadataRecord, kafkas: str) -> None:
+def test_records_have_kafkas_bytes(record: MetadataRecord, kafkas: str) -> None:
     assert encode(record).hex() == kafkas
     assert decode(bytes.fromhex(kafkas)) == record
 
@@ -76,14 +76,14 @@ def test_newer_versions_of_a_partition_are_read() -> None:
         ("010900010203", ""),
     ],
 )
-def test_other_bytes_are_refused(value: str, sentence: str) -> None:
+def test_invalid_bytes_are_refused(value: str, sentence: str) -> None:
     with pytest.raises(MalformedRequest) as caught:
         decode(bytes.fromhex(value))
     assert sentence in str(caught.value)
 
 
 @pytest.mark.parametrize("record, kafkas", KAFKAS)
-def test_what_is_known_of_kafkas_own_log(record: MetadataRecord, kafkas: str) -> None:
+def test_known_records_of_kafkas_log_are_decoded(record: MetadataRecord, kafkas: str) -> None:
     assert decode_known(bytes.fromhex(kafkas)) == record
     newer = bytes.fromhex(kafkas)[:-1] + bytes.fromhex("01630161")  # a tagged field 99 of one byte
     if not isinstance(record, PartitionRecord):
@@ -91,11 +91,11 @@ def test_what_is_known_of_kafkas_own_log(record: MetadataRecord, kafkas: str) ->
 
 
 @pytest.mark.parametrize("value", ["010500", "010201", "01ff7f00", "020200"])
-def test_what_is_not_known_is_left_out(value: str) -> None:
+def test_unknown_records_of_kafkas_log_are_none(value: str) -> None:
     assert decode_known(bytes.fromhex(value)) is None
     assert record_type(bytes.fromhex(value)) == {"010500": 5, "010201": 2, "01ff7f00": 16383, "020200": 2}[value]
 
 
-def test_what_is_no_record_of_kafka_is_refused() -> None:
+def test_invalid_records_of_kafkas_log_are_refused() -> None:
     with pytest.raises(MalformedRequest):
         decode_known(bytes.fromhex("010900010203"))

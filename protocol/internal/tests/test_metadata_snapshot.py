@@ -6,7 +6,7 @@ from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.internal.metadata import FeatureLevelRecord, MetadataRecord, ProducerIdsRecord
 from headgate.protocol.internal.metadata_snapshot import RECORDS_A_BATCH, RECORDS_A_STEP, decode_all, encode_steps
 from headgate.protocol.records import batch, control
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 
 EPOCH, NOW_MS = 3, 1_700_000_000_000
 
@@ -20,11 +20,11 @@ def encoded(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("count", [0, 1, RECORDS_A_BATCH, RECORDS_A_BATCH + 1, 3 * RECORDS_A_BATCH])
-def test_all_records_come_back(count: int) -> None:
+def test_encoded_records_are_decoded(count: int) -> None:
     assert decode_all(encoded(count)) == records(count)
 
 
-def test_offsets_follow_each_other_from_0_on() -> None:
+def test_offsets_count_from_0() -> None:
     headers = [header for header, _ in batch.split(encoded(250))]
     assert [(header.base_offset, header.records_count) for header in headers] == [
         (0, 1),
@@ -37,20 +37,20 @@ def test_offsets_follow_each_other_from_0_on() -> None:
     assert {(header.partition_leader_epoch, header.max_timestamp) for header in headers} == {(EPOCH, NOW_MS)}
 
 
-def test_header_and_footer_are_kafkas() -> None:
+def test_header_and_footer_have_kafkas_bytes() -> None:
     """Keys: version, type. Values: SnapshotHeaderRecord, SnapshotFooterRecord of version 0, without tagged fields."""
     (_, first), (_, last) = batch.split(encoded(0))
     (header,), (footer,) = batch.iterate(first), batch.iterate(last)
     assert (header.key, header.value) == (b"\0\0\0\3", b"\0\0" + NOW_MS.to_bytes(8, "big") + b"\0")
     assert (footer.key, footer.value) == (b"\0\0\0\4", b"\0\0" + b"\0")
-    assert control.TYPES[control.decode(header.key, header.value)[0]] == "SNAPSHOT_HEADER"
+    assert control.TYPE_NAMES[control.decode(header.key, header.value)[0]] == "SNAPSHOT_HEADER"
 
 
-def test_encoding_pauses_often() -> None:
+def test_encoding_yields_often() -> None:
     assert len(list(encode_steps(records(3 * RECORDS_A_BATCH), EPOCH, NOW_MS))) == 3 * RECORDS_A_BATCH // RECORDS_A_STEP
 
 
-def test_no_byte_may_be_wrong() -> None:
+def test_any_changed_byte_is_refused() -> None:
     """Not those that no checksum covers either: but for the leader epoch, which says nothing here."""
     sound, accepted = encoded(3), set[int]()
     for at in range(len(sound)):
@@ -67,7 +67,7 @@ def test_no_byte_may_be_wrong() -> None:
     assert accepted == {start + 12 + byte for start in starts[:-1] for byte in range(4)}
 
 
-def test_none_may_be_missing() -> None:
+def test_a_missing_part_is_refused() -> None:
     sound = encoded(150)
     for size in range(len(sound)):
         with pytest.raises(MalformedRequest):
@@ -78,7 +78,7 @@ def test_none_may_be_missing() -> None:
             decode_all(b"".join(pieces[:number] + pieces[number + 1 :]))
 
 
-def test_a_record_of_the_future_is_not_guessed() -> None:
+def test_a_record_of_a_newer_version_is_refused() -> None:
     data = bytes(finish(encode_steps([FeatureLevelRecord(name="f", feature_level=1)], EPOCH, NOW_MS)))
     pieces = [view for _, view in batch.split(data)]
     future = batch.build([batch.Record(timestamp=NOW_MS, value=bytes((1, 99, 0)))], base_offset=1)

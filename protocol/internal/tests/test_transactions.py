@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.internal.tests.kafka_dump import dumped
 from headgate.protocol.internal.transactions import (
     PartitionsSchema,
     TransactionLogKey,
@@ -24,10 +21,7 @@ from headgate.protocol.internal.transactions import (
     encode_value,
     state_name,
 )
-from headgate.protocol.records import batch
-from headgate.protocol.records.batch import Record
-from headgate.protocol.schema import Versions
-from headgate.protocol.tests.definitions import JARS, assert_declared, in_jar, missing, parsed
+from headgate.protocol.tests.definitions import assert_defined, in_jar, parsed
 from headgate.protocol.tests.values import full, messages
 
 THEN = 1_700_000_000_000
@@ -49,14 +43,14 @@ ONGOING_BYTES = (
 )
 
 
-def test_bytes_of_version_0() -> None:
+def test_version_0_has_kafkas_bytes() -> None:
     assert encode_key(KEY).hex() == "00000003706179"
     assert encode_value(ONGOING).hex() == ONGOING_BYTES
     assert decode(bytes.fromhex("00000003706179"), bytes.fromhex(ONGOING_BYTES)) == (KEY, ONGOING)
 
 
 @given(data=st.data(), version=st.sampled_from([0, 1]))
-def test_what_is_written_is_read(data: st.DataObject, version: int) -> None:
+def test_written_records_are_read_back(data: st.DataObject, version: int) -> None:
     value = data.draw(messages(TransactionLogValue, version))
     assert isinstance(value, TransactionLogValue)
     key = data.draw(messages(TransactionLogKey, 0))
@@ -64,11 +58,11 @@ def test_what_is_written_is_read(data: st.DataObject, version: int) -> None:
     assert decode(encode_key(key), encode_value(value, version)) == (key, value)
 
 
-def test_a_tombstone() -> None:
+def test_a_null_value_is_a_tombstone() -> None:
     assert decode(encode_key(KEY), None) == (KEY, None)
 
 
-def test_a_key_of_a_newer_program_is_named_and_left_alone() -> None:
+def test_a_key_of_an_unknown_version_is_named_and_not_decoded() -> None:
     assert decode(b"\0\1?", b"?") == UnknownVersion(1)
 
 
@@ -94,7 +88,7 @@ def test_states_have_kafkas_names() -> None:
         ("00000003706179", ONGOING_BYTES[:-2], "TransactionLogValue v0"),
     ],
 )
-def test_what_nobody_wrote_is_refused(key: str, value: str | None, sentence: str) -> None:
+def test_invalid_bytes_are_refused(key: str, value: str | None, sentence: str) -> None:
     with pytest.raises(MalformedRequest) as caught:
         decode(bytes.fromhex(key), None if value is None else bytes.fromhex(value))
     assert sentence in str(caught.value)
@@ -113,12 +107,7 @@ def test_fields_are_those_of_kafkas_definitions() -> None:
     texts = in_jar("broker/kafka-transaction-coordinator-[0-9]*.jar")
     assert set(texts) == {"TransactionLogKey", "TransactionLogValue"}
     for cls in (TransactionLogKey, TransactionLogValue):
-        defined = parsed(texts[cls.__name__])
-        assert cls.versions == Versions.parse(defined["validVersions"])
-        for version in range(cls.versions.last + 1):
-            flexible = version in Versions.parse(defined["flexibleVersions"])
-            assert flexible == (version in cls.flexible)
-            assert_declared(cls, defined["fields"], version, flexible)
+        assert_defined(cls, parsed(texts[cls.__name__]))
 
 
 @pytest.mark.slow
@@ -126,10 +115,8 @@ def test_fields_are_those_of_kafkas_definitions() -> None:
 def test_kafkas_tool_reads_what_we_write(tmp_path: Path) -> None:
     """A transaction under way, one that ended, one with ids before and after a bump, one with all fields, none."""
     values = [(ONGOING, 0), (EMPTY, 0), (BUMPED, 1), (full(TransactionLogValue, 1), 1), (None, 0)]
-    log = tmp_path / f"{0:020}.log"
-    written = [Record(THEN, THEN, encode_key(KEY), value and encode_value(value, version)) for value, version in values]
-    log.write_bytes(batch.build([record._replace(offset=-1) for record in written]))
-    rows = dumped(log)
+    records = [(encode_key(KEY), value and encode_value(value, version)) for value, version in values]
+    rows = dumped(tmp_path, "--transaction-log-decoder", records, THEN)
     assert [key for key, _ in rows] == [{"type": "0", "data": {"transactionalId": "pay"}}] * len(values)
     for (value, version), (_, shown) in zip(values, rows, strict=True):
         if value is None:
@@ -149,15 +136,3 @@ def test_kafkas_tool_reads_what_we_write(tmp_path: Path) -> None:
         assert data.get("nextProducerId", -1) == value.next_producer_id
         assert data.get("nextProducerEpoch", -1) == value.next_producer_epoch
         assert data.get("clientTransactionVersion", 0) == value.client_transaction_version
-
-
-def dumped(log: Path) -> list[tuple[Any, Any]]:
-    """Key and value of every record, as Kafka's tool read them."""
-    jars = JARS / "broker"
-    if shutil.which("java") is None or not any(jars.glob("*.jar")):
-        missing(f"Java, or the jars in {jars}, are not here: install a JDK and run `make jars`")
-    options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*")
-    command = ["java", *options, "kafka.tools.DumpLogSegments", "--transaction-log-decoder", "--files", str(log)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    lines = [line.partition(" key: ")[2].split(" payload: ") for line in said.splitlines() if line.startswith("|")]
-    return [(json.loads(key), None if value == "<DELETE>" else json.loads(value)) for key, value in lines]

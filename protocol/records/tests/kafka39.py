@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from headgate.protocol.errors import ErrorCode
-from headgate.protocol.records.batch import Buffer, Record
+from headgate.protocol.records import Buffer
+from headgate.protocol.records.batch import Record
 from headgate.protocol.tests.definitions import JARS, missing
 
 PROGRAM: Final = Path(__file__).resolve().parents[3] / "compat_tests/java/broker39/src/MessageFormats.java"

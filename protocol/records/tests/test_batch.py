@@ -17,12 +17,12 @@ from headgate.protocol.records.batch import (
     Record,
     build,
     check_crc,
-    clear_append_time,
+    clear_log_append_time,
     iterate,
     patch,
-    patch_timestamps,
     read_header,
     recompress,
+    set_log_append_time,
     split,
 )
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
@@ -73,7 +73,7 @@ def built_by_kafka_python(some: list[Record], codec: int, **producer: Any) -> by
 @pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
 @quick
 @given(some=records)
-def test_what_was_built_is_iterated(codec: int, some: list[Record]) -> None:
+def test_a_built_batch_is_iterated(codec: int, some: list[Record]) -> None:
     data = build(some, base_offset=7, compression=codec)
     assert check_crc(data)
     assert list(iterate(data)) == numbered(some, 7)
@@ -132,7 +132,7 @@ def test_gaps_between_offsets_are_kept() -> None:
     assert [r.offset for r in iterate(data)] == [10, 15]
 
 
-def test_patch_leaves_the_crc_right() -> None:
+def test_patch_keeps_the_crc_right() -> None:
     data = build([Record(value=b"x")] * 3)
     patch(memoryview(data), 1 << 40, 77)
     header = read_header(data)
@@ -140,18 +140,18 @@ def test_patch_leaves_the_crc_right() -> None:
     assert check_crc(data)
 
 
-def test_log_append_time_covers_every_record() -> None:
+def test_log_append_time_is_the_time_of_every_record() -> None:
     data = build([Record(timestamp=5), Record(timestamp=9)])
-    patch_timestamps(memoryview(data), 1234)
+    set_log_append_time(memoryview(data), 1234)
     assert check_crc(data)
     assert read_header(data).is_log_append_time
     assert [r.timestamp for r in iterate(data)] == [1234, 1234]
     assert data == build([Record(timestamp=5), Record(timestamp=9)], log_append_time_ms=1234)
 
 
-def test_the_time_of_an_append_can_be_cleared() -> None:
+def test_log_append_time_can_be_cleared() -> None:
     data = build([Record(timestamp=5), Record(timestamp=9)], log_append_time_ms=1234)
-    clear_append_time(memoryview(data))
+    clear_log_append_time(memoryview(data))
     assert check_crc(data)
     assert [r.timestamp for r in iterate(data)] == [5, 9]
 
@@ -174,7 +174,7 @@ def test_split_cuts_batches_apart() -> None:
     assert split(b"") == []
 
 
-def test_split_goes_no_further_than_it_has_to() -> None:
+def test_split_stops_after_the_allowed_batches() -> None:
     data = build([Record(value=b"a")])
     assert len(split(data * 3, 3)) == 3
     assert len(split(data, 1)) == 1
@@ -223,7 +223,7 @@ def test_the_crc_finds_every_flipped_bit(some: list[Record], position: int, bit:
 
 @quick
 @given(body=st.binary(max_size=80), count=st.integers(1, 5))
-def test_any_bytes_iterate_or_are_refused(body: bytes, count: int) -> None:
+def test_any_bytes_are_iterated_or_refused(body: bytes, count: int) -> None:
     header = read_header(build([Record()]))._replace(batch_length=49 + len(body), records_count=count)
     data = batch.HEADER.pack(*header) + body
     assert refusal(lambda: list(iterate(data))) in {ErrorCode.NONE, ErrorCode.INVALID_RECORD}
@@ -231,14 +231,14 @@ def test_any_bytes_iterate_or_are_refused(body: bytes, count: int) -> None:
 
 @quick
 @given(some=records, cut=st.integers(0, 50), flip=st.integers(0, 255))
-def test_damaged_records_iterate_or_are_refused(some: list[Record], cut: int, flip: int) -> None:
+def test_damaged_records_are_iterated_or_refused(some: list[Record], cut: int, flip: int) -> None:
     data = build(some)
     position = 61 + cut % (len(data) - 61)
     data[position] ^= flip
     assert refusal(lambda: list(iterate(data))) in {ErrorCode.NONE, ErrorCode.INVALID_RECORD}
 
 
-def test_bytes_behind_the_records_are_refused() -> None:
+def test_bytes_after_the_records_are_refused() -> None:
     data = build([Record()])
     struct.pack_into(">i", data, 8, len(data) - 12 + 1)
     with pytest.raises(KafkaError) as caught:

@@ -51,7 +51,7 @@ SETS: Final = read_sets()
 
 
 @pytest.mark.parametrize("one", SETS, ids=[f"{one.clients}, codec {one.codec}" for one in SETS])
-def test_a_set_of_a_client_goes_up_and_down_again(one: ClientSet) -> None:
+def test_a_clients_set_is_converted_up_and_down(one: ClientSet) -> None:
     magic = one.data[MAGIC_POSITION]
     stored = up_convert(one.data)
     assert [header.attributes for header, _ in split(stored)] == [one.codec]
@@ -60,6 +60,6 @@ def test_a_set_of_a_client_goes_up_and_down_again(one: ClientSet) -> None:
         assert theirs(down_convert(stored, older, 0, 1 << 20).data) == expected(SENT, older)
 
 
-def test_every_format_and_codec_is_there() -> None:
+def test_the_sets_have_every_format_and_codec() -> None:
     found = {(one.data[MAGIC_POSITION], one.codec) for one in SETS}
     assert found == {(magic, codec) for magic in (0, 1) for codec in CODECS.values()}

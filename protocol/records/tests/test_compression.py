@@ -15,17 +15,8 @@ from hypothesis import strategies as st
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import compression
-from headgate.protocol.records.compression import (
-    GZIP,
-    LZ4,
-    NONE,
-    SNAPPY,
-    ZSTD,
-    compress,
-    compress_steps,
-    decompress,
-    finish,
-)
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress, compress_steps, decompress
+from headgate.protocol.steps import finish
 
 quick = settings(max_examples=25, deadline=None)
 PLAIN = b"Headgate " * 40
@@ -50,7 +41,7 @@ def refusal(codec: int, stream: bytes) -> ErrorCode:
 @pytest.mark.parametrize("codec", [NONE, *CODECS])
 @quick
 @given(data=st.binary(max_size=300), repeat=st.integers(1, 500))
-def test_what_was_compressed_comes_back(codec: int, data: bytes, repeat: int) -> None:
+def test_compressed_bytes_are_decompressed(codec: int, data: bytes, repeat: int) -> None:
     assert bytes(decompress(codec, compress(codec, data * repeat))) == data * repeat
 
 
@@ -60,25 +51,25 @@ def test_streams_of_other_implementations_are_read(name: str) -> None:
     assert bytes(decompress(codec, memoryview(base64.b64decode(stream)))) == PLAIN
 
 
-def test_gzip_is_what_the_standard_library_reads() -> None:
+def test_the_standard_library_reads_our_gzip() -> None:
     assert gzip.decompress(compress(GZIP, PLAIN, level=9)) == PLAIN
 
 
-def test_snappy_is_framed_as_xerial_does_it() -> None:
+def test_snappy_has_xerial_framing() -> None:
     stream = compress(SNAPPY, b"x" * 40_000)
     assert stream[:16] == b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
     (first_length,) = struct.unpack_from(">i", stream, 16)
     assert len(decompress(SNAPPY, stream[20 : 20 + first_length])) == 32 * 1024
 
 
-def test_xerial_streams_one_after_another_are_one() -> None:
+def test_concatenated_xerial_streams_are_one() -> None:
     """As snappy-java reads them."""
     assert decompress(SNAPPY, compress(SNAPPY, PLAIN) + compress(SNAPPY, b"x" * 40_000)) == PLAIN + b"x" * 40_000
 
 
 @pytest.mark.parametrize("codec", [NONE, *CODECS])
 @pytest.mark.parametrize("size", [0, 1, 64 * 1024, 64 * 1024 + 1, 500_000])
-def test_compression_in_slices(codec: int, size: int) -> None:
+def test_compression_in_steps_can_be_decompressed(codec: int, size: int) -> None:
     data = (PLAIN * (size // len(PLAIN) + 1))[:size]
     assert bytes(decompress(codec, finish(compress_steps(codec, data, 1)))) == data
     slices = len(list(compress_steps(codec, data, 1)))
@@ -86,7 +77,7 @@ def test_compression_in_slices(codec: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", PLAIN, bytes(1_000_000), random.Random(1).randbytes(200_000)], ids=len)
-def test_lz4_frames_are_as_those_of_java(data: bytes) -> None:
+def test_lz4_frames_are_like_those_of_java(data: bytes) -> None:
     """Of independent blocks, without any checksum but that of the head; what is not smaller is stored as it is."""
     frame = compress(LZ4, data)
     assert frame[:7] == bytes.fromhex("04224d18604082")
@@ -105,7 +96,7 @@ def test_a_bomb_is_refused_at_the_limit(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_becomes_very_large(codec: int) -> None:
+def test_a_very_large_output_is_decompressed(codec: int) -> None:
     """It is unpacked into memory of another kind."""
     size = 20 << 20
     plain = decompress(codec, compress(codec, bytes(size) + b"end"))
@@ -113,7 +104,7 @@ def test_what_becomes_very_large(codec: int) -> None:
 
 
 @pytest.mark.parametrize("claim", [b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x20"])
-def test_a_snappy_block_that_promises_too_much_is_refused_before_memory_is_taken(claim: bytes) -> None:
+def test_an_impossible_snappy_size_is_refused_without_memory(claim: bytes) -> None:
     """4 GiB, and 64 MiB, which would be allowed."""
     for stream in (claim + b"abc", b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, len(claim) + 3) + claim + b"abc"):
         tracemalloc.start()
@@ -126,7 +117,7 @@ def test_a_snappy_block_that_promises_too_much_is_refused_before_memory_is_taken
 @pytest.mark.parametrize("codec", CODECS)
 @quick
 @given(data=st.binary(max_size=100))
-def test_any_bytes_decompress_or_are_refused(codec: int, data: bytes) -> None:
+def test_any_bytes_are_decompressed_or_refused(codec: int, data: bytes) -> None:
     for stream in (data, compress(codec, PLAIN)[: len(data)] + data):
         assert refusal(codec, stream) in {ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE}
 
@@ -140,7 +131,7 @@ def test_cut_xerial_frames_are_refused(tail: bytes) -> None:
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_codecs_that_do_not_exist(codec: int) -> None:
+def test_unknown_codecs_are_refused(codec: int) -> None:
     for call in (compress, decompress):
         with pytest.raises(KafkaError) as caught:
             call(codec, b"")
@@ -148,5 +139,5 @@ def test_codecs_that_do_not_exist(codec: int) -> None:
 
 
 def test_names_are_those_of_the_topic_config() -> None:
-    assert compression.type_names[ZSTD] == "zstd"
-    assert compression.type_names.index("snappy") == SNAPPY
+    assert compression.CODEC_NAMES[ZSTD] == "zstd"
+    assert compression.CODEC_NAMES.index("snappy") == SNAPPY

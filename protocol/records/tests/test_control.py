@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import HEADER_SIZE, Record, build, check_crc, read_header
 from headgate.protocol.records.compression import GZIP
-from headgate.protocol.records.control import ABORT, COMMIT, LARGEST_BYTES, TYPES, UNKNOWN, Marker
+from headgate.protocol.records.control import ABORT, COMMIT, MAX_MARKER_BYTES, TYPE_NAMES, UNKNOWN, Marker
 
 # What MemoryRecords.withEndTransactionMarker of Apache Kafka 3.9 gives, from the attributes on, for offset 5, the time
 # 1_700_000_000_000, leader epoch 3, producer 4711, its epoch 7, COMMIT, coordinator epoch 9.
@@ -25,7 +25,7 @@ def marker_batch(key: bytes | None, value: bytes | None) -> bytearray:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_what_is_built_is_read(is_commit: bool) -> None:
+def test_a_built_marker_is_read(is_commit: bool) -> None:
     made = control.build(Marker(is_commit, 9), producer_id=4711, producer_epoch=7, timestamp=1_700_000_000_000)
     header = read_header(made)
     assert (header.is_control, header.is_transactional, header.base_sequence, header.records_count) == (
@@ -39,15 +39,15 @@ def test_what_is_built_is_read(is_commit: bool) -> None:
     assert len(made) == 78
 
 
-def test_it_is_that_of_kafka() -> None:
+def test_a_marker_has_kafkas_bytes() -> None:
     made = control.build(Marker(True, 9), producer_id=4711, producer_epoch=7, timestamp=1_700_000_000_000)
     assert bytes(made[21:]) == OF_KAFKA
 
 
-def test_a_prefix_is_enough() -> None:
+def test_the_first_bytes_of_a_batch_are_enough() -> None:
     made = control.build(Marker(False, 1), producer_id=1, producer_epoch=0, timestamp=1)
     struct.pack_into(">i", made, 8, 1 << 30)  # a length that is damaged
-    assert control.read((made + bytes(LARGEST_BYTES))[:LARGEST_BYTES]) == Marker(False, 1)
+    assert control.read((made + bytes(MAX_MARKER_BYTES))[:MAX_MARKER_BYTES]) == Marker(False, 1)
 
 
 @pytest.mark.parametrize(
@@ -62,19 +62,19 @@ def test_a_prefix_is_enough() -> None:
         (b"\0\0\0\1", None),
     ],
 )
-def test_what_is_no_marker(key: bytes | None, value: bytes | None) -> None:
+def test_other_records_are_no_markers(key: bytes | None, value: bytes | None) -> None:
     assert control.read(marker_batch(key, value)) is None
 
 
-def test_later_versions_may_say_more() -> None:
+def test_later_versions_may_append_fields() -> None:
     assert control.read(marker_batch(b"\0\1\0\1more", b"\0\1\0\0\0\5more")) == Marker(True, 5)
 
 
-def test_an_emptied_batch_holds_none() -> None:
+def test_an_emptied_batch_has_no_marker() -> None:
     assert control.read(build([], is_control=True)) is None
 
 
-def test_records_that_do_not_decompress_are_none() -> None:
+def test_a_batch_that_cannot_be_decompressed_has_no_marker() -> None:
     data = marker_batch(b"\0\0\0\1", b"\0\0\0\0\0\1")
     struct.pack_into(">h", data, 21, 0x30 | GZIP)
     assert control.read(data) is None
@@ -88,8 +88,8 @@ def test_any_bytes_are_a_marker_or_none(data: bytes) -> None:
     assert found is None or isinstance(found, Marker)
 
 
-@pytest.mark.parametrize("number,name", list(enumerate(TYPES)))
-def test_types_of_control_records(number: int, name: str) -> None:
+@pytest.mark.parametrize("number,name", list(enumerate(TYPE_NAMES)))
+def test_control_records_have_named_types(number: int, name: str) -> None:
     epoch = 5 if number in (ABORT, COMMIT) else None
     assert control.decode(struct.pack(">hh", 0, number), struct.pack(">hi", 0, 5)) == (number, epoch), name
 

@@ -10,7 +10,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch, down_conversion
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from headgate.protocol.records.legacy import Converted, down_convert, down_steps
+from headgate.protocol.records.legacy import ConvertedRecords, down_convert, down_convert_steps
 from headgate.protocol.records.message_set import build
 from headgate.protocol.records.tests.sets import expected, theirs
 
@@ -35,7 +35,7 @@ def hand_made(body: bytes, count: int = 1, codec: int = NONE) -> bytearray:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("before,after", [(NONE, NONE), (GZIP, GZIP), (SNAPPY, SNAPPY), (LZ4, GZIP), (ZSTD, GZIP)])
-def test_codecs(magic: int, before: int, after: int) -> None:
+def test_a_codec_stays_or_becomes_gzip(magic: int, before: int, after: int) -> None:
     data = down_convert(batch.build(SOME, base_offset=40, compression=before), magic, 40, ALL).data
     assert codec_of(data) == after
     assert theirs(data) == expected(SOME, magic, 40)
@@ -47,7 +47,7 @@ def test_headers_are_dropped() -> None:
     assert theirs(down_convert(batch.build(some), 1, 0, ALL).data) == expected(SOME, 1)
 
 
-def test_control_batches_are_dropped_and_stepped_over() -> None:
+def test_control_batches_are_skipped() -> None:
     marker = batch.build(
         [Record(timestamp=1, key=b"\x00\x00\x00\x01", value=b"\x00" * 6)], base_offset=5, is_control=True
     )
@@ -55,15 +55,15 @@ def test_control_batches_are_dropped_and_stepped_over() -> None:
     data, next_offset = down_convert(before + marker + after, 1, 0, ALL)
     assert theirs(data) == expected(SOME, 1) + expected(SOME, 1, 6)
     assert next_offset == 11
-    assert down_convert(marker, 1, 5, ALL) == Converted(bytearray(), 6)
+    assert down_convert(marker, 1, 5, ALL) == ConvertedRecords(bytearray(), 6)
 
 
-def test_batches_of_a_transaction_are_given_whatever_becomes_of_it() -> None:
+def test_batches_of_any_transaction_are_converted() -> None:
     some = batch.build(SOME, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     assert theirs(down_convert(some, 0, 0, ALL).data) == expected(SOME, 0)
 
 
-def test_times_of_the_broker() -> None:
+def test_log_append_time_is_kept_from_magic_1_on() -> None:
     for codec in (NONE, GZIP):
         stored = batch.build(SOME, compression=codec, log_append_time_ms=70)
         data = down_convert(stored, 1, 0, ALL).data
@@ -84,12 +84,12 @@ def test_a_compacted_batch_keeps_its_offsets_and_its_end() -> None:
             assert next_offset == 129
 
 
-def test_a_batch_that_lost_all_records_is_stepped_over() -> None:
+def test_an_empty_batch_is_skipped() -> None:
     empty = batch.assemble(0, 0, 4, -1, 1000, 0, b"")
-    assert down_convert(empty, 1, 2, ALL) == Converted(bytearray(), 5)
+    assert down_convert(empty, 1, 2, ALL) == ConvertedRecords(bytearray(), 5)
 
 
-def test_the_first_wrapper_is_split_to_keep_to_the_limit() -> None:
+def test_the_first_wrapper_is_split_to_fit_the_limit() -> None:
     some = [
         Record(timestamp=1, value=bytes([number]) * 200 + struct.pack(">Q", number * 0x9E3779B97F4A7C15 % 2**64))
         for number in range(200)
@@ -113,7 +113,7 @@ def test_a_small_message_before_a_large_one_is_split_off() -> None:
         assert (theirs(data), next_offset) == (expected(some, 0)[1:], 2)
 
 
-def test_a_batch_that_is_too_much_for_one_wrapper_becomes_several(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_batch_becomes_several_wrappers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(down_conversion, "MAX_SET_BYTES", 1000)
     some = [Record(timestamp=number, value=bytes(100)) for number in range(50)]
     data, next_offset = down_convert(batch.build(some, compression=GZIP), 1, 0, ALL)
@@ -121,7 +121,7 @@ def test_a_batch_that_is_too_much_for_one_wrapper_becomes_several(monkeypatch: p
     assert data.count(b"\x1f\x8b\x08") > 5
 
 
-def test_what_is_stored_in_an_old_format_stays_as_it_is() -> None:
+def test_stored_messages_stay_unchanged() -> None:
     sets = [build(SOME, 0), build(SOME, 1, base_offset=5, codec=LZ4), build(SOME, 1, base_offset=10)]
     stored = b"".join(sets) + batch.build(SOME, base_offset=15)
     data, next_offset = down_convert(stored, 1, 2, ALL)
@@ -137,14 +137,14 @@ def test_magic_1_becomes_magic_0() -> None:
     assert next_offset == 20
 
 
-def test_limits_hold_for_messages_that_are_handed_on() -> None:
+def test_copied_messages_keep_to_the_limits() -> None:
     stored = build(SOME, 1)
     size = len(build(SOME[:1], 1))
     assert theirs(down_convert(stored, 1, 0, 1).data) == expected(SOME[:1], 1)
     assert down_convert(stored, 1, 0, 2 * size + 1) == (build(SOME[:2], 1), 2)
 
 
-def test_a_tail_that_is_cut_is_left_out() -> None:
+def test_a_cut_tail_is_left_out() -> None:
     for second in (
         batch.build(SOME, base_offset=5),
         build(SOME[:1], 0, base_offset=5),
@@ -154,7 +154,7 @@ def test_a_tail_that_is_cut_is_left_out() -> None:
         for magic in (0, 1):
             for end in range(len(whole) - len(second), len(whole), 7):
                 assert down_convert(whole[:end], magic, 0, ALL) == (build(SOME, magic), 5)
-            assert down_convert(second[:-1], magic, 5, ALL) == Converted(bytearray(), 5)
+            assert down_convert(second[:-1], magic, 5, ALL) == ConvertedRecords(bytearray(), 5)
 
 
 @pytest.mark.parametrize(
@@ -165,17 +165,17 @@ def test_a_tail_that_is_cut_is_left_out() -> None:
         (b"\x0c\x00\x00\x02\x01\x01\x00", 1, "its offset is outside"),
         (b"\x0c\x00\x00\x01\x01\x01\x00", 1, "its offset is outside"),
         (b"\x0e\x00\x00\x00\x01\x01\x00", 1, "passes the end of the batch"),
-        (b"\x0a\x00\x00\x00\x01\x01\x00", 1, "has fields behind that"),
-        (b"\x01\x00\x00\x00\x01\x01\x00", 1, "has fields behind that"),
+        (b"\x0a\x00\x00\x00\x01\x01\x00", 1, "has fields after that"),
+        (b"\x01\x00\x00\x00\x01\x01\x00", 1, "has fields after that"),
         (b"\x0e\x00\x00\x00\x80\x01\x01\x00", 1, "cannot be read"),
-        (b"\x0c\x00\x00\x00\x01\x7e\x00", 1, "has fields behind that"),
+        (b"\x0c\x00\x00\x00\x01\x7e\x00", 1, "has fields after that"),
         (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 1, "more than ten bytes"),
         (b"\x1e\x00\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x01\x01\x00", 1, "cannot be read"),
         (b"\x16\x00\x00\x00\xfe\xff\xff\xff\xff\x01\x01\x00", 1, "cannot be read"),
     ],
 )
 @pytest.mark.parametrize("codec", [NONE, GZIP])
-def test_records_that_cannot_be_read(body: bytes, count: int, sentence: str, codec: int) -> None:
+def test_faulty_records_are_refused(body: bytes, count: int, sentence: str, codec: int) -> None:
     faulty = hand_made(body, count, codec)
     with pytest.raises(KafkaError, match=sentence) as caught:
         down_convert(faulty, 1, 0, ALL)
@@ -185,7 +185,7 @@ def test_records_that_cannot_be_read(body: bytes, count: int, sentence: str, cod
     assert down_convert(before + faulty, 1, 0, ALL) == (build(SOME[:1], 1), 1)
 
 
-def test_what_does_not_decompress() -> None:
+def test_a_damaged_stream_is_refused() -> None:
     no_gzip = batch.assemble(0, GZIP, 0, 0, 0, 1, b"no gzip")
     unknown = batch.assemble(0, 5, 0, 0, 0, 1, b"x")
     for faulty, code in ((no_gzip, ErrorCode.CORRUPT_MESSAGE), (unknown, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)):
@@ -195,16 +195,17 @@ def test_what_does_not_decompress() -> None:
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP])
-def test_slices_are_small(codec: int) -> None:
+def test_steps_are_small(codec: int) -> None:
     """The first slice of what is plain and short is all; a codec is never called in the first."""
-    few = list(down_steps(batch.build(SOME, compression=codec), 1, 0, ALL))
+    few = list(down_convert_steps(batch.build(SOME, compression=codec), 1, 0, ALL))
     assert len(few) == (0 if codec == NONE else 2)
     some = batch.build([Record(timestamp=1, value=bytes(100))] * 2000, compression=codec)
-    assert len(list(down_steps(some, 1, 0, ALL))) >= 2000 * 134 // (16 * 1024)
-    assert len(list(down_steps(some, 1, 1999, ALL))) >= 1
+    assert len(list(down_convert_steps(some, 1, 0, ALL))) >= 2000 * 134 // (16 * 1024)
+    assert len(list(down_convert_steps(some, 1, 1999, ALL))) >= 1
 
 
-def test_old_messages_are_handed_on_in_slices() -> None:
+def test_messages_are_copied_in_steps() -> None:
     assert (
-        len(list(down_steps(build([Record(value=bytes(100))] * 2000, 0), 0, 0, ALL))) >= 2000 * 126 // (16 * 1024) - 1
+        len(list(down_convert_steps(build([Record(value=bytes(100))] * 2000, 0), 0, 0, ALL)))
+        >= 2000 * 126 // (16 * 1024) - 1
     )

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import HEADER_SIZE, Record
-from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress, finish
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
 from headgate.protocol.records.legacy import build, down_convert, iterate, up_convert, up_convert_stored
-from headgate.protocol.records.lz4 import java_fault_steps, right_checksum, wrong_checksum
+from headgate.protocol.records.lz4 import java_incompatibility_steps, with_broken_checksum, with_correct_checksum
 from headgate.protocol.records.tests.kafka39 import Batch, Kafka39, Refused
 from headgate.protocol.records.tests.sets import expected, record, records
+from headgate.protocol.steps import finish
 
 pytestmark = pytest.mark.sockets  # a child process
 ALL = 1 << 30
@@ -39,7 +40,7 @@ def all_records(read: list[Batch]) -> list[Record]:
 def inner(data: bytes | bytearray, magic: int, codec: int) -> bytes:
     """What is in the only wrapper of a set."""
     content = data[34 if magic else 26 :]
-    return bytes(decompress(codec, right_checksum(content) if codec == LZ4 and magic == 0 else content))
+    return bytes(decompress(codec, with_correct_checksum(content) if codec == LZ4 and magic == 0 else content))
 
 
 @pytest.mark.parametrize("magic,codec", OLD)
@@ -109,9 +110,9 @@ def test_batches_become_what_kafka_makes_of_them(kafka: Kafka39, magic: int, cod
 
 @some_values
 @given(some=record)
-def test_java_reads_frames_that_we_call_sound(kafka: Kafka39, some: Record) -> None:
+def test_java_reads_our_lz4_frames(kafka: Kafka39, some: Record) -> None:
     data = batch.build([some._replace(offset=0)], compression=LZ4)
-    assert finish(java_fault_steps(data[HEADER_SIZE:])) is None
+    assert finish(java_incompatibility_steps(data[HEADER_SIZE:])) is None
     assert all_records(kafka.read(data)) == [some._replace(offset=0)]
 
 
@@ -125,25 +126,25 @@ FLAGS, DESCRIPTOR = PLAIN_FRAME[4], PLAIN_FRAME[5]
     "frame",
     [
         PLAIN_FRAME,
-        right_checksum(
+        with_correct_checksum(
             HEAD + bytes((FLAGS | 8, DESCRIPTOR)) + struct.pack("<Q", BODY_BYTES) + REST
         ),  # its size is told
-        right_checksum(HEAD + bytes((FLAGS & ~0x20, DESCRIPTOR)) + REST),  # blocks depend on each other
-        right_checksum(HEAD + bytes((FLAGS | 1, DESCRIPTOR)) + bytes(4) + REST),  # a dictionary
-        right_checksum(HEAD + bytes((FLAGS, 0x30)) + REST),  # no size of blocks that exists
-        wrong_checksum(PLAIN_FRAME),
+        with_correct_checksum(HEAD + bytes((FLAGS & ~0x20, DESCRIPTOR)) + REST),  # blocks depend on each other
+        with_correct_checksum(HEAD + bytes((FLAGS | 1, DESCRIPTOR)) + bytes(4) + REST),  # a dictionary
+        with_correct_checksum(HEAD + bytes((FLAGS, 0x30)) + REST),  # no size of blocks that exists
+        with_broken_checksum(PLAIN_FRAME),
         PLAIN_FRAME[:-4],
     ],
 )
-def test_java_reads_the_frames_in_which_there_is_no_fault(kafka: Kafka39, frame: bytes) -> None:
+def test_java_reads_only_frames_without_an_incompatibility(kafka: Kafka39, frame: bytes) -> None:
     is_read = True
     try:
         kafka.read(batch.assemble(0, LZ4, 0, -1, -1, 1, frame))
     except Refused:
         is_read = False
-    if frame == wrong_checksum(PLAIN_FRAME):  # every decoder finds that
+    if frame == with_broken_checksum(PLAIN_FRAME):  # every decoder finds that
         assert not is_read
         with pytest.raises(KafkaError):
             decompress(LZ4, frame)
     else:
-        assert is_read is (finish(java_fault_steps(frame)) is None)
+        assert is_read is (finish(java_incompatibility_steps(frame)) is None)

@@ -60,7 +60,7 @@ def test_stored_sets_are_read_at_their_offsets(
 @pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
 @quick
 @given(some=records, base=st.integers(0, 1 << 60), step=st.integers(1, 1 << 20), left_out=st.integers(0, 6))
-def test_kafka_python_reads_what_batches_become(
+def test_kafka_python_reads_down_converted_batches(
     magic: int, codec: int, some: list[Record], base: int, step: int, left_out: int
 ) -> None:
     stored = batch.build(
@@ -79,7 +79,7 @@ def test_kafka_python_reads_what_batches_become(
     codec=st.sampled_from([NONE, SNAPPY, LZ4]),
     max_bytes=st.integers(0, 2000),
 )
-def test_a_reader_with_any_limit_gets_everything_once(
+def test_a_reader_with_any_limit_gets_every_record_once(
     several: list[list[Record]], magic: int, codec: int, max_bytes: int
 ) -> None:
     stored, end = bytearray(), 0
@@ -99,7 +99,7 @@ def test_a_reader_with_any_limit_gets_everything_once(
 
 @quick
 @given(some=records, magic=magics, codec=codecs)
-def test_there_and_back_again(some: list[Record], magic: int, codec: int) -> None:
+def test_up_and_down_conversion_keep_the_records(some: list[Record], magic: int, codec: int) -> None:
     first = build(some, magic, codec=codec)
     again = down_convert(up_convert_stored(first).data, magic, 0, 1 << 30).data
     assert theirs(again) == expected(some, magic)
@@ -127,7 +127,7 @@ def test_damaged_bytes_are_converted_or_refused(
                 call(data)
 
 
-def test_what_is_legacy() -> None:
+def test_the_first_magic_tells_the_format() -> None:
     assert is_legacy(build([Record()], 0))
     assert is_legacy(build([Record()], 1))
     assert not is_legacy(batch.build([Record()]))

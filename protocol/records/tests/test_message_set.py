@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from headgate.protocol.records.batch import Record
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, decompress
-from headgate.protocol.records.lz4 import right_checksum
+from headgate.protocol.records.lz4 import with_correct_checksum
 from headgate.protocol.records.message_set import build, encode
 from headgate.protocol.records.tests.sets import built_by_kafka_python, expected, magics, records, theirs
 
@@ -27,16 +27,16 @@ def test_kafka_python_reads_wrappers(magic: int, codec: int, some: list[Record])
     assert theirs(build(some, magic, codec=codec, base_offset=70)) == expected(some, magic, 70)
 
 
-def test_a_wrapper_of_lz4_in_magic_0_has_the_wrong_checksum() -> None:
+def test_an_lz4_wrapper_of_magic_0_has_the_broken_checksum() -> None:
     """KIP-57. kafka-python needs another package for it; Java reads it in compat_tests."""
     some = [Record(value=b"a" * 100)]
     made = build(some, 0, codec=LZ4)
     frame = made[26:]
-    assert frame[6] != right_checksum(frame)[6]
-    assert bytes(decompress(LZ4, right_checksum(frame))) == build(some, 0)
+    assert frame[6] != with_correct_checksum(frame)[6]
+    assert bytes(decompress(LZ4, with_correct_checksum(frame))) == build(some, 0)
 
 
-def test_times_of_the_broker_are_told_in_magic_1_only() -> None:
+def test_only_magic_1_has_log_append_time() -> None:
     some = [Record(timestamp=5, value=b"a"), Record(timestamp=9, value=b"b")]
     plain = build(some, 1, log_append_time_ms=77)
     assert [one.timestamp for one in theirs(plain)] == [77, 77]

@@ -7,8 +7,9 @@ import pytest
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record, iterate, read_header
-from headgate.protocol.records.compression import GZIP, LZ4, NONE, ZSTD, finish
-from headgate.protocol.records.recompression import gzip_for_zstd_steps
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, ZSTD
+from headgate.protocol.records.recompression import zstd_to_gzip_steps
+from headgate.protocol.steps import finish
 
 SOME = [Record(timestamp=1000 + number, key=b"k", value=b"v" * number, headers=[("h", b"")]) for number in range(5)]
 ZSTD_BATCH = batch.build(SOME, base_offset=10, compression=ZSTD, producer_id=4, producer_epoch=1, base_sequence=9)
@@ -16,7 +17,7 @@ OTHERS = [batch.build(SOME, base_offset=5 * number, compression=codec) for numbe
 
 
 def converted(data: bytes | bytearray) -> bytearray:
-    return finish(gzip_for_zstd_steps(data))
+    return finish(zstd_to_gzip_steps(data))
 
 
 def test_zstd_becomes_gzip_and_nothing_else_changes() -> None:
@@ -28,7 +29,7 @@ def test_zstd_becomes_gzip_and_nothing_else_changes() -> None:
     assert list(iterate(made)) == list(iterate(ZSTD_BATCH))
 
 
-def test_others_stay_as_they_are() -> None:
+def test_other_batches_stay_unchanged() -> None:
     first, second = OTHERS
     assert converted(first + second) == first + second
     assert converted(first + ZSTD_BATCH + second) == first + converted(ZSTD_BATCH) + second
@@ -40,7 +41,7 @@ def test_a_cut_tail_is_left_out() -> None:
     assert converted(ZSTD_BATCH[:70]) == b""
 
 
-def test_a_fault_ends_it_and_is_told_at_the_beginning() -> None:
+def test_a_fault_ends_the_result_and_raises_at_the_start() -> None:
     faulty = batch.assemble(5, ZSTD, 0, 0, 0, 1, b"no zstd")
     assert converted(OTHERS[0] + faulty) == OTHERS[0]
     with pytest.raises(KafkaError) as caught:
@@ -48,13 +49,13 @@ def test_a_fault_ends_it_and_is_told_at_the_beginning() -> None:
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_batch_that_lost_all_records_stays_as_it_is() -> None:
+def test_an_empty_batch_stays_unchanged() -> None:
     empty = batch.assemble(0, ZSTD, 4, -1, 1000, 0, b"")
     assert converted(empty) == empty
 
 
-def test_it_yields_before_each_call_of_a_codec() -> None:
-    assert list(gzip_for_zstd_steps(OTHERS[0])) == []
-    assert len(list(gzip_for_zstd_steps(ZSTD_BATCH))) == 2
+def test_each_call_of_a_codec_follows_a_yield() -> None:
+    assert list(zstd_to_gzip_steps(OTHERS[0])) == []
+    assert len(list(zstd_to_gzip_steps(ZSTD_BATCH))) == 2
     large = batch.build([Record(value=bytes(1_000_000))], compression=ZSTD)
-    assert len(list(gzip_for_zstd_steps(large))) > 15
+    assert len(list(zstd_to_gzip_steps(large))) > 15

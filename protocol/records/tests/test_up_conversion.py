@@ -12,7 +12,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch, up_conversion
 from headgate.protocol.records.batch import Record, iterate, read_header, split
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from headgate.protocol.records.legacy import Converted, up_convert, up_convert_stored, up_steps
+from headgate.protocol.records.legacy import ConvertedRecords, up_convert, up_convert_steps, up_convert_stored
 from headgate.protocol.records.message_set import build, encode
 from headgate.protocol.records.tests.sets import expected
 
@@ -38,7 +38,7 @@ def within(
     return encode(magic, codec | attributes, offset, 50, None, compress(codec, messages))
 
 
-def test_records_of_every_length_of_varints() -> None:
+def test_varints_of_every_length_are_written() -> None:
     sizes = [0, 1, 63, 64, 8191, 8192, 70_000, 1 << 21]
     some = [Record(timestamp=delta, key=bytes(size), value=bytes(size)) for delta, size in enumerate(sizes)]
     times = [Record(timestamp=5 + (1 << bits), value=b"") for bits in range(0, 60, 5)] + [
@@ -56,13 +56,13 @@ def test_many_messages_are_numbered_in_one_batch() -> None:
     assert [record.offset for record in iterate(data)] == list(range(20_000))
 
 
-def test_offsets_of_a_client_do_not_matter() -> None:
+def test_offsets_of_a_client_are_ignored() -> None:
     some = [one._replace(offset=offset) for one, offset in zip(SOME, [9, 9, 0, 1 << 50, 3], strict=True)]
     for codec in (NONE, GZIP):
         assert list(iterate(up_convert(build(some, 1, codec=codec)))) == expected(SOME, 1)
 
 
-def test_plain_messages_that_are_too_much_for_one_batch_become_several() -> None:
+def test_many_plain_messages_become_several_batches() -> None:
     some = [Record(timestamp=number, value=bytes(100)) for number in range(1000)]
     parts = split(up_convert(build(some, 1), max_batch_bytes=10_000))
     assert len(parts) > 10
@@ -72,7 +72,7 @@ def test_plain_messages_that_are_too_much_for_one_batch_become_several() -> None
     assert found == [one._replace(offset=0) for one in expected(some, 1)]
 
 
-def test_a_message_that_is_too_large_comes_alone_for_the_log_to_refuse() -> None:
+def test_a_too_large_message_is_a_batch_for_the_log_to_refuse() -> None:
     some = [Record(timestamp=1, value=bytes(size)) for size in (10, 160, 10)]
     parts = split(up_convert(build(some, 1), max_batch_bytes=200))
     assert [header.records_count for header, _ in parts] == [1, 1, 1]
@@ -80,9 +80,7 @@ def test_a_message_that_is_too_large_comes_alone_for_the_log_to_refuse() -> None
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP])
-def test_what_is_too_large_already_is_refused_before_it_is_unpacked(
-    codec: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_too_large_message_is_refused_before_decompression(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.protocol.records.compression.decompress", None)
     data = build([Record(timestamp=1, value=bytes(range(200)))], 1, codec=codec)
     with pytest.raises(KafkaError, match="exceeds the limit of 200") as caught:
@@ -90,7 +88,7 @@ def test_what_is_too_large_already_is_refused_before_it_is_unpacked(
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_wrappers_and_plain_messages_mixed() -> None:
+def test_wrappers_and_plain_messages_may_be_mixed() -> None:
     data = build(SOME[:2], 1) + build(SOME[2:4], 1, codec=SNAPPY) + build(SOME[:1], 1, codec=GZIP) + build(SOME[4:], 1)
     parts = split(up_convert(data))
     assert [header.compression for header, _ in parts] == [NONE, SNAPPY, GZIP, NONE]
@@ -102,7 +100,7 @@ def test_wrappers_and_plain_messages_mixed() -> None:
     ]
 
 
-def test_a_client_cannot_have_any_number_of_batches_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_a_clients_batches_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(up_conversion, "MAX_BATCHES", 3)
     wrapper, plain = build(SOME[:1], 1, codec=GZIP), build(SOME, 1)
     assert len(split(up_convert(wrapper * 3))) == 3
@@ -114,18 +112,18 @@ def test_a_client_cannot_have_any_number_of_batches_made(monkeypatch: pytest.Mon
     assert len(split_stored(up_convert_stored(wrapper * 4).data)) == 4
 
 
-def test_magic_0_has_no_times() -> None:
+def test_magic_0_has_no_timestamps() -> None:
     header = read_header(up_convert(build(SOME, 0)))
     assert (header.base_timestamp, header.max_timestamp, header.is_log_append_time) == (-1, -1, False)
 
 
-def test_what_belongs_to_producers_is_none() -> None:
+def test_the_batch_has_no_producer() -> None:
     header = read_header(up_convert(build(SOME, 1)))
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
     assert (header.base_timestamp, header.max_timestamp) == (1000, 1004)
 
 
-def test_stored_times_of_the_broker_are_kept_as_such() -> None:
+def test_stored_log_append_time_is_kept() -> None:
     first = build(SOME[:2], 1, log_append_time_ms=70) + build(SOME[2:3], 1, base_offset=2, log_append_time_ms=71)
     parts = split_stored(up_convert_stored(first + build(SOME[3:], 1, base_offset=3)).data)
     assert [(header.is_log_append_time, header.records_count) for header, _ in parts] == [
@@ -139,30 +137,30 @@ def test_stored_times_of_the_broker_are_kept_as_such() -> None:
     assert {one.timestamp for one in iterate(view)} == {70}
 
 
-def test_the_time_of_a_stored_wrapper_covers_what_is_within() -> None:
+def test_a_wrappers_log_append_time_is_that_of_all_messages() -> None:
     data = within(build(SOME, 1), 1, offset=4, attributes=8)
     assert {one.timestamp for one in iterate(up_convert_stored(data).data)} == {50}
 
 
-def test_a_producer_that_sets_times_of_the_broker_is_told_of_by_the_header() -> None:
+def test_a_producers_log_append_time_shows_in_the_header() -> None:
     """The log refuses it or takes it for CreateTime; alternating ones must not become a batch each."""
     one, other = build(SOME[:1], 1), build(SOME[1:2], 1, log_append_time_ms=70)
     parts = split(up_convert(one + (other + one) * 50))
     assert [(header.is_log_append_time, header.records_count) for header, _ in parts] == [(False, 1), (True, 100)]
-    batch.clear_append_time(parts[1][1])
+    batch.clear_log_append_time(parts[1][1])
     assert [record.timestamp for record in iterate(parts[1][1])] == [70, 1000] * 50
     ((header, _),) = split(up_convert(build(SOME, 1, codec=GZIP, log_append_time_ms=70)))
     assert header.is_log_append_time
 
 
-def test_batches_of_a_client_are_left_alone() -> None:
+def test_batches_of_a_client_stay_unchanged() -> None:
     data = batch.build(SOME)
     assert up_convert(data) == data
 
 
-def test_nothing_becomes_nothing() -> None:
+def test_an_empty_set_becomes_nothing() -> None:
     assert up_convert(b"") == b""
-    assert up_convert_stored(b"") == Converted(bytearray(), -1)
+    assert up_convert_stored(b"") == ConvertedRecords(bytearray(), -1)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -175,7 +173,7 @@ def test_the_crc_finds_a_changed_byte(magic: int) -> None:
             assert refusal(changed)[0] is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_the_crc_within_a_wrapper_is_looked_at() -> None:
+def test_the_crc_within_a_wrapper_is_checked() -> None:
     inner = build(SOME, 1)
     inner[-1] ^= 1
     assert refusal(within(inner, 1))[0] is ErrorCode.CORRUPT_MESSAGE
@@ -202,21 +200,21 @@ def test_a_cut_set_is_refused(codec: int) -> None:
         (within(build(SOME, 1)[:-1], 1), ErrorCode.CORRUPT_MESSAGE, "is cut at byte"),
         (within(b"abc", 1), ErrorCode.CORRUPT_MESSAGE, "is cut at byte 0"),
         (encode(1, GZIP, 0, 5, None, b"no gzip"), ErrorCode.CORRUPT_MESSAGE, "not valid gzip"),
-        (encode(0, LZ4, 0, 5, None, b""), ErrorCode.CORRUPT_MESSAGE, "no lz4 frame"),
+        (encode(0, LZ4, 0, 5, None, b""), ErrorCode.CORRUPT_MESSAGE, "too few for an lz4 frame"),
         (within(build(SOME, 1), 1, ZSTD), ErrorCode.INVALID_RECORD, "there is no zstd in sets of magic 1"),
         (encode(1, 5, 0, 5, None, b"x"), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "no compression codec 5"),
         (struct.pack(">qi", 0, 13) + bytes(13), ErrorCode.CORRUPT_MESSAGE, "a size of 13"),
         (struct.pack(">qi", 0, -1) + bytes(13), ErrorCode.CORRUPT_MESSAGE, "a size of -1"),
     ],
 )
-def test_faults_of_sets(data: bytes | bytearray, code: ErrorCode, sentence: str) -> None:
+def test_faulty_sets_are_refused(data: bytes | bytearray, code: ErrorCode, sentence: str) -> None:
     found, message = refusal(data)
     assert found is code
     assert sentence in message
 
 
 @pytest.mark.parametrize("position,value", [(26, 100), (26, 1 << 30), (31, 3), (31, -1), (26, -2)])
-def test_lengths_that_do_not_fit_the_size(position: int, value: int) -> None:
+def test_lengths_must_fit_the_size(position: int, value: int) -> None:
     data = encode(1, 0, 0, 5, b"k", b"value")
     struct.pack_into(">i", data, position, value)
     assert refusal(resealed(data)) == (
@@ -253,7 +251,7 @@ def test_stored_messages_keep_their_offsets(magic: int, codec: int) -> None:
     assert next_offset == 113
 
 
-def test_a_stored_wrapper_with_the_offset_0_begins_there() -> None:
+def test_a_stored_wrapper_of_offset_0_begins_at_0() -> None:
     assert offsets(up_convert_stored(within(build(SOME, 1), 1, offset=0)).data) == [0, 1, 2, 3, 4]
     assert offsets(up_convert_stored(within(build(SOME, 1), 1, offset=4)).data) == [0, 1, 2, 3, 4]
     with pytest.raises(KafkaError, match="offset 3, and 4 messages"):
@@ -286,18 +284,18 @@ def test_offsets_that_go_back_or_leap_begin_a_batch() -> None:
             assert header.max_timestamp == max(one.timestamp for one in iterate(view))
 
 
-def test_a_tail_that_is_cut_is_left_out() -> None:
+def test_a_cut_tail_is_left_out() -> None:
     first, second = build(SOME[:2], 1), batch.build(SOME[2:], base_offset=2)
     whole = bytes(first + second)
     for end in range(len(first), len(whole)):
         data, next_offset = up_convert_stored(whole[:end])
         assert (offsets(data), next_offset) == ([0, 1], 2)
     for end in range(34):
-        assert up_convert_stored(whole[:end]) == Converted(bytearray(), -1)
+        assert up_convert_stored(whole[:end]) == ConvertedRecords(bytearray(), -1)
 
 
 @pytest.mark.parametrize("where", [12, 16])
-def test_what_comes_before_a_fault_is_given(where: int) -> None:
+def test_messages_before_a_fault_are_converted(where: int) -> None:
     data = build(SOME, 1)
     start = len(build(SOME[:3], 1))
     data[start + where] ^= 0x40
@@ -308,9 +306,9 @@ def test_what_comes_before_a_fault_is_given(where: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP])
-def test_slices_are_small(codec: int) -> None:
+def test_steps_are_small(codec: int) -> None:
     """The first slice of what is plain and short is all; a codec is never called in the first."""
-    few = list(up_steps(build(SOME, 1, codec=codec)))
+    few = list(up_convert_steps(build(SOME, 1, codec=codec)))
     assert len(few) == (0 if codec == NONE else 2)
     many = [Record(timestamp=1, value=bytes(100))] * 2000
-    assert len(list(up_steps(build(many, 1, codec=codec)))) >= 2000 * 134 // (16 * 1024)
+    assert len(list(up_convert_steps(build(many, 1, codec=codec)))) >= 2000 * 134 // (16 * 1024)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records import batch, compression, filtering
+from headgate.protocol.records import Buffer, batch, compression, record_filter
 from headgate.protocol.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON,
@@ -15,9 +15,8 @@ from headgate.protocol.records.batch import (
     MIN_TIMESTAMP,
     NO_TIMESTAMP,
     BatchHeader,
-    Buffer,
 )
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 from headgate.storage.cleanup.compaction import planning
 from headgate.storage.cleanup.compaction.batches import kind, records
 from headgate.storage.cleanup.compaction.job import Job
@@ -105,14 +104,14 @@ class BatchCleaner:
             return None, 0
         if len(offsets) == header.records_count:
             return view, len(offsets)
-        kept = yield from filtering.pick_steps(header, records(header, view), offsets)
+        kept = yield from record_filter.retain_offsets_steps(header, records(header, view), offsets)
         body = b"".join(kept.parts)
         return (yield from self._rebuild(header, body, kept.count, begins_delay=False)), kept.count
 
     def _look_up(self, header: BatchHeader, view: memoryview) -> Steps[tuple[Buffer | None, int]]:
         """The records whose keys have no later one, and how many they are. Raises KafkaError."""
         table = None if header.base_offset > self._keys.latest else self._keys.table
-        kept = yield from filtering.filter_steps(
+        kept = yield from record_filter.filter_steps(
             header, records(header, view), table, keeps_tombstones=not self._is_over(header)
         )
         begins_delay = kept.tombstones > 0 and header.delete_horizon_ms is None
@@ -133,13 +132,13 @@ class BatchCleaner:
 
         Raises KafkaError for times that a header cannot hold.
         """
-        newest = filtering.newest_time(header, body, count)
+        newest = record_filter.max_timestamp(header, body, count)
         if not MIN_TIMESTAMP <= newest <= MAX_TIMESTAMP:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"a record has the timestamp {newest}")
         base_timestamp, attributes = header.base_timestamp, header.attributes
         if begins_delay:
             horizon = min(self._job.now_ms + self._job.delete_retention_ms, LONG_MAX)
-            body = yield from filtering.move_times_steps(body, count, base_timestamp - horizon)
+            body = yield from record_filter.shift_timestamps_steps(body, count, base_timestamp - horizon)
             base_timestamp, attributes = horizon, attributes | DELETE_HORIZON
         codec = header.compression
         packed: Buffer = body

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.records import batch, compression, control
-from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader, Buffer
+from headgate.protocol.records import Buffer, batch, compression, control
+from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader
 from headgate.protocol.records.control import UNKNOWN, Marker
 from headgate.storage.cleanup.compaction.job import Damaged, Job
 from headgate.storage.cleanup.compaction.planning import SegmentFacts

@@ -159,7 +159,7 @@ def _plan(log: Log, dirt: CleanableRatio, now_ms: int, table_bytes: int, read_by
         index_interval_bytes=config.index_interval_bytes,
         table_bytes=table_bytes,
         read_bytes=read_bytes,
-        levels=[config.compression_level(name) for name in compression.type_names],
+        levels=[config.compression_level(name) for name in compression.CODEC_NAMES],
         producers=producers,
         unsafe_producers=unsafe_producers,
         aborted=list(_aborted(log, dirt.first_uncleanable)),

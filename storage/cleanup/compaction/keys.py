@@ -10,9 +10,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.records import filtering
+from headgate.protocol.records import record_filter
 from headgate.protocol.records.batch import BatchHeader
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.steps import Steps
 from headgate.storage.cleanup.compaction import planning
 from headgate.storage.cleanup.compaction.batches import Batches, kind, records
 from headgate.storage.cleanup.compaction.job import Job
@@ -29,8 +29,8 @@ class Keys:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._capacity = max(1, job.table_bytes // filtering.ENTRY_BYTES)
-        self.table: filtering.Table = {}
+        self._capacity = max(1, job.table_bytes // record_filter.ENTRY_BYTES)
+        self.table: record_filter.OffsetMap = {}
         self.latest = job.first_dirty - 1
         self.last_offsets = dict.fromkeys(job.unsafe_producers, -1)
         # What is left of the dirty part, and the batches of it of which that does not tell all: those that did not
@@ -75,13 +75,13 @@ class Keys:
             yield
         return False
 
-    def _found(self, header: BatchHeader, view: memoryview) -> Steps[filtering.Keys]:
+    def _found(self, header: BatchHeader, view: memoryview) -> Steps[record_filter.KeyOffsets]:
         try:
-            return (yield from filtering.key_steps(header, records(header, view)))
+            return (yield from record_filter.key_offsets_steps(header, records(header, view)))
         except KafkaError:
-            return filtering.Keys({}, is_plain=False)
+            return record_filter.KeyOffsets({}, is_plain=False)
 
-    def _has_room(self, more: filtering.Table) -> bool:
+    def _has_room(self, more: record_filter.OffsetMap) -> bool:
         """A single batch always has, or there would be no end of it."""
         table = self.table
         if not table or len(table) + len(more) <= self._capacity:

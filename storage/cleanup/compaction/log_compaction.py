@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from headgate.protocol.records import compression
+from headgate.protocol.steps import finish
 from headgate.storage.cleanup import replacement
 from headgate.storage.cleanup.compaction.job import Job, Rewritten, assess, plan, plan_merge
 from headgate.storage.cleanup.compaction.planning import CleanableRatio
@@ -214,10 +214,10 @@ def compact(log: Log, now_ms: int, up_to: int | None = None, *, table_bytes: int
         try:
             if isinstance(request, Collect):
                 work = Compaction(log.pool, request.job)
-                answer = compression.finish(work.collect())
+                answer = finish(work.collect())
             elif isinstance(request, Rewrite):
                 assert work is not None
-                answer = compression.finish(work.rewrite(request.bases))
+                answer = finish(work.rewrite(request.bases))
             else:
                 answer = request.work()
         except BaseException as error:  # noqa: BLE001 - for the round to raise

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.protocol.records import batch, control
-from headgate.protocol.records.batch import BatchHeader, Buffer
-from headgate.protocol.records.compression import Steps
+from headgate.protocol.records import Buffer, batch, control
+from headgate.protocol.records.batch import BatchHeader
+from headgate.protocol.steps import Steps
 from headgate.storage.cleanup import replacement
 from headgate.storage.cleanup.compaction import planning
 from headgate.storage.cleanup.compaction.batch_cleaner import BatchCleaner, Counts

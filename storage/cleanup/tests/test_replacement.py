@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headgate.protocol.records.batch import read_header
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.job import assess
 from headgate.storage.cleanup.compaction.log_compaction import Collect, Gone, LogCompaction, Rewrite, compact, go_on
 from headgate.storage.cleanup.compaction.work import Compaction

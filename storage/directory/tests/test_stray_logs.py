@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.directory import stray_logs
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.directory.log_manager import LogManager

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import compression
-from headgate.protocol.records.batch import Record, _seal, build, iterate, read_header, split
-from headgate.protocol.records.compression import finish
+from headgate.protocol.records.batch import Record, build, iterate, read_header, set_crc, split
+from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.log.flush import is_due
 from headgate.storage.log.log import Log
@@ -169,7 +169,7 @@ def test_full_validation_reads_every_record() -> None:
     log = new_log()
     wrong_deltas = build([Record(offset=0), Record(offset=2)])
     struct.pack_into(">i", wrong_deltas, 57, 3)
-    _seal(wrong_deltas)
+    set_crc(wrong_deltas)
     log.append(memoryview(bytearray(wrong_deltas)), leader_epoch=0, now_ms=NOW_MS)
     assert refused(log, memoryview(wrong_deltas), validate="full") is ErrorCode.INVALID_RECORD
     log.append(batch(2), leader_epoch=0, now_ms=NOW_MS, validate="full")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import layout

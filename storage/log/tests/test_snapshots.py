@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.disk.pool import Pool
 from headgate.storage.log import snapshots
 from headgate.storage.log.producers import Producer, Producers

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.protocol.records import control
-from headgate.protocol.records.batch import Record, _seal, build, patch, read_header
-from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, Steps, finish
+from headgate.protocol.records.batch import Record, build, patch, read_header, set_crc
+from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from headgate.protocol.records.control import Marker
+from headgate.protocol.steps import Steps, finish
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 from headgate.storage.files import WouldBlock
 from headgate.storage.log.appending import make_room
@@ -40,7 +41,7 @@ def test_time_lookup_survives_unreadable_records() -> None:
     log = new_log()
     data = bytearray(batch(2))
     data[-30:] = bytes(30)
-    _seal(data)
+    set_crc(data)
     append(log, memoryview(data))
     assert finish(log.offset_for_time(NOW_MS, log.end_offset)) == (0, NOW_MS, 0)
 
@@ -49,7 +50,7 @@ def lying(*timestamps: int, claim: int, codec: int = NONE) -> memoryview:
     """A batch whose header says that its records are later than they are."""
     data = build([Record(timestamp=timestamp) for timestamp in timestamps], compression=codec)
     struct.pack_into(">q", data, 35, claim)
-    _seal(data)
+    set_crc(data)
     return memoryview(data)
 
 
@@ -143,7 +144,7 @@ def bytes_of(shape: Shape, offset: int) -> tuple[bytearray, list[tuple[int, int]
     struct.pack_into(">i", made, 23, len(records) - 1)
     highest = max([record.timestamp for record in kept], default=-1)
     struct.pack_into(">q", made, 35, highest + shape.claim)
-    _seal(made)
+    set_crc(made)
     return made, [(base + record.offset, record.timestamp) for record in kept]
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import HEADER_SIZE, Record, assemble, build, check_crc, iterate, read_header
-from headgate.protocol.records.compression import LZ4, compress, finish
+from headgate.protocol.records.compression import LZ4, compress
+from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.log import validation
 from headgate.storage.tests.builders import NOW_MS, batch

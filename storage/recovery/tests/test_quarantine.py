@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.cleanup.tests.test_replacement import EXPECTED, KEY, LARGE, filled, names
 from headgate.storage.recovery.quarantine import Last, quarantine_cut, replaced

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.config import LogConfig
 from headgate.storage.log.epochs import read_entries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.tests.builders import NOW_MS, SMALL, append, batch, content, open_store
 from headgate.storage.tests.crashing_files import CrashingFiles

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import Record, build
-from headgate.protocol.records.compression import GZIP, LZ4, NONE, finish
+from headgate.protocol.records.compression import GZIP, LZ4, NONE
+from headgate.protocol.steps import finish
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.layout import Meta, write_meta
 from headgate.storage.errors import UnsupportedLog

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import read_header
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair

@@ -67,7 +67,7 @@ def rows(names: Sequence[str] = (), rounds: int = ROUNDS) -> Iterator[Row]:
     """The rows of `measure`, each as soon as it is measured."""
     for key, api in registry.APIS.items():
         if not names or api.name in names:
-            for cls in (registry.request(key), registry.response(key)):
+            for cls in (registry.request_class(key), registry.response_class(key)):
                 yield from _rows_of(cls, api.name in HOT, rounds)
 
 
@@ -85,9 +85,9 @@ class _Sampler:
         self.elements = 0
 
     def value(self, node: Any) -> Any:
-        if isinstance(node, wire.NullableInstance):
-            return self.value(node.instance)
-        if isinstance(node, wire.Instance):
+        if isinstance(node, wire.NullableStructNode):
+            return self.value(node.inner)
+        if isinstance(node, wire.StructNode):
             defaults = {field.name: field.default() for field in node.cls.fields}
             return node.cls(**{name: self._member(member, defaults[name]) for name, member in node.members})
         if isinstance(node, wire.Array):
@@ -113,13 +113,13 @@ class _Sampler:
 
 def _is_counted(element: Any) -> bool:
     """True for structs and texts; an array of numbers counts as one value."""
-    return isinstance(element, wire.Instance | wire.Text)
+    return isinstance(element, wire.StructNode | wire.Text)
 
 
 def _holds_elements(node: Any) -> bool:
-    if isinstance(node, wire.NullableInstance):
-        return _holds_elements(node.instance)
-    if isinstance(node, wire.Instance):
+    if isinstance(node, wire.NullableStructNode):
+        return _holds_elements(node.inner)
+    if isinstance(node, wire.StructNode):
         return any(_holds_elements(member) for _, member in node.members)
     return isinstance(node, wire.Array) and _is_counted(node.element)
 

@@ -355,4 +355,4 @@ def read_marker(segment: Segment, position: int, header: BatchHeader) -> Marker 
     """The transaction marker of a control batch; None for any other batch. Raises OSError."""
     if not header.is_control:
         return None
-    return control.read(segment.file.read_at(min(header.size, control.LARGEST_BYTES), position))
+    return control.read(segment.file.read_at(min(header.size, control.MAX_MARKER_BYTES), position))

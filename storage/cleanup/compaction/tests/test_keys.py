@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.protocol.records.compression import finish
+from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.batches import Batches
 from headgate.storage.cleanup.compaction.job import assess, plan
 from headgate.storage.cleanup.compaction.keys import Keys

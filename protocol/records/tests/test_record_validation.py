@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import HEADER_SIZE, MAX_TIMESTAMP, MIN_TIMESTAMP, Record, iterate, read_header
-from headgate.protocol.records.inspection import MAX_ERRORS, Inspection, long_varint
+from headgate.protocol.records.record_validation import MAX_ERRORS, RecordValidator
 from headgate.protocol.records.tests.test_batch import numbered, records
 
 quick = settings(max_examples=25, deadline=None)
@@ -27,12 +27,12 @@ def inspected(
     latest: int = MAX_TIMESTAMP,
     slice_bytes: int = 1 << 20,
 ) -> list[tuple[int, ErrorCode, str]]:
-    inspection = Inspection(
+    validator = RecordValidator(
         read_header(data), bytes(data[HEADER_SIZE:]), needs_keys=needs_keys, earliest=earliest, latest=latest
     )
-    while inspection.left:
-        inspection.look(slice_bytes)
-    return inspection.errors
+    while validator.left:
+        validator.validate_next(slice_bytes)
+    return validator.errors
 
 
 def is_iterated(data: bytes | bytearray) -> bool:
@@ -50,7 +50,7 @@ def test_sound_records_pass(some: list[Record], slice_bytes: int) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(some=records, position=st.integers(0, 10_000), flip=st.integers(1, 255))
-def test_it_finds_what_iterate_finds(some: list[Record], position: int, flip: int) -> None:
+def test_validation_agrees_with_iteration(some: list[Record], position: int, flip: int) -> None:
     """And nothing else, but for names of headers that are no UTF-8, at which Java does not look."""
     data = batch.build(numbered(some))
     data[HEADER_SIZE + position % (len(data) - HEADER_SIZE)] ^= flip
@@ -63,14 +63,14 @@ def test_it_finds_what_iterate_finds(some: list[Record], position: int, flip: in
             list(iterate(data))
 
 
-def test_records_without_keys_are_told() -> None:
+def test_records_without_keys_are_reported() -> None:
     data = batch.build([Record(key=b"k"), Record(), Record(key=b""), Record()])
     sentence = "it has no key; every record of a compacted topic needs one"
     assert inspected(data) == []
     assert inspected(data, needs_keys=True) == [(1, INVALID_RECORD, sentence), (3, INVALID_RECORD, sentence)]
 
 
-def test_records_out_of_time_are_told() -> None:
+def test_records_out_of_time_are_reported() -> None:
     data = batch.build([Record(timestamp=time) for time in (10, 20, 21, 21, -1, 9, 10)])
     errors = inspected(data, earliest=10, latest=20)
     assert [number for number, _, _ in errors] == [2, 3, 5]
@@ -78,7 +78,7 @@ def test_records_out_of_time_are_told() -> None:
     assert [number for number, _, _ in inspected(data, earliest=10, latest=20, slice_bytes=1)] == [2, 3, 5]
 
 
-def test_offsets_that_do_not_count_up_are_told() -> None:
+def test_offsets_that_do_not_count_up_are_reported() -> None:
     data = batch.build([Record(offset=offset) for offset in (0, 2, 2, 5)])
     assert inspected(data) == [
         (1, INVALID_RECORD, "its offset delta is 2, not 1"),
@@ -86,7 +86,7 @@ def test_offsets_that_do_not_count_up_are_told() -> None:
     ]
 
 
-def test_not_more_are_told_than_a_reply_should_have() -> None:
+def test_the_number_of_reported_records_is_limited() -> None:
     data = batch.build([Record()] * (MAX_ERRORS + 50))
     assert len(inspected(data, needs_keys=True)) == MAX_ERRORS
 
@@ -100,8 +100,8 @@ def made(body: bytes, count: int = 1) -> bytearray:
     [
         (b"", "record 0 of 1 cannot be read"),
         (b"\x0c\x00\x00\x00\x01\x01\x00\x00", "does not end where the batch does"),
-        (b"\x0e\x00\x00\x00\x01\x01\x00", "its fields end -1 bytes behind it"),
-        (b"\x0a\x00\x00\x00\x01\x01\x00", "its fields end 1 bytes behind it"),
+        (b"\x0e\x00\x00\x00\x01\x01\x00", "its fields end -1 bytes after it"),
+        (b"\x0a\x00\x00\x00\x01\x01\x00", "its fields end 1 bytes after it"),
         (b"\x0c\x00\x00\x00\x7e\x01\x00", "cannot be read"),
         (b"\x0c\x00\x00\x00\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01\x00", "cannot be read"),
         (b"\x0c\x00\x00\x00\x01\x01\x01", "it has -1 headers"),
@@ -110,30 +110,25 @@ def made(body: bytes, count: int = 1) -> bytearray:
         (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "more than ten bytes"),
     ],
 )
-def test_what_is_no_record(body: bytes, sentence: str) -> None:
+def test_faulty_records_are_refused(body: bytes, sentence: str) -> None:
     with pytest.raises(KafkaError, match=sentence) as caught:
         inspected(made(body))
     assert caught.value.code is INVALID_RECORD
 
 
-def test_a_time_beyond_64_bits_is_refused() -> None:
+def test_a_timestamp_beyond_64_bits_is_refused() -> None:
     data = batch.build([Record(timestamp=0), Record(timestamp=5)])
     struct.pack_into(">q", data, 27, MAX_TIMESTAMP - 3)
     with pytest.raises(KafkaError, match="record 1 of 2 cannot be read: its timestamp is"):
         inspected(data)
 
 
-def test_long_varints() -> None:
-    assert long_varint(b"\x01", 0, 0x80) == (128, 1)
-    assert long_varint(b"\xff\x7f", 0, 0xFF) == (2**21 - 1, 2)
-
-
-def test_a_record_of_many_headers_is_looked_at_in_slices() -> None:
+def test_a_record_of_many_headers_is_validated_in_steps() -> None:
     """It may have as many as there are bytes for; the loop shall not stop for all of them."""
     many = [("", None)] * 10_000
     made = batch.build([Record(headers=many), Record(headers=many[:3])])
     for slice_bytes in (100, 4_001, 19_999, 30_000):
-        inspection = Inspection(
+        validator = RecordValidator(
             read_header(made),
             bytes(made[HEADER_SIZE:]),
             needs_keys=False,
@@ -141,11 +136,11 @@ def test_a_record_of_many_headers_is_looked_at_in_slices() -> None:
             latest=MAX_TIMESTAMP,
         )
         slices = 0
-        while inspection.left:
-            inspection.look(slice_bytes)
+        while validator.left:
+            validator.validate_next(slice_bytes)
             slices += 1
         assert slices >= 20_000 // slice_bytes
-        assert not inspection.errors
+        assert not validator.errors
     first = made.index(b"\0\1\0\1")  # a name and its value, and the next
     for number in (0, 1_000, 9_999):
         damaged = bytearray(made)

@@ -1,11 +1,12 @@
-"""The client side of a connection, sans-IO: requests to bytes, bytes to responses; for tools, followers, tests.
+"""The client side of a connection, sans-IO: requests to bytes, bytes to responses; for tools, followers and tests.
 
-    peer = Peer(client_id="dump")
-    send(peer.request(ApiVersionsRequest(), 3))
-    for request, response in peer.receive(received): ...
-    send(peer.request(MetadataRequest(topics=None)))      # now at the best version that both sides have
+    connection = ClientConnection(client_id="dump")
+    send(connection.request(ApiVersionsRequest(), 3))
+    for request, response in connection.receive(received): ...
+    send(connection.request(MetadataRequest(topics=None)))      # now at the latest version that both sides have
 
-A broker answers a connection's requests in order, so what is in flight is a queue, and a correlation id is a check.
+A broker answers the requests of a connection in order. So the requests in flight are a queue, and the correlation id is
+only a check.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from headgate.protocol.frame import FrameReader
 from headgate.protocol.header import RequestHeader, read_response_header, write_request_header
 from headgate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.produce import ProduceRequest
-from headgate.protocol.registry import response
+from headgate.protocol.registry import response_class
 from headgate.protocol.schema import Message, Versions
 from headgate.protocol.wire import Splice
 
@@ -30,29 +31,37 @@ _SIZE = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
 
 
-class InFlight(NamedTuple):
-    """A request whose response is to come."""
+class InFlightRequest(NamedTuple):
+    """A sent request without a response so far."""
 
     correlation_id: int
     version: int
     request: Message
 
 
-class Peer:
-    """One connection to a broker. `served` is what the broker said that it serves, by API key; empty until it did."""
+class ClientConnection:
+    """One connection to a broker.
+
+    `served_versions`: the versions that the broker serves, by API key; empty until its ApiVersions response.
+    """
 
     def __init__(self, client_id: str | None = None, max_response_size: int = MAX_RESPONSE_SIZE) -> None:
         self.client_id = client_id
-        self.served: dict[int, Versions] = {}
-        self.in_flight: deque[InFlight] = deque()
+        self.served_versions: dict[int, Versions] = {}
+        self.in_flight: deque[InFlightRequest] = deque()
         self._frames = FrameReader(max_response_size)
         self._correlation_id = 0
 
-    def best(self, cls: type[Message]) -> int:
-        """The newest version of a request that both sides have. Raises KafkaError before ApiVersions, and for none."""
-        served = self.served.get(cls.api_key)
+    def latest_usable_version(self, cls: type[Message]) -> int:
+        """Return the latest version of a request that both sides have.
+
+        Raises KafkaError(UNSUPPORTED_VERSION) if there is none, and before the ApiVersions response.
+        """
+        served = self.served_versions.get(cls.api_key)
         if served is None:
-            known = "says nothing of it" if self.served else "has not been asked (ApiVersionsRequest) what it serves"
+            known = (
+                "does not serve it" if self.served_versions else "was not asked for its versions (ApiVersionsRequest)"
+            )
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{cls.__name__}: the broker {known}")
         version = min(served.last, cls.versions.last)
         if version < max(served.first, cls.versions.first):
@@ -61,9 +70,12 @@ class Peer:
         return version
 
     def request(self, message: Message, version: int | None = None) -> bytes:
-        """The frame to send for a request, at the best version if none is given."""
+        """Return the frame of a request.
+
+        `version` defaults to the latest usable one. Raises KafkaError if there is none.
+        """
         if version is None:
-            version = self.best(type(message))
+            version = self.latest_usable_version(type(message))
         correlation_id = self._correlation_id
         self._correlation_id = (correlation_id + 1) & 0x7FFF_FFFF
         out = bytearray(_SIZE.size)
@@ -71,35 +83,35 @@ class Peer:
         write_request_header(out, RequestHeader(message.api_key, version, correlation_id, self.client_id))
         write(message, version, out, splices)
         if splices:
-            raise ValueError(f"{type(message).__name__}: a request is sent as it is; give bytes, not a splice")
+            raise ValueError(f"{type(message).__name__}: a request needs bytes, not a splice")
         _SIZE.pack_into(out, 0, len(out) - _SIZE.size)
         if not (isinstance(message, ProduceRequest) and message.acks == 0):
-            self.in_flight.append(InFlight(correlation_id, version, message))
+            self.in_flight.append(InFlightRequest(correlation_id, version, message))
         return bytes(out)
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[Message, Any]]:
-        """Take what was received; return the requests that are answered now, each with its response.
+        """Take received bytes; return the requests that they answer, each with its response.
 
-        `records` in a response may be views of `data`. Raises MalformedRequest; the connection must close then.
+        `records` of a response may be views of `data`. Raises MalformedRequest; the connection must close then.
         """
-        return [self._answer(frame) for frame in self._frames.feed(data)]
+        return [self._match(frame) for frame in self._frames.feed(data)]
 
-    def _answer(self, frame: memoryview) -> tuple[Message, Any]:
+    def _match(self, frame: memoryview) -> tuple[Message, Any]:
         if not self.in_flight:
-            raise MalformedRequest(f"a response of {len(frame)} bytes came, but nothing was asked")
+            raise MalformedRequest(f"a response of {len(frame)} bytes came without a request")
         expected, version, request = self.in_flight.popleft()
         correlation_id, position = read_response_header(frame, request.api_key, version)
         if correlation_id != expected:
-            raise MalformedRequest(f"a response to request {correlation_id} came, but {expected} is the next")
+            raise MalformedRequest(f"a response to request {correlation_id} came, but request {expected} is the next")
         if isinstance(request, ApiVersionsRequest):
             return request, self._negotiate(frame, position, version)
-        answer, _ = read(response(request.api_key), version, frame, position)
+        answer, _ = read(response_class(request.api_key), version, frame, position)
         return request, answer
 
     def _negotiate(self, frame: memoryview, position: int, version: int) -> ApiVersionsResponse:
-        """Learn what the broker serves. If it does not know this version, it says so in version 0 (KIP-511)."""
+        """Note the versions that the broker serves. A broker without this version answers in version 0 (KIP-511)."""
         if frame[position : position + _INT16.size] == _INT16.pack(ErrorCode.UNSUPPORTED_VERSION):
             version = 0
         answer, _ = read(ApiVersionsResponse, version, frame, position)
-        self.served = {api.api_key: Versions(api.min_version, api.max_version) for api in answer.api_keys}
+        self.served_versions = {api.api_key: Versions(api.min_version, api.max_version) for api in answer.api_keys}
         return answer

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.records import filtering
+from headgate.protocol.records import record_filter
 from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader, Record, build, iterate, read_header, with_records
-from headgate.protocol.records.compression import finish
-from headgate.protocol.records.filtering import ENTRY_BYTES, LONGEST_KEY_BYTES, table_key
+from headgate.protocol.records.record_filter import ENTRY_BYTES, MAX_KEY_BYTES, offset_map_key
+from headgate.protocol.steps import finish
 
 NOW_MS = 1_700_000_000_000
 # Lengths around where varints grow, and where a digest takes the place of a key
@@ -43,21 +43,19 @@ def parts(data: bytes) -> tuple[BatchHeader, bytes]:
 
 @pytest.mark.slow
 @given(batches())
-def test_the_keys_are_those_of_the_records_each_with_its_last_offset(data: bytes) -> None:
-    expected = {table_key(record.key): record.offset for record in iterate(data) if record.key is not None}
-    keys = finish(filtering.key_steps(*parts(data)))
+def test_each_key_has_its_last_offset(data: bytes) -> None:
+    expected = {offset_map_key(record.key): record.offset for record in iterate(data) if record.key is not None}
+    keys = finish(record_filter.key_offsets_steps(*parts(data)))
     assert keys.table == expected
     assert keys.is_plain == all(None not in (record.key, record.value) for record in iterate(data))
 
 
 @pytest.mark.slow
 @given(batches(), st.dictionaries(KEYS.filter(lambda key: key is not None), st.integers(990, 30_000)), st.booleans())
-def test_what_stays_is_what_no_later_record_stands_for(
-    data: bytes, later: dict[bytes, int], keeps_tombstones: bool
-) -> None:
+def test_superseded_records_are_removed(data: bytes, later: dict[bytes, int], keeps_tombstones: bool) -> None:
     header, body = parts(data)
-    table = {table_key(key): offset for key, offset in later.items()}
-    kept = finish(filtering.filter_steps(header, body, table, keeps_tombstones=keeps_tombstones))
+    table = {offset_map_key(key): offset for key, offset in later.items()}
+    kept = finish(record_filter.filter_steps(header, body, table, keeps_tombstones=keeps_tombstones))
     expected = [
         record
         for record in iterate(data)
@@ -70,36 +68,36 @@ def test_what_stays_is_what_no_later_record_stands_for(
     made = with_records(header._replace(records_count=kept.count), b"".join(kept.parts))
     assert list(iterate(made)) == expected
     if expected:
-        newest = filtering.newest_time(header, b"".join(kept.parts), kept.count)
+        newest = record_filter.max_timestamp(header, b"".join(kept.parts), kept.count)
         assert newest == max(record.timestamp for record in expected)
 
 
 @pytest.mark.slow
 @given(batches(), st.data())
-def test_records_are_picked_by_their_offsets(data: bytes, choice: st.DataObject) -> None:
+def test_records_are_retained_by_their_offsets(data: bytes, choice: st.DataObject) -> None:
     header, body = parts(data)
     records = list(iterate(data))
     wanted = choice.draw(st.lists(st.sampled_from(records), min_size=1, unique_by=lambda record: record.offset))
     offsets = sorted(record.offset for record in wanted)
-    kept = finish(filtering.pick_steps(header, body, offsets))
+    kept = finish(record_filter.retain_offsets_steps(header, body, offsets))
     made = with_records(header._replace(records_count=kept.count), b"".join(kept.parts))
     assert list(iterate(made)) == [record for record in records if record.offset in offsets]
 
 
 @pytest.mark.slow
 @given(batches())
-def test_without_a_table_everything_stays(data: bytes) -> None:
+def test_all_records_are_retained_without_a_table(data: bytes) -> None:
     header, body = parts(data)
-    kept = finish(filtering.filter_steps(header, body, None, keeps_tombstones=False))
+    kept = finish(record_filter.filter_steps(header, body, None, keeps_tombstones=False))
     assert (b"".join(kept.parts), kept.count) == (body, header.records_count)
     assert kept.tombstones == sum(record.value is None for record in iterate(data))
 
 
 @pytest.mark.slow
 @given(batches(), st.sampled_from([0, 1, -1, 64, 10**12, -(10**12)]))
-def test_another_base_for_times_leaves_the_times_as_they_are(data: bytes, shift_ms: int) -> None:
+def test_shifted_deltas_and_base_give_the_same_timestamps(data: bytes, shift_ms: int) -> None:
     header, body = parts(data)
-    moved = finish(filtering.move_times_steps(body, header.records_count, shift_ms))
+    moved = finish(record_filter.shift_timestamps_steps(body, header.records_count, shift_ms))
     made = with_records(header._replace(base_timestamp=header.base_timestamp - shift_ms), moved)
     assert list(iterate(made)) == list(iterate(data))
 
@@ -107,15 +105,15 @@ def test_another_base_for_times_leaves_the_times_as_they_are(data: bytes, shift_
 @pytest.mark.slow
 @settings(max_examples=200)
 @given(batches(), st.data())
-def test_a_batch_with_a_fault_is_refused_or_read_as_a_consumer_reads_it(data: bytes, choice: st.DataObject) -> None:
+def test_a_damaged_batch_is_refused_or_read_like_a_consumer(data: bytes, choice: st.DataObject) -> None:
     """Never anything in between: else the keys of what nobody can read would stand for others."""
     header, body = parts(data)
     place = choice.draw(st.integers(0, len(body) - 1))
     byte = choice.draw(st.integers(0, 255))
     damaged = body[:place] + bytes([byte]) + body[place + 1 :]
     try:
-        keys, _ = finish(filtering.key_steps(header, damaged))
-        kept = finish(filtering.filter_steps(header, damaged, {}, keeps_tombstones=True))
+        keys, _ = finish(record_filter.key_offsets_steps(header, damaged))
+        kept = finish(record_filter.filter_steps(header, damaged, {}, keeps_tombstones=True))
     except KafkaError:
         return
     made = with_records(header, damaged)
@@ -124,7 +122,7 @@ def test_a_batch_with_a_fault_is_refused_or_read_as_a_consumer_reads_it(data: by
         assert "codec" in fault or "timestamp" in fault
         return
     records = list(iterate(made))
-    assert keys == {table_key(record.key): record.offset for record in records if record.key is not None}
+    assert keys == {offset_map_key(record.key): record.offset for record in records if record.key is not None}
     assert kept.count == sum(record.key is not None for record in records)
 
 
@@ -138,13 +136,13 @@ def fault_of(data: bytes | bytearray) -> str:
 
 
 @pytest.mark.parametrize("cut", [1, 3, 10])
-def test_bytes_too_few_or_too_many_are_refused(cut: int) -> None:
+def test_missing_and_further_bytes_are_refused(cut: int) -> None:
     header, body = parts(bytes(build([Record(-1, NOW_MS, b"key", b"value")])))
     for wrong in (body[:-cut], body + bytes(cut)):
         with pytest.raises(KafkaError):
-            finish(filtering.key_steps(header, wrong))
+            finish(record_filter.key_offsets_steps(header, wrong))
         with pytest.raises(KafkaError):
-            finish(filtering.filter_steps(header, wrong, {}, keeps_tombstones=True))
+            finish(record_filter.filter_steps(header, wrong, {}, keeps_tombstones=True))
 
 
 def test_offsets_that_go_back_are_refused() -> None:
@@ -152,26 +150,26 @@ def test_offsets_that_go_back_are_refused() -> None:
     header, body = parts(data)
     swapped = body[len(body) // 2 :] + body[: len(body) // 2]
     with pytest.raises(KafkaError, match="offset delta"):
-        finish(filtering.key_steps(header, swapped))
+        finish(record_filter.key_offsets_steps(header, swapped))
 
 
-def test_no_two_keys_have_one_entry() -> None:
-    long = b"k" * (LONGEST_KEY_BYTES + 1)
-    assert table_key(b"k" * LONGEST_KEY_BYTES) == b"k" * LONGEST_KEY_BYTES
-    assert table_key(long) != long
-    assert len(table_key(long)) == len(table_key(long * 100)) == LONGEST_KEY_BYTES + 1
+def test_two_keys_never_share_an_entry() -> None:
+    long = b"k" * (MAX_KEY_BYTES + 1)
+    assert offset_map_key(b"k" * MAX_KEY_BYTES) == b"k" * MAX_KEY_BYTES
+    assert offset_map_key(long) != long
+    assert len(offset_map_key(long)) == len(offset_map_key(long * 100)) == MAX_KEY_BYTES + 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key_bytes", [8, 30, 100])
-def test_an_entry_takes_no_more_than_is_said(key_bytes: int) -> None:
+def test_an_entry_takes_at_most_entry_bytes(key_bytes: int) -> None:
     """At the worst moment: the table has just grown, and had its old and its new form in memory."""
     tracemalloc.start()
     try:
-        table: filtering.Table = {}
+        table: record_filter.OffsetMap = {}
         worst = 0.0
         for number in range(100_000):
-            table[table_key(b"%0*d" % (key_bytes, number))] = number + 1_000_000
+            table[offset_map_key(b"%0*d" % (key_bytes, number))] = number + 1_000_000
             if not number % 1000 and number > 40_000:
                 _, peak = tracemalloc.get_traced_memory()
                 worst = max(worst, peak / len(table))
