@@ -80,6 +80,7 @@ class ScriptedPartition:
         self.topic, self.index = "__consumer_offsets", 0
         self.log = ScriptedLog()
         self.high_watermark = 0
+        self.leader_epoch = 0
         self.waiters = WaitList()
         self.validate = "header"
         self.fails: KafkaError | None = None

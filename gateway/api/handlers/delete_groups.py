@@ -6,7 +6,7 @@ v2 flexible   v3 error messages
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.groups.shard import Shard
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -24,7 +24,7 @@ def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroup
     return response
 
 
-def _delete(shard: Shard, group_id: str, ticket: Ticket) -> Decision:
+def _delete(shard: GroupShard, group_id: str, ticket: Ticket) -> Decision:
     group = shard.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} not found")

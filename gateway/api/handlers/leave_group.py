@@ -6,7 +6,7 @@ v1 throttle   v3 many members, static ones too (KIP-345)   v4 flexible   v5 reas
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
-from headgate.gateway.coordinator.groups import classic
+from headgate.gateway.coordinator.groups.classic import requests
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
@@ -15,5 +15,5 @@ from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroup
 def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse | Waiting:
     """Have the group decide."""
     check_group_id(request.group_id)
-    response: LeaveGroupResponse | Waiting = ask_group(classic.leave, request, context)
+    response: LeaveGroupResponse | Waiting = ask_group(requests.leave, request, context)
     return response

@@ -8,7 +8,7 @@ from typing import Any
 
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.coordinator.groups.shard import Group
+from headgate.gateway.coordinator.groups.group_shard import Group
 from headgate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from headgate.protocol.steps import Steps, at_once
 

@@ -8,7 +8,7 @@ for hanging transactions ask every broker.
 
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.coordinator.groups import subscriptions
+from headgate.gateway.coordinator.groups.consumer import subscriptions
 from headgate.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 # org.apache.kafka.clients.admin.TransactionState

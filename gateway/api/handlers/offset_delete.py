@@ -5,7 +5,7 @@ from typing import Any
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import check_group_id
-from headgate.gateway.coordinator import offset_requests
+from headgate.gateway.coordinator.groups import offset_requests
 from headgate.protocol.messages.offset_delete import OffsetDeleteRequest
 
 

@@ -6,7 +6,7 @@ v1 throttle   v3 static members (KIP-345)   v4 flexible   v5 protocol type and n
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
-from headgate.gateway.coordinator.groups import classic
+from headgate.gateway.coordinator.groups.classic import requests
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -15,5 +15,5 @@ from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | Waiting:
     """Have the group decide; the reply comes when the leader has assigned."""
     check_group_id(request.group_id)
-    response: SyncGroupResponse | Waiting = ask_group(classic.sync, request, context)
+    response: SyncGroupResponse | Waiting = ask_group(requests.sync, request, context)
     return response

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from headgate.gateway.coordinator.tests.told import Told
+from headgate.gateway.coordinator.groups.tests.told import Told
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.alter_configs import AlterableConfig as WholeConfig
 from headgate.protocol.messages.alter_configs import AlterConfigsRequest

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.groups.shard import Shard
-from headgate.gateway.coordinator.runtime import MAX_GROUP_ID_BYTES, java_hash, partition_of
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.coordinator.internal_topic import MAX_KEY_BYTES, java_hash, partition_of
 from headgate.gateway.metadata.embedded import EmbeddedMetadata
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, refusal
@@ -163,7 +163,7 @@ def test_groups_are_where_they_belong_over_restarts(served: Node) -> None:
     assert log.end_offset > 0
 
 
-@pytest.mark.parametrize("group, code", [("g" * MAX_GROUP_ID_BYTES, 0), ("\u20ac" * 10_923, 24), ("g" * 32_768, 24)])
+@pytest.mark.parametrize("group, code", [("g" * MAX_KEY_BYTES, 0), ("\u20ac" * 10_923, 24), ("g" * 32_768, 24)])
 def test_an_id_must_fit_into_the_key_of_a_record(served: Node, group: str, code: int) -> None:
     row = served.services.groups.gather(
         [group], lambda _, __, ticket: Decision.reply(ticket, HeartbeatResponse()), lambda rows: rows[0]
@@ -231,7 +231,7 @@ def test_a_slow_disk_is_written_to_by_threads(served: Node, monkeypatch: pytest.
 def test_an_error_of_one_group_stops_no_other(served: Node) -> None:
     commit(served, "g", 1)
 
-    def decide(_: Shard, group_id: str, ticket: Ticket) -> Decision:
+    def decide(_: GroupShard, group_id: str, ticket: Ticket) -> Decision:
         if group_id == "bad":
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         return Decision.reply(ticket, HeartbeatResponse())
@@ -244,7 +244,7 @@ def test_an_error_of_one_group_stops_no_other(served: Node) -> None:
 def test_many_groups_wait_for_the_last(served: Node) -> None:
     tickets: dict[str, Ticket] = {}
 
-    def park(_: Shard, group_id: str, ticket: Ticket) -> Decision:
+    def park(_: GroupShard, group_id: str, ticket: Ticket) -> Decision:
         tickets[group_id] = ticket
         return Decision()
 
