@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from headgate.gateway.coordinator.coordinator import Coordinator
 from headgate.gateway.coordinator.decision import Decision, Ticket
@@ -15,6 +15,7 @@ from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
 from headgate.gateway.coordinator.internal_topic import InternalTopic
 from headgate.gateway.coordinator.loader import CoordinatorServices
+from headgate.gateway.coordinator.shard import CoordinatorShard
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.purgatory import Purgatory, Waiting
@@ -30,6 +31,7 @@ from headgate.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
+S = TypeVar("S", bound=CoordinatorShard)
 TIMEOUT_MS = 5_000
 GROUPS_LOG = InternalTopic(
     name="__consumer_offsets",
@@ -47,10 +49,15 @@ GROUPS_LOG = InternalTopic(
 )
 
 
-class Bench:
+class CoordinatorBench(Generic[S]):
     """A coordinator over a scripted partition, and what its clients hear."""
 
-    def __init__(self, prepare: Callable[[ScriptedPartition], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        topic: InternalTopic,
+        prepare: Callable[[ScriptedPartition], None] = lambda _: None,
+        perform: Callable[[Sequence[object], int], None] = lambda _, __: None,
+    ) -> None:
         self.time = ManualTime()
         clock, scheduler = self.time.clock, self.time.scheduler
         self.purgatory = Purgatory(clock, scheduler)
@@ -61,22 +68,25 @@ class Bench:
         prepare(self.partition)
         slices = TimeSlices(clock, scheduler)
         services = CoordinatorServices(clock, scheduler, self.purgatory, self.appends, slices)
-        self.coordinator = Coordinator(cast("Replica", self.partition), services, GROUPS_LOG, self._shard)
+        self.coordinator = Coordinator(
+            cast("Replica", self.partition), services, topic, self.new_shard, perform=perform
+        )
 
-    def _shard(self) -> GroupShard:
-        return new_shard(GroupSettings(), FakeTopics({"t": 1}), Random(0), self.time.clock.now_ms)
+    def new_shard(self) -> S:
+        """An empty shard."""
+        raise NotImplementedError
 
     @property
-    def shard(self) -> GroupShard:
+    def shard(self) -> S:
         shard = self.coordinator.shard
         assert shard is not None
         return shard
 
-    def ask(self, decide: Callable[[GroupShard, Ticket], Decision], group: str = "g", **options: Any) -> list[Any]:
+    def ask(self, decide: Callable[[S, Ticket], Decision], key: str = "g", **options: Any) -> list[Any]:
         """Put a request; returns what its client hears, in time, as a list that holds one reply in the end."""
         heard: list[Any] = []
         try:
-            outcome = self.coordinator.submit(group, decide, **options)
+            outcome = self.coordinator.submit(key, decide, **options)
         except KafkaError as error:
             return [error.code]
         if isinstance(outcome, Waiting):
@@ -86,17 +96,6 @@ class Bench:
         else:
             heard.append(outcome)
         return heard
-
-    def commit(self, offset: int, group: str = "g") -> list[Any]:
-        return self.ask(committing(offset, group), group)
-
-    def stage(self, offset: int, group: str = "g") -> list[Any]:
-        """A commit whose write is left to the end of the turn."""
-        return self.ask(committing(offset, group), group, failure_response=refused)
-
-    def offset(self, group: str = "g") -> int | None:
-        value = self.shard.offsets.of(group).get(("t", 0))
-        return None if value is None else value.offset
 
     def cut(self) -> None:
         """The log ends earlier than it did."""
@@ -108,6 +107,27 @@ class Bench:
         """Let everything happen that needs no time."""
         for _ in range(4):
             self.time.advance()
+
+
+class Bench(CoordinatorBench[GroupShard]):
+    """The same with groups."""
+
+    def __init__(self, prepare: Callable[[ScriptedPartition], None] = lambda _: None) -> None:
+        super().__init__(GROUPS_LOG, prepare)
+
+    def new_shard(self) -> GroupShard:
+        return new_shard(GroupSettings(), FakeTopics({"t": 1}), Random(0), self.time.clock.now_ms)
+
+    def commit(self, offset: int, group: str = "g") -> list[Any]:
+        return self.ask(committing(offset, group), group)
+
+    def stage(self, offset: int, group: str = "g") -> list[Any]:
+        """A commit whose write is left to the end of the turn."""
+        return self.ask(committing(offset, group), group, failure_response=refused)
+
+    def offset(self, group: str = "g") -> int | None:
+        value = self.shard.offsets.of(group).get(("t", 0))
+        return None if value is None else value.offset
 
 
 def row(code: int) -> OffsetCommitResponse:
