@@ -158,6 +158,7 @@ class Coordinator(Generic[S]):
         self._perform = perform
         self._is_closed = False
         self._is_writing = False
+        self._unfinished_writes = 0  # of threads, also for a shard that has ended
         self._is_going_on = False
         self._queue: deque[
             tuple[str, Callable[[S, Ticket], Decision], RequestTicket | None, FailureResponse | None]
@@ -165,6 +166,7 @@ class Coordinator(Generic[S]):
         self._effects: deque[tuple[int, Decision]] = deque()  # each with the end offset that it waits for
         self._effects_are_scheduled = False
         self._end_offset = 0  # of what was replayed
+        self._is_loading = False
         self._is_outdated = False  # the log was cut since the load began
         self._timer: Timer | None = None
         self._load()
@@ -261,6 +263,7 @@ class Coordinator(Generic[S]):
             data = self._encode(decision, now_ms)
             if writer is not None:
                 self._is_writing = True
+                self._unfinished_writes += 1
                 writer.append(data, ACKS_ALL, now_ms, self._continuation(key, decision, now_ms, ticket is None))
                 return
             if failure_response is None or not _answers_only(decision, ticket) or len(data) > GATHER_BYTES:
@@ -288,7 +291,9 @@ class Coordinator(Generic[S]):
         ended = self.ended
 
         def written(result: AppendInfo | KafkaError) -> None:
+            self._unfinished_writes -= 1
             if ended is not self.ended:  # the clients were told to ask again
+                self.services.scheduler.call_soon(self._load)
                 return
             self._is_writing = False
             if not isinstance(result, KafkaError) and self._is_fenced(decision):
@@ -502,9 +507,10 @@ class Coordinator(Generic[S]):
         self.services.purgatory.touch(ended)
 
     def _load(self) -> None:
-        if self._is_closed or self.shard is not None:
+        # A batch that lands behind a load would be missing in the shard: the end of the write calls this again
+        if self._is_closed or self.shard is not None or self._is_loading or self._unfinished_writes:
             return
-        self._is_outdated = False
+        self._is_loading, self._is_outdated = True, False
         self.services.appends.commit()  # staged batches have to be in the file
         log, buffer_bytes = self.partition.log, self._topic.load_buffer_bytes
         replay = LogReplay(self._make_shard(), log.start_offset)
@@ -515,10 +521,12 @@ class Coordinator(Generic[S]):
 
     def _load_failed(self, error: BaseException) -> None:
         """The log cannot be read; until it can, clients are told to come again."""
+        self._is_loading = False
         self._topic.logger.error("%r cannot be loaded, and is tried again: %s", self.partition, error)
         self.services.scheduler.call_after(LOAD_RETRY_MS, self._load)
 
     def _loaded(self, replay: LogReplay[S], began_ms: float) -> None:
+        self._is_loading = False
         if self._is_closed:
             return
         if self._is_outdated:

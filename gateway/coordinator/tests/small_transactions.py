@@ -59,6 +59,8 @@ class TransactionShard:
         self.states: dict[str, TransactionLogValue] = {}
         self.pending: dict[int, dict[str, TransactionLogValue]] = {}
         self.deadlines_ms: dict[str, float] = {}
+        self.resumed: set[str] = set()
+        """Loaded in a Prepare state: their markers may not have been written."""
 
     # Hard state
 
@@ -100,7 +102,8 @@ class TransactionShard:
             if state.transaction_status == ONGOING:
                 self.deadlines_ms[name] = now_ms + state.transaction_timeout_ms
             elif state.transaction_status in (PREPARE_COMMIT, PREPARE_ABORT):
-                self.deadlines_ms[name] = now_ms  # the markers may not have been written
+                self.deadlines_ms[name] = now_ms
+                self.resumed.add(name)
             self.note_due(name)
             yield
 
@@ -112,12 +115,14 @@ class TransactionShard:
 
     def tick(self, key: str, now_ms: float) -> Decision:
         state = self.states.get(key)
-        if state is None or now_ms < self.deadlines_ms.get(key, NEVER):
+        if now_ms < self.deadlines_ms.get(key, NEVER):
             return Decision()
-        if state.transaction_status == ONGOING:
+        del self.deadlines_ms[key]
+        if state is not None and state.transaction_status == ONGOING:
+            self.deadlines_ms[key] = now_ms + TRANSACTION_TIMEOUT_MS  # should the write fail
             return self._prepare(key, state, is_commit=False, is_fenced=True)
-        if state.transaction_status in (PREPARE_COMMIT, PREPARE_ABORT):
-            del self.deadlines_ms[key]
+        if state is not None and key in self.resumed:
+            self.resumed.discard(key)
             return Decision(effects=[effect_of(key, state)])
         return Decision()
 
