@@ -50,7 +50,7 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str:
-        """ "consumer" for a group of consumers; empty if the group never had members, only offsets."""
+        """The type of protocol: "consumer" for consumers; empty if the group never had members, only offsets."""
 
     @property
     def state(self) -> str:

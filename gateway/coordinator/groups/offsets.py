@@ -89,7 +89,7 @@ class Offsets:
     def replay(
         self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: ProducerIdAndEpoch | None = None
     ) -> None:
-        """Take a record: an offset, or the end of one. With a producer the offset is pending until `end_transaction`."""
+        """Take a record: an offset, or its end. With a producer the offset is pending until `end_transaction`."""
         if producer is not None and value is not None:
             self._pending_order += 1
             packed = self._pending_order.to_bytes(_ORDER_BYTES, "big") + encode_value(value)
@@ -99,7 +99,7 @@ class Offsets:
             self.put(key.group, key.topic, key.partition, None if value is None else encode_value(value))
 
     def put(self, group_id: str, topic: str, partition: int, packed: bytes | None) -> None:
-        """Take a record outside of transactions; None removes the offset, if there is one, and what is pending of it."""
+        """Take a record outside of transactions; None removes the offset, and what is pending of its partition."""
         if self._snapshots:
             self._keep(group_id, topic)
         if self.pending and group_id in self.pending:
@@ -192,5 +192,7 @@ class Offsets:
 
     def persistent_state(self) -> object:
         """All of it, to be compared: a value may be packed in more than one way."""
-        pending = {(group_id, each): own for group_id, vectors in self.pending.items() for each, own in vectors.items()}
-        return {**{group_id: self.of(group_id) for group_id in self.groups}, **pending}
+        state: dict[object, object] = {group_id: self.of(group_id) for group_id in self.groups}
+        for group_id, vectors in self.pending.items():
+            state.update({(group_id, producer_id): vector for producer_id, vector in vectors.items()})
+        return state

@@ -53,7 +53,7 @@ REBALANCING = (State.PREPARING, State.COMPLETING)
 
 
 class ClassicGroup:
-    """One group. Requests and time come in by `classic.py` and `classic_rebalance.py`, records by `replay`.
+    """One group. Requests and time come in by `requests.py` and `rebalance.py`, records by `replay`.
 
     pending          ids that were given out and not yet joined with (KIP-394) -> when they lapse
     pending_sync     members of the generation that have not yet sent SyncGroup

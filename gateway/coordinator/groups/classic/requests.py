@@ -16,9 +16,9 @@ KIP-394 (member ids first), KIP-559 (protocol in SyncGroup) and KIP-800 (reasons
 
 | file | what |
 |---|---|
-| `classic_members.py` | members, counted |
-| `classic_group.py` | the group: hard state, replay, views |
-| `classic_rebalance.py` | from one generation to the next |
+| `members.py` | members, counted |
+| `group.py` | the group: hard state, replay, views |
+| `rebalance.py` | from one generation to the next |
 | this one | requests and ticks |
 
 A consumer group takes these requests by its own methods (`ClassicProtocol`).

@@ -289,7 +289,7 @@ class ConsumerGroup:
         ticket: Ticket,
         now_ms: float,
     ) -> Decision:
-        """See `consumer_classic.py`, also for the three that follow."""
+        """See `classic_protocol.py`, also for the three that follow."""
         from headgate.gateway.coordinator.groups.consumer import classic_protocol
 
         return classic_protocol.join(shard, self, request, request_context, ticket, now_ms)

@@ -5,7 +5,7 @@ A heartbeat that changes something goes through four steps, each of which leaves
     1. the member, as the request describes it, and what its expression matches
     2. the group's epoch, one higher if subscriptions or topics changed
     3. the target of that epoch, if there is none yet (`targets.py`)
-    4. the member's next step towards its target (`consumer_members.py`)
+    4. the member's next step towards its target (`members.py`)
 
 A heartbeat that says nothing new takes none of them: `_steady` answers it with the reply of the last time.
 

@@ -1,7 +1,7 @@
 """Groups change their kind while they work (KIP-848, "Migration"), as `group.consumer.migration.policy` allows.
 
     upgrade    a member of the consumer protocol joins a classic group of consumers: all others become members of the
-               consumer group, go on speaking the classic protocol (`consumer_classic.py`), and keep what they read
+               consumer group, go on speaking the classic protocol (`classic_protocol.py`), and keep what they read
     downgrade  the last member of the consumer protocol goes: the others become a classic group, which rebalances
 
 Either is one batch: the tombstones of the one kind, then the records of the other. An empty group changes its kind

@@ -1,9 +1,10 @@
 """What is asked of a broker to see its rules for offsets; `test_offsets_like_kafka` compares with Kafka's answers.
 
     play(broker)        # any broker: `ask(request, version)` gives its response
-    python -m headgate.gateway.coordinator.groups.tests.offsets_scenario PORT > gateway/coordinator/groups/tests/offsets_of_kafka.txt
+    cd gateway/coordinator/groups/tests
+    python -m headgate.gateway.coordinator.groups.tests.offsets_scenario PORT > offsets_of_kafka.txt
 
-The second line records the answers of an Apache Kafka on this machine that is new, as they stand in that file: 4.1.2
+The last line records the answers of an Apache Kafka on this machine that is new, as they stand in that file: 4.1.2
 with group.initial.rebalance.delay.ms=0 and unstable.api.versions.enable=true, for OffsetCommit 10 and OffsetFetch 10.
 
 Every answer to OffsetCommit, OffsetFetch, OffsetDelete and DeleteGroups gets a name. Ids of topics and of classic

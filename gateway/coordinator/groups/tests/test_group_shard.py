@@ -9,34 +9,15 @@ from headgate.gateway.coordinator.groups.classic.requests import ClassicGroup
 from headgate.gateway.coordinator.groups.group_shard import Group, GroupShard
 from headgate.gateway.coordinator.groups.tests.groups import Desk, FakeTopics, topic_id
 from headgate.protocol.internal.offsets import (
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-    GroupMetadataKey,
-    GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
 )
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
-from headgate.protocol.schema import Message
 
 COMMITTED = OffsetCommitValue(7, -1, "", 1)
 
 
 # Replay
-
-
-@pytest.mark.parametrize(
-    "key, value, kind",
-    [
-        (OffsetCommitKey("g", "t", 0), COMMITTED, "classic"),
-        (GroupMetadataKey("g"), GroupMetadataValue("consumer", 1), "classic"),
-        (ConsumerGroupMetadataKey("g"), ConsumerGroupMetadataValue(1), "consumer"),
-    ],
-)
-def test_each_record_has_its_machine(key: Message, value: Message, kind: str) -> None:
-    shard = Desk().shard
-    shard.replay(key, value, 1)
-    assert shard.groups["g"].kind == kind
 
 
 def test_offsets_alone_make_a_group_and_an_end_of_them_does_not() -> None:
