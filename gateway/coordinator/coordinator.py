@@ -169,6 +169,7 @@ class Coordinator(Generic[S]):
         self._is_loading = False
         self._is_outdated = False  # the log was cut since the load began
         self._timer: Timer | None = None
+        self._timer_ms = NEVER
         self._load()
 
     # Requests
@@ -236,7 +237,7 @@ class Coordinator(Generic[S]):
             decision = decide(shard, ticket or _NOBODY)
         except KafkaError as error:
             decision = Decision(replies=[(ticket, error)] if ticket is not None else [])
-        if decision.records or decision.marker is not None:
+        if decision.records or decision.marker:
             self._append(key, decision, ticket, failure_response)
         else:
             if decision.replies:
@@ -245,8 +246,7 @@ class Coordinator(Generic[S]):
                 decision.leader_epoch = self.partition.leader_epoch
                 self._defer_effects(decision)
         shard.note_due(key)
-        due_ms, timer = shard.timers.due_ms, self._timer
-        if due_ms != NEVER and (timer is None or due_ms < timer.when_ms):
+        if shard.timers.due_ms < self._timer_ms:
             self._arm()
 
     # Writing
@@ -337,7 +337,7 @@ class Coordinator(Generic[S]):
         try:
             for key, value in decision.records:
                 shard.replay(key, value, now_ms, producer)
-            if decision.marker is not None and producer is not None:
+            if producer is not None and decision.marker is not None:
                 shard.replay_marker(producer, decision.marker.is_commit)
         except Exception:
             self._topic.logger.exception("%r: a decision cannot be replayed", self.partition)
@@ -451,11 +451,12 @@ class Coordinator(Generic[S]):
             if self._timer.when_ms <= when_ms and self._timer.callback is not None:
                 return  # it may be too early
             self._timer.cancel()
+        self._timer_ms = when_ms
         self._timer = None if when_ms == NEVER else self.services.scheduler.call_at(when_ms, self._tick)
 
     def _tick(self) -> None:
         """Tick the keys that are due, for about a millisecond."""
-        self._timer = None
+        self._timer, self._timer_ms = None, NEVER
         now_ms = self.services.clock.monotonic_ms()
         while self.shard is not None and not self._is_writing:
             key = self.shard.take_due(now_ms)
@@ -502,7 +503,7 @@ class Coordinator(Generic[S]):
         self._effects_are_scheduled = False
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._timer, self._timer_ms = None, NEVER
         ended, self.ended = self.ended, WaitList()
         self.services.purgatory.touch(ended)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from logging import Logger
 from typing import Any, NamedTuple
 
-from headgate.gateway.coordinator.decision import Decision
+from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch, control
 from headgate.protocol.records.batch import Record
@@ -58,23 +58,8 @@ class InternalTopic(NamedTuple):
 
         Raises what an encoder raises for a record that has no encoding.
         """
-        producer = decision.producer
-        if producer is None:
-            return self._batches(decision, now_ms)
-        producer_id, producer_epoch = producer
-        if decision.marker is not None:
-            return control.build(
-                decision.marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms
-            )
-        return batch.build(
-            [self._record(key, value, now_ms) for key, value in decision.records],
-            compression=self.compression_codec,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            is_transactional=True,
-        )
-
-    def _batches(self, decision: Decision, now_ms: int) -> bytearray:
+        if decision.producer is not None:
+            return self._transactional(decision, decision.producer, now_ms)
         encode_key, encode_value, codec = self.encode_key, self.encode_value, self.compression_codec
         rows: list[Record] = []
         out, size = bytearray(), 0
@@ -89,8 +74,24 @@ class InternalTopic(NamedTuple):
             out += batch.build(rows, compression=codec)
         return out
 
-    def _record(self, key: Any, value: Any, now_ms: int) -> Record:
-        return Record(-1, now_ms, self.encode_key(key), None if value is None else self.encode_value(value))
+    def _transactional(self, decision: Decision, producer: ProducerIdAndEpoch, now_ms: int) -> bytearray:
+        """The records as part of a transaction, or the marker that ends it."""
+        producer_id, producer_epoch = producer
+        if decision.marker is not None:
+            return control.build(
+                decision.marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms
+            )
+        rows = [
+            Record(-1, now_ms, self.encode_key(key), None if value is None else self.encode_value(value))
+            for key, value in decision.records
+        ]
+        return batch.build(
+            rows,
+            compression=self.compression_codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=True,
+        )
 
 
 def java_hash(text: str) -> int:

@@ -70,7 +70,9 @@ class CoordinatorRuntime(Generic[S]):
         COORDINATOR_LOAD_IN_PROGRESS, and what was decided. An empty key is a key like any other: where Kafka refuses
         an empty id, the handler does.
         """
-        return self._coordinator(self._index_of(key)).submit(key, decide, failure_response)
+        index = self._index_of(key)
+        coordinator = self._coordinators.get(index) or self._open_late(index)
+        return coordinator.submit(key, decide, failure_response)
 
     def submit_to(self, index: int, key: str, decide: Callable[[S, Ticket], Decision]) -> Any:
         """`submit` to the shard of a partition: WriteTxnMarkers names no key, but the log where a transaction ends.
@@ -80,7 +82,8 @@ class CoordinatorRuntime(Generic[S]):
         if not 0 <= index < self._count:
             message = f"{self._topic.name} has {self._count} partitions, not {index}"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-        return self._coordinator(index).submit(key, decide)
+        coordinator = self._coordinators.get(index) or self._open_late(index)
+        return coordinator.submit(key, decide)
 
     def gather(
         self,
@@ -134,9 +137,6 @@ class CoordinatorRuntime(Generic[S]):
         if not self._count:
             self._make_topic()
         return partition_of(key, self._count)
-
-    def _coordinator(self, index: int) -> Coordinator[S]:
-        return self._coordinators.get(index) or self._open_late(index)
 
     def _open_late(self, index: int) -> Coordinator[S]:
         """The coordinator of a partition that was damaged, or out of reach for a moment, and may be there by now."""
