@@ -58,6 +58,15 @@ _TRANSLATED = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    # The log fences producers, and coordinators of their transactions: that is for the client to know
+    **{
+        code: code
+        for code in (
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            ErrorCode.INVALID_TXN_STATE,
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        )
+    },
 }
 
 

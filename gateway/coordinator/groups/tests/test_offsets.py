@@ -3,6 +3,10 @@
 import gc
 import sys
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
 from headgate.gateway.coordinator.groups.offsets import Offsets, Snapshot
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
 
@@ -100,3 +104,83 @@ def test_a_snapshot_knows_what_is_pending() -> None:
     offsets.pending["g"] = {1: {"t": {0: b""}}, 2: {"t": {1: b""}, "u": {0: b""}}}
     assert offsets.snapshot("g", with_pending=True).pending == {("t", 0), ("t", 1), ("u", 0)}
     assert not offsets.snapshot("g").pending
+
+
+# Transactions
+
+
+def test_an_offset_of_a_transaction_is_pending_until_its_marker() -> None:
+    offsets = Offsets()
+    commit(offsets, "g", "t", 0, 5)
+    for producer_id, offset in ((1, 8), (2, 9)):
+        offsets.replay(
+            OffsetCommitKey("g", "t", producer_id - 1),
+            OffsetCommitValue(offset, commit_timestamp=1),
+            ProducerIdAndEpoch(producer_id, 0),
+        )
+    assert [value.offset for value in offsets.of("g").values()] == [5]
+    assert offsets.is_pending("g", "t", 0)
+    offsets.end_transaction(1, is_commit=True)
+    offsets.end_transaction(2, is_commit=False)
+    offsets.end_transaction(3, is_commit=True)  # it wrote nothing here
+    assert {place: value.offset for place, value in offsets.of("g").items()} == {("t", 0): 8}
+    assert offsets.pending == {}
+
+
+def test_a_tombstone_removes_what_is_pending() -> None:
+    offsets = Offsets()
+    for partition in (0, 1):
+        offsets.replay(
+            OffsetCommitKey("g", "t", partition), OffsetCommitValue(8, commit_timestamp=1), ProducerIdAndEpoch(1, 0)
+        )
+    offsets.replay(OffsetCommitKey("g", "t", 0), None)
+    assert not offsets.is_pending("g", "t", 0)
+    offsets.replay(OffsetCommitKey("g", "t", 1), None)
+    assert offsets.pending == {}
+
+
+class KafkasOffsets:
+    """Kafka's rule: an offset of a transaction counts if its record is behind that of the committed offset."""
+
+    def __init__(self) -> None:
+        self.committed: dict[int, tuple[int, int]] = {}
+        self.pending: dict[int, dict[int, tuple[int, int]]] = {}
+
+    def replay(self, place: int, record_offset: int, value: int | None, producer_id: int) -> None:
+        if value is None:
+            self.committed.pop(place, None)
+            for own in self.pending.values():
+                own.pop(place, None)
+        elif producer_id:
+            self.pending.setdefault(producer_id, {})[place] = record_offset, value
+        else:
+            self.committed[place] = record_offset, value
+
+    def end(self, producer_id: int, *, is_commit: bool) -> None:
+        for place, (record_offset, value) in self.pending.pop(producer_id, {}).items():
+            if is_commit and record_offset > self.committed.get(place, (-1, 0))[0]:
+                self.committed[place] = record_offset, value
+
+
+WRITES = st.tuples(st.integers(0, 2), st.sampled_from([True, True, False]), st.integers(0, 3))
+ENDS = st.tuples(st.booleans(), st.integers(1, 3))
+
+
+@given(st.lists(st.one_of(WRITES, ENDS), max_size=40))
+def test_transactions_and_plain_commits_mix_as_in_kafka(events: list[tuple[int, bool, int] | tuple[bool, int]]) -> None:
+    offsets, kafkas = Offsets(), KafkasOffsets()
+    for record_offset, event in enumerate(events):
+        if len(event) == 2:
+            is_commit, producer_id = event
+            offsets.end_transaction(producer_id, is_commit)
+            kafkas.end(producer_id, is_commit=is_commit)
+        else:
+            place, has_value, producer_id = event
+            value = OffsetCommitValue(record_offset, commit_timestamp=1) if has_value else None
+            producer = ProducerIdAndEpoch(producer_id, 0) if producer_id else None
+            offsets.replay(OffsetCommitKey("g", "t", place), value, producer)
+            kafkas.replay(place, record_offset, record_offset if has_value else None, producer_id)
+        live = {place: value.offset for (_, place), value in offsets.of("g").items()}
+        assert live == {place: value for place, (_, value) in kafkas.committed.items()}
+        pending = {place for own in kafkas.pending.values() for place in own}
+        assert {place for place in range(3) if offsets.is_pending("g", "t", place)} == pending
