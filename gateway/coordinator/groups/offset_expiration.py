@@ -56,7 +56,7 @@ def expire(shard: GroupShard, timestamp_ms: int) -> Iterator[Decision]:
 
 
 def _places(shard: GroupShard, group_id: str) -> list[tuple[str, list[int]]]:
-    """What a group has offsets of now, by topic and not too many partitions at once."""
+    """The partitions that a group has offsets of now, by topic, not too many at once."""
     vector = shard.offsets.groups.get(group_id, {})
     return [
         (topic, partitions[start : start + OFFSETS_A_STEP])
@@ -66,7 +66,7 @@ def _places(shard: GroupShard, group_id: str) -> list[tuple[str, list[int]]]:
 
 
 def _expired(shard: GroupShard, group_id: str, topic: str, indexes: Sequence[int], timestamp_ms: int) -> Records:
-    """Tombstones of those offsets of a topic that are there and expired."""
+    """Tombstones of the offsets of a topic that have expired."""
     group, offsets, retention_ms = shard.groups.get(group_id), shard.offsets, shard.settings.offsets_retention_ms
     if group is None or group.subscribes_to(topic):
         return []
@@ -87,7 +87,7 @@ def _expired(shard: GroupShard, group_id: str, topic: str, indexes: Sequence[int
 
 
 def _group_tombstones(shard: GroupShard, group_id: str, gone: int) -> Records:
-    """What ends an empty group, if `gone` are all of its offsets."""
+    """The records that end an empty group, if `gone` are all of its offsets."""
     group, offsets = shard.groups.get(group_id), shard.offsets
     if group is None or group.state != "Empty" or group_id in offsets.pending:
         return []
@@ -117,7 +117,7 @@ def _forget_topics(shard: GroupShard, names: Collection[str], deleted_ms: int) -
 
 
 def _is_of_new_topic(shard: GroupShard, key: Any, deleted_ms: int) -> bool:
-    """Whether the topic was made again meanwhile, and this committed to the new one."""
+    """Whether the topic was created again meanwhile, and this offset committed for the new one."""
     if not shard.topics.partitions_of(key.topic):
         return False
     packed = shard.offsets.groups.get(key.group, {}).get(key.topic, {}).get(key.partition)

@@ -1,4 +1,4 @@
-"""What OffsetCommit, OffsetFetch and OffsetDelete do with the offsets of a shard.
+"""The requests about the offsets of a shard: OffsetCommit, OffsetFetch, OffsetDelete.
 
 The rules are Apache Kafka's: those of its OffsetMetadataManager, and of KafkaApis around it (KIP-320 leader epochs,
 KIP-345 static members, KIP-447 stable offsets, KIP-496 OffsetDelete, KIP-848 member epochs and topic ids). Generation
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from headgate.gateway.coordinator.groups.group_shard import Group, GroupShard, TopicsView
 
 LONGEST_METADATA_BYTES = 0x7FFF
-"""As long as a string may be in the versions of OffsetFetch that are not flexible."""
+"""The limit of a string in the versions of OffsetFetch that are not flexible."""
 _LAST_TIMESTAMP_MS = (1 << 63) - 1
 _TOPIC_IDS = 10
 """The version from which on topics are named by id."""
@@ -72,7 +72,7 @@ _Refused = dict[str | bytes, OffsetCommitResponseTopic]
 
 
 def _known(view: TopicsView, request: OffsetCommitRequest, version: int) -> tuple[_Known, _Refused]:
-    """The partitions that exist, by topic; and the rows of those that do not, by name or id."""
+    """The partitions that exist, by topic; and the rows of unknown partitions, by name or id."""
     known: _Known = []
     refused: _Refused = {}
     for topic in request.topics:
@@ -107,7 +107,7 @@ def _refuse(
 
 
 def _merge(told: _Refused, more: list[OffsetCommitResponseTopic]) -> list[OffsetCommitResponseTopic]:
-    """Kafka's order: what was refused before the coordinator was asked stands first, a topic stands once."""
+    """Kafka's order: rows that were refused before the group was asked come first; a topic has one row."""
     for row in more:
         there = told.setdefault(row.name if row.topic_id == ZERO_UUID else row.topic_id, row)
         if there is not row:
@@ -135,7 +135,7 @@ def _check_commit(shard: GroupShard, request: OffsetCommitRequest, version: int,
 def _commit(
     shard: GroupShard, request: OffsetCommitRequest, known: _Known, records: Records
 ) -> list[OffsetCommitResponseTopic]:
-    """Add the records of all partitions but those whose metadata is too large; returns the rows of all."""
+    """Add a record for every partition whose metadata is not too large; returns the rows of all partitions."""
     group_id, limit, now_ms = request.group_id, shard.settings.offset_metadata_max_bytes, shard.timestamp_ms()
     expire_ms = _expire_timestamp_ms(request.retention_time_ms, now_ms)
     topics = []
@@ -162,7 +162,7 @@ def _commit(
 
 
 def _expire_timestamp_ms(retention_time_ms: int, now_ms: int) -> int:
-    """When the offset expires by the request's own word (v2-v4); -1 if it leaves that to the broker.
+    """The expiry that the request itself sets (v2-v4); -1 if the request leaves it to the broker.
 
     A sum that is too large for the record means never. Kafka's wraps around there, and the offset expires at once.
     """
@@ -170,7 +170,7 @@ def _expire_timestamp_ms(retention_time_ms: int, now_ms: int) -> int:
 
 
 def _is_too_large(metadata: str, limit: int) -> bool:
-    """Kafka counts Java's characters: two of them for what lies beyond U+FFFF."""
+    """Kafka counts Java's characters: two of them for each code point above U+FFFF."""
     if len(metadata) * 4 <= min(limit, LONGEST_METADATA_BYTES):
         return False
     return len(metadata.encode("utf-16-le")) // 2 > limit or len(metadata.encode()) > LONGEST_METADATA_BYTES
@@ -184,7 +184,7 @@ def fetch(
 ) -> Decision:
     """OffsetFetch of one group; the reply is its row in a response of v8 or later.
 
-    `is_stable`: what open transactions are about to change is UNSTABLE_OFFSET_COMMIT (KIP-447).
+    `is_stable`: an offset that an open transaction is about to change is UNSTABLE_OFFSET_COMMIT (KIP-447).
     """
     try:
         topics = _fetch(shard, wanted, version, is_stable)
@@ -222,7 +222,7 @@ def _is_small(wanted: OffsetFetchRequestGroup) -> bool:
 
 
 def _all_topics(shard: GroupShard, group_id: str, version: int) -> list[tuple[str, bytes]]:
-    """All that the group has, with their ids. Where topics are named by id, those without one cannot be told of."""
+    """All topics of the group, with their ids. Where topics are named by id, a topic without an id is left out."""
     names = shard.offsets.groups.get(group_id, {})
     if version < _TOPIC_IDS:
         return [(name, ZERO_UUID) for name in names]

@@ -1,4 +1,4 @@
-"""What coordinators and their machines need of the broker's settings."""
+"""The settings of groups and offsets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
 
-# A member may store so much: protocols with their metadata, or its assignment. Kafka has no limit but that of a record.
+# The limit of what a member stores: protocols with their metadata, or its assignment. Kafka limits the record alone.
 MAX_MEMBER_BYTES = 1 << 20
 # The strings of a classic group's record have at most 32,767 bytes; to some an id of 36 characters is joined.
 MAX_NAME_BYTES = 0x7FFF - 37
@@ -39,7 +39,7 @@ class GroupSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Self:
-        """Those of a broker."""
+        """The settings of a broker."""
         return cls(
             min_session_timeout_ms=config.group_min_session_timeout_ms,
             max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -60,7 +60,7 @@ class GroupSettings:
         )
 
     def with_group(self, configs: Mapping[str, str]) -> GroupSettings:
-        """Those of one group, from its own configs (`consumer.session.timeout.ms` ...), within the broker's bounds."""
+        """The settings of one group: its own configs (`consumer.session.timeout.ms` ...) within the broker's bounds."""
         if not configs:
             return self
         session = int(configs.get("consumer.session.timeout.ms", self.consumer_session_timeout_ms))

@@ -1,4 +1,4 @@
-"""A classic group: its generation, its members, and what may be asked of it.
+"""A classic group: its generation, its members, and the checks of requests.
 
     Empty --join--> PreparingRebalance --all joined, or too late--> CompletingRebalance --leader's SyncGroup--> Stable
       ^                |          ^                                         |                                      |
@@ -49,7 +49,7 @@ class State(enum.StrEnum):
 
 
 REBALANCING = (State.PREPARING, State.COMPLETING)
-"""What no record ever says."""
+"""No record ever has one of these."""
 
 
 class ClassicGroup:
@@ -57,9 +57,9 @@ class ClassicGroup:
 
     pending          ids that were given out and not yet joined with (KIP-394) -> when they lapse
     pending_sync     members of the generation that have not yet sent SyncGroup
-    join_due_ms, sync_due_ms   when the rebalance goes on without those who are missing
-    is_initial       the rebalance is the first one of an empty group: it waits a while for more members
-    arriving         members that the next record will bring, with what it does not know of them
+    join_due_ms, sync_due_ms   when the rebalance goes on without the missing members
+    is_initial       the first rebalance of an empty group, which waits a while for more members
+    arriving         members that the next record will bring, with the state that the record lacks
     """
 
     __slots__ = (
@@ -115,7 +115,7 @@ class ClassicGroup:
         return self.recorded
 
     def replay(self, value: GroupMetadataValue) -> None:
-        """Be what the record says. Members that are there already keep what it does not know: deadlines, tickets."""
+        """Take the state of the record. Known members keep what the record lacks: deadlines, tickets."""
         self.recorded = value
         if not value.members and self.state in REBALANCING and len(self.members):
             return  # the record of a new group, whose first member joined in the same decision
@@ -141,7 +141,7 @@ class ClassicGroup:
     def record(
         self, timestamp_ms: int, assignments: dict[str, bytes] | None = None
     ) -> tuple[GroupMetadataKey, GroupMetadataValue]:
-        """The record of the group as it is, with these assignments, or with those that it has."""
+        """The record of the present group, with these assignments, or with its present ones."""
         members = [
             member.record(
                 self.protocol or "",
@@ -155,13 +155,13 @@ class ClassicGroup:
         return GroupMetadataKey(self.group_id), value
 
     def tombstones(self) -> Records:
-        """What deletes it."""
+        """The records that delete the group."""
         return [(GroupMetadataKey(self.group_id), None)]
 
     # Time
 
     def loaded(self, now_ms: float) -> None:
-        """Start the session of everybody whom a record brought; the first tick looks whether the group is too large."""
+        """Start the sessions of members that a record brought; the first tick checks the size of the group."""
         for member in self.members:
             if member.deadline_ms == NEVER and member.join is None and member.sync is None:
                 member.begin_session(now_ms)
@@ -230,13 +230,13 @@ class ClassicGroup:
         return selected
 
     def may_log(self, now_ms: float) -> bool:
-        """Whether one more line may be logged now: what clients cause must not fill a disk."""
+        """Whether one more line may be logged now: clients must not be able to fill a disk."""
         if now_ms - self._log_begun_ms >= LOG_INTERVAL_MS:
             self._log_begun_ms, self._log_lines = now_ms, 0
         self._log_lines += 1
         return self._log_lines <= LOG_LINES
 
-    # What others may ask of it
+    # Checks and views
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, version: int, now_ms: float
@@ -330,7 +330,7 @@ class ClassicGroup:
     # Replies
 
     def joined(self, member_id: str) -> JoinGroupResponse:
-        """What a member of the present generation is told: the leader, who else is in it."""
+        """The JoinGroup response for a member of the present generation: the leader gets all members."""
         protocol = self.protocol or ""
         return JoinGroupResponse(
             generation_id=self.generation,
@@ -345,7 +345,7 @@ class ClassicGroup:
         )
 
     def synced(self, assignment: bytes) -> SyncGroupResponse:
-        """What a member of the present generation is to do."""
+        """The SyncGroup response for a member of the present generation: its assignment."""
         return SyncGroupResponse(protocol_type=self.protocol_type, protocol_name=self.protocol, assignment=assignment)
 
 

@@ -1,4 +1,4 @@
-"""The members of a classic group, with what has to be known of all of them at once: counted, never searched for.
+"""The members of a classic group, with counts over all of them, which are kept and never computed anew.
 
 A rebalance asks after every request whether everybody is there and which protocols all share. Both are kept as counts,
 so that a group of n members rebalances in O(n), not in O(n * n).
@@ -14,12 +14,12 @@ from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.offsets import MemberMetadata
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
-# What a protocol of a member costs besides its bytes, so that very many empty ones are not free.
+# The cost of a protocol besides its bytes, so that very many empty ones are not free.
 _PROTOCOL_OVERHEAD_BYTES = 128
 
 
 class Member:
-    """One member: what it said of itself, what it has, and which of its requests wait for a reply.
+    """One member: its description of itself, its assignment, and its requests that wait for a reply.
 
     protocols      name -> metadata, the one it likes best first
     deadline_ms    when its session ends; NEVER while it waits for a reply, or before its clock was started
@@ -86,7 +86,7 @@ class Member:
         )
 
     def set_recorded(self, record: MemberMetadata, protocol: str) -> None:
-        """Be what a record says. It knows one protocol; the others stay if this is the member that the record is of."""
+        """Take the state of a record. The record has one protocol; the others stay if it is of this very member."""
         if self.protocols.get(protocol) != record.subscription:
             self.protocols = {protocol: record.subscription}
         self.instance_id = record.group_instance_id
@@ -101,7 +101,7 @@ class Member:
         return any(len(name) * 4 > MAX_NAME_BYTES < len(name.encode()) for name in names)
 
     def stored_bytes(self) -> int:
-        """What is kept of it, about: ids and protocols with their metadata, but not its assignment."""
+        """The approximate memory of the member: ids and protocols with their metadata, without its assignment."""
         texts = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
         names = sum(len(name.encode()) + _PROTOCOL_OVERHEAD_BYTES for name in self.protocols)
         return sum(len(text.encode()) for text in texts) + names + sum(map(len, self.protocols.values()))
@@ -160,7 +160,7 @@ class Members:
         self.joining += member.join is not None
 
     def remove(self, member_id: str) -> Member:
-        """Forget it. Whoever does that has answered its tickets."""
+        """Forget the member. The caller has answered its tickets."""
         member = self.by_id.pop(member_id)
         if member.instance_id is not None and self.by_instance.get(member.instance_id) == member_id:
             del self.by_instance[member.instance_id]

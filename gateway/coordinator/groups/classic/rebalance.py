@@ -34,7 +34,7 @@ NOBODY_JOINED_MS = 1_000
 
 
 class RebalanceStep:
-    """One decision about one group while it is made: what changes, and what was decided so far."""
+    """One decision about one group while it is made: the group, and the decision so far."""
 
     __slots__ = ("decision", "group", "now_ms", "shard")
 
@@ -109,7 +109,7 @@ class RebalanceStep:
             self.complete()
 
     def join_timeout(self) -> None:
-        """The time for joining is over; that of a new group is extended if somebody came since the last time."""
+        """The time for joining is over; a new group gets more time if members joined since the last extension."""
         group = self.group
         if not group.is_initial or not group.newcomers or not group.remaining_delay_ms:
             self.complete()
@@ -121,7 +121,7 @@ class RebalanceStep:
         group.wake_at(group.join_due_ms)
 
     def complete(self) -> None:
-        """Make the next generation of those who are there."""
+        """Make the next generation of the members that have joined."""
         group = self.group
         group.join_due_ms = NEVER
         self._drop_missing()
@@ -161,7 +161,7 @@ class RebalanceStep:
         group.wake_at(group.join_due_ms)
 
     def _drop_missing(self) -> None:
-        """Those who did not come are members no more, nor those who came for the first time and have hung up since."""
+        """Remove the members that did not join, and new members that have hung up since."""
         group = self.group
         missing = [
             member
@@ -176,7 +176,7 @@ class RebalanceStep:
             self.log("group %r goes on without %d that did not join: %s", group.group_id, len(missing), names)
 
     def _elect(self) -> bool:
-        """Let the leader be one who has joined. Static members may all be missing: then nobody can lead."""
+        """Make a joined member the leader. If all are missing, being static, the group has no leader."""
         members = self.group.members
         leader = members.by_id.get(self.group.leader or "")
         if leader is None or leader.join is None:
@@ -209,7 +209,7 @@ class RebalanceStep:
         self.group.remove(member.member_id)
 
     def sync_timeout(self) -> None:
-        """Those who got the generation and did nothing with it are members no more (KAFKA-12890: else it is stuck)."""
+        """Remove the members that got the generation and sent no SyncGroup (KAFKA-12890: else the group is stuck)."""
         group = self.group
         group.sync_due_ms = NEVER
         late = [group.members.by_id[member_id] for member_id in group.pending_sync if member_id in group.members.by_id]
@@ -249,5 +249,5 @@ def listed(names: Iterable[str | None]) -> str:
 
 
 def quoted(reason: str | None) -> str:
-    """What a client says of its reason: short, and on one line."""
+    """The reason that a client gave: short, and on one line."""
     return repr(reason[:MAX_REASON_LENGTH]) if reason else "not provided"

@@ -1,4 +1,4 @@
-"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and what time brings. Pure.
+"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and ticks. Pure.
 
 The broker makes sure that at most one generation is alive and that all of its members know the same one; what they do
 in it, they decide themselves: the leader reads the others' metadata and assigns. Rules are those of Apache Kafka's
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 __all__ = ["ClassicGroup", "heartbeat", "join", "leave", "replay", "sync", "tick"]
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
-"""A member that was never in a generation cannot send heartbeats: its first JoinGroup may wait so long, as in Kafka."""
+"""A member without a generation cannot send heartbeats: its first JoinGroup may wait so long, as in Kafka."""
 
 
 class ClassicProtocol(Protocol):
-    """A group of another kind, some of whose members speak this protocol (KIP-848), by what it answers to it."""
+    """The requests of this protocol to a group of another kind, of which some members speak it (KIP-848)."""
 
     def classic_join(
         self,
@@ -104,7 +104,7 @@ _PROTOCOL_IN_SYNC_SINCE = 5
 def join(
     shard: GroupShard, request: JoinGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
 ) -> Decision:
-    """Become or stay a member. The reply comes with the next generation, but for errors and what is known already."""
+    """Become or stay a member. The reply comes with the next generation, unless it is known at once."""
     settings = shard.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return _refuse_join(ticket, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, request_context)
@@ -194,7 +194,7 @@ class Join(RebalanceStep):
     def _reply(self, response: JoinGroupResponse) -> None:
         self.decision.replies.append((self.ticket, response))
 
-    # What is checked
+    # Checks
 
     def _is_accepted(self) -> bool:
         """Whether there is room (KIP-389). While members rejoin, the first ones stay: the limit may be lower now."""
@@ -226,7 +226,7 @@ class Join(RebalanceStep):
         long_type = len((self.request.protocol_type or "").encode()) > MAX_NAME_BYTES
         return long_type or member.has_long_name() or member.stored_bytes() > self.shard.settings.max_member_bytes
 
-    # Those who come for the first time
+    # New members
 
     def _join_unknown(self) -> None:
         """Without a member id: new, or the next life of a static member."""
@@ -260,7 +260,7 @@ class Join(RebalanceStep):
         self.park_join(member, self.ticket, self.request_context.version)
         self.rebalance_or_complete(f"new member {quoted(member_id)}, reason: {quoted(self.request.reason)}")
 
-    # Those who are members
+    # Known members
 
     def _rejoin(self, member: Member) -> None:
         """Stay a member: with the present generation, if nothing has changed; else there has to be a new one."""
@@ -285,7 +285,7 @@ class Join(RebalanceStep):
     # Static members (KIP-345)
 
     def _replace(self, old: Member, member_id: str) -> None:
-        """A static member came back without its id: it gets a new one, and whoever has the old one is fenced."""
+        """A static member came back without its id: the member gets a new id, and the old id is fenced."""
         group = self.group
         new = self._new(member_id)
         new.assignment = old.assignment
@@ -344,7 +344,7 @@ class Join(RebalanceStep):
 
 
 def _same_topics(protocol_type: str, old: bytes, new: bytes) -> bool:
-    """Of consumers it is known what they read. Others, and bytes that say nothing, are taken to want what they had."""
+    """Whether a consumer subscribes to the same topics. Other members, and unreadable bytes, count as unchanged."""
     if protocol_type != consumer_protocol.PROTOCOL_TYPE:
         return True
     try:
@@ -372,7 +372,7 @@ def sync(
     code = _check_sync(group, request, request_context)
     if code is not ErrorCode.NONE:
         return Decision.reply(ticket, SyncGroupResponse(error_code=code))
-    assert isinstance(group, ClassicGroup)  # the check refuses what is none
+    assert isinstance(group, ClassicGroup)  # the check refuses any other
     member = group.members.by_id[request.member_id]
     if group.state is State.STABLE:
         _synced(group, member.member_id)
@@ -414,7 +414,7 @@ def _synced(group: ClassicGroup, member_id: str) -> None:
 
 
 def _assign(turn: RebalanceStep, assignments: dict[str, bytes]) -> None:
-    """The leader has spoken: write it down, and tell those who wait. The replay makes the group stable."""
+    """Write the leader's assignments, and answer the waiting members. The replay makes the group stable."""
     group = turn.group
     turn.decision.records.append(group.record(turn.shard.timestamp_ms(), assignments))
     for member in group.members:
@@ -443,7 +443,7 @@ def _assign(turn: RebalanceStep, assignments: dict[str, bytes]) -> None:
 def heartbeat(
     shard: GroupShard, request: HeartbeatRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
 ) -> Decision:
-    """Prolong a session. A member of a group that rebalances is told so, and is expected to join again."""
+    """Prolong a session. During a rebalance the member is told so, and is expected to join again."""
     group = shard.groups.get(request.group_id)
     if not isinstance(group, ClassicGroup):
         other = _other_kind(shard, request.group_id)
@@ -469,7 +469,7 @@ def heartbeat(
 def leave(
     shard: GroupShard, request: LeaveGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
 ) -> Decision:
-    """Take members away: the one that asks, or, from v3, any that an administrator names by their instance ids."""
+    """Remove members: the sender, or, from v3, any members that an administrator names by their instance ids."""
     batched = request_context.version >= _BATCHED_LEAVE_SINCE
     leaving = request.members if batched else [MemberIdentity(request.member_id)]
     other = _other_kind(shard, request.group_id)
@@ -487,7 +487,7 @@ def leave(
         who = listed(identity.member_id or identity.group_instance_id for identity in gone)
         turn.rebalance_or_complete(f"{len(gone)} members left: {who}, reason: {quoted(gone[0].reason)}")
     elif gone:
-        turn.complete_if_all_joined()  # it waited for one who was only about to join
+        turn.complete_if_all_joined()  # the group waited for a member that had not joined yet
     turn.decision.replies.append((ticket, left(leaving, codes, batched=batched)))
     return turn.decision
 
@@ -506,7 +506,7 @@ def _leave_one(turn: RebalanceStep, identity: MemberIdentity) -> ErrorCode:
 
 
 def left(leaving: Sequence[MemberIdentity], codes: Sequence[ErrorCode], *, batched: bool) -> LeaveGroupResponse:
-    """A row for each; before v3 there is one member, whose error is that of the response."""
+    """A row for each member; before v3 the one member's error is the error of the response."""
     if not batched:
         return LeaveGroupResponse(error_code=codes[0])
     rows = [
@@ -520,7 +520,7 @@ def left(leaving: Sequence[MemberIdentity], codes: Sequence[ErrorCode], *, batch
 
 
 def tick(shard: GroupShard, group: ClassicGroup, now_ms: float) -> Decision:
-    """End what is due: sessions, ids that nobody joined with, waiting for JoinGroup and SyncGroup."""
+    """End what is due: sessions, ids that no member joined with, waiting for JoinGroup and SyncGroup."""
     turn = RebalanceStep(shard, group, now_ms)
     if group.is_fresh:
         group.loaded(now_ms)
@@ -539,6 +539,6 @@ def tick(shard: GroupShard, group: ClassicGroup, now_ms: float) -> Decision:
 
 
 def _other_kind(shard: GroupShard, group_id: str) -> ClassicProtocol | None:
-    """A group of another kind by that name; None if there is none."""
+    """The group of that name, if its kind is another one."""
     group = shard.groups.get(group_id)
     return None if group is None or isinstance(group, ClassicGroup) else cast("ClassicProtocol", group)

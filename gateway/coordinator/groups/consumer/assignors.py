@@ -1,4 +1,4 @@
-"""The server's assignors of KIP-848: who of a group is to read which partition. Pure functions.
+"""The server's assignors of KIP-848: which member of a group is to read which partition. Pure functions.
 
     uniform   equal numbers of partitions, and as few moves as possible (Kafka's `UniformAssignor`)
     range     a run of neighbouring partitions of each topic, the same runs in topics of one size (`RangeAssignor`)
@@ -26,7 +26,7 @@ Assignment: TypeAlias = Mapping[TopicId, Partitions]
 NOTHING: Final[Assignment] = {}
 
 ROUNDS: Final = 16
-"""Of balancing where subscriptions differ: each halves what is unequal, more or less. Kafka's limit too."""
+"""Rounds of balancing where subscriptions differ: each about halves the imbalance. Kafka's limit too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _range_order(member_id: str, subscriber: Subscriber) -> tuple[bool, str, str
 
 
 def _claims(subscriber: Subscriber, counts: Mapping[TopicId, int]) -> Iterator[tuple[TopicId, int]]:
-    """What the member has and may keep: subscribed, and there."""
+    """The partitions that the member has and may keep: subscribed, and existing."""
     for topic in sorted(subscriber.target):
         if topic in subscriber.topics:
             count = counts[topic]
@@ -119,7 +119,7 @@ def _uniform_same_topics(members: Mapping[str, Subscriber], counts: Mapping[Topi
 
 
 def _take(target: Assignment, left: Mapping[TopicId, set[int]]) -> Assignment:
-    """What of a target is still there to be kept, and is not there any more then; the target itself if all of it is."""
+    """Retain the valid part of the target, and take it from the available set; the same object if all is valid."""
     if all(topic in left and left[topic].issuperset(numbers) for topic, numbers in target.items()):
         kept = target
     else:
@@ -146,7 +146,7 @@ def _grouped(partitions: Collection[tuple[TopicId, int]], before: Assignment) ->
 
 
 def _unchanged(target: Assignment, before: Assignment) -> Assignment:
-    """The one of before itself if it is equal, so that whoever compares is done at once."""
+    """The earlier object itself if both are equal, which makes later comparisons fast."""
     return before if target == before else target
 
 

@@ -48,7 +48,7 @@ def join(
     ticket: Ticket,
     now_ms: float,
 ) -> Decision:
-    """Become or stay a member. Raises KafkaError for what is refused."""
+    """Become or stay a member. Raises KafkaError for a refusal."""
     settings = shard.settings_of(group.group_id)
     is_known = request.member_id in group.members or request.group_instance_id in group.static
     if len(group.members) >= settings.consumer_max_size and not is_known:
@@ -111,7 +111,7 @@ def _maybe_downgrade(draft: Draft, member_id: str, instance_id: str | None) -> N
 
 
 def _subscription(group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """What the member subscribes to, by the protocol that it likes best. Raises KafkaError."""
+    """The member's subscription, by its preferred protocol. Raises KafkaError."""
     classic = [member.classic for member in group.members.values() if member.classic is not None]
     names = [{each.name for each in other.supported_protocols} for other in classic]
     if request.protocol_type != PROTOCOL_TYPE or not any(
@@ -125,7 +125,7 @@ def _subscription(group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerPr
 
 
 def _find(draft: Draft, request: JoinGroupRequest, request_context: RequestContext) -> Member:
-    """The member that joins: any id that the group does not know is that of a new one, as in Kafka."""
+    """The member that joins. An unknown id makes a new member, as in Kafka."""
     instance_id = request.group_instance_id
     if instance_id is None:
         member_id = request.member_id or draft.shard.new_member_id(request_context.client_id)
@@ -141,14 +141,14 @@ def _find(draft: Draft, request: JoinGroupRequest, request_context: RequestConte
 
 
 def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest, ticket: Ticket, now_ms: float) -> Decision:
-    """The member's assignment. Raises KafkaError for what is refused."""
+    """The member's assignment. Raises KafkaError for a refusal."""
     member, classic = _member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
     protocol = classic.supported_protocols[0]
     if request.protocol_type not in {None, PROTOCOL_TYPE} or request.protocol_name not in {None, protocol.name}:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     clock = _heard(group, member, classic, now_ms)
-    # Who has to give up partitions has joined already, and does that first
+    # A member that has to give up partitions has joined already, and gives them up first
     if group.epoch > member.epoch and member.state != UNREVOKED_PARTITIONS:
         _expect_join(group, member, clock, now_ms)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -162,7 +162,7 @@ def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest, tic
 
 
 def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, ticket: Ticket, now_ms: float) -> Decision:
-    """Whether the member has to join again. Raises KafkaError for what is refused."""
+    """Whether the member has to join again. Raises KafkaError for a refusal."""
     member, classic = _member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
     clock = _heard(group, member, classic, now_ms)

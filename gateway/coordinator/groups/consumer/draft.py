@@ -1,4 +1,4 @@
-"""One decision about a consumer group while it is made: what was decided so far, and the group as it will be then."""
+"""One decision about a consumer group while it is made: the records so far, and the group after them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Draft:
-    """A group as it will be when the records that were decided so far are written: what the next step looks at."""
+    """A group after the records that were decided so far: the input of the next step."""
 
     def __init__(self, shard: GroupShard, group: ConsumerGroup, records: Iterable[group_records.Record] = ()) -> None:
         self.shard = shard
@@ -110,7 +110,7 @@ def static_holder(member: Member | None, instance_id: str, member_id: str) -> Me
 
 
 def succeed(draft: Draft, member: Member, member_id: str, *, is_classic: bool = False) -> Member:
-    """A static member is back, and takes what it had: if it has left, or either of the two is a classic one."""
+    """A static member is back, and takes its old place: if it has left, or either of the two is a classic one."""
     if member.epoch != LEAVE_STATIC_EPOCH and member.classic is None and not is_classic:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID, f"the instance id {member.instance_id!r} belongs to {member.member_id!r}"

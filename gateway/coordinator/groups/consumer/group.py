@@ -1,4 +1,4 @@
-"""A consumer group (KIP-848): what its records say, and what may be asked of it. Decisions are made in `consumer.py`.
+"""A consumer group (KIP-848): the state of its records, and the checks of requests. `heartbeats.py` decides.
 
     Empty        no members
     Assigning    the group's epoch is ahead of its target: the next heartbeat of anybody computes one
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class Clock:
     """The moments of one member, and the reply to its heartbeat while nothing changes.
 
-    session_ms    when it is given up                 revoked_ms  when it must have given up what it has to
+    session_ms    end of the session                  revoked_ms  deadline for giving up revoked partitions
     join_ms       when a classic member must have sent JoinGroup, sync_ms SyncGroup
     steady        the reply, good for an epoch, with these settings, while the group's `version` is the same
     """
@@ -124,7 +124,7 @@ class ConsumerGroup:
         )
 
     def copy(self) -> ConsumerGroup:
-        """The hard state once more, for a decision that needs to see what it is about to write."""
+        """A copy of the hard state, for a decision that must see the effect of its own records."""
         group = ConsumerGroup(self.group_id)
         group.epoch, group.metadata_hash, group.target_epoch = self.epoch, self.metadata_hash, self.target_epoch
         group.has_partition_metadata = self.has_partition_metadata
@@ -214,7 +214,7 @@ class ConsumerGroup:
             if not owners:
                 self.owners.pop(topic, None)
 
-    # What decisions ask
+    # Views for decisions
 
     def is_free(self, topic: TopicId, partition: int) -> bool:
         """Whether nobody owns the partition."""
@@ -337,7 +337,7 @@ class ConsumerGroup:
         return Decision()
 
     def mark_stale(self) -> None:
-        """What was known of topics is not good any more."""
+        """The topics have changed since they were resolved: resolve them again, and answer no heartbeat as before."""
         self.is_stale = True
         self.version += 1
 
@@ -355,7 +355,7 @@ class ConsumerGroup:
         _check_epoch(member, generation)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Who names no member may read."""
+        """A request that names no member may read."""
         if member_id is not None or member_epoch >= 0:
             _check_epoch(self._member(member_id or ""), member_epoch)
 
@@ -378,7 +378,7 @@ class ConsumerGroup:
         return committed_ms
 
     def tombstones(self) -> Records:
-        """What deletes it."""
+        """The records that delete the group."""
         return group_records.no_group(
             self.group_id, self.members, self.resolved, has_partition_metadata=self.has_partition_metadata
         )

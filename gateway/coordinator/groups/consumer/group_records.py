@@ -31,7 +31,7 @@ Record: TypeAlias = tuple[Message, Message | None]
 
 
 def member(group_id: str, of: Member) -> Record:
-    """What the member said of itself."""
+    """The record of the member's description of itself."""
     value = ConsumerGroupMemberMetadataValue(
         instance_id=of.instance_id,
         rack_id=of.rack_id,
@@ -59,7 +59,7 @@ def current(group_id: str, of: Member) -> Record:
 
 
 def target(group_id: str, member_id: str, assignment: Assignment) -> Record:
-    """What the member shall read."""
+    """The record of the member's target."""
     value = ConsumerGroupTargetAssignmentMemberValue(_topics(assignment))
     return ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), value
 
@@ -76,7 +76,7 @@ def epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
 
 
 def resolved(group_id: str, expression: str, of: Resolved) -> Record:
-    """What an expression matched."""
+    """The record of the topics that an expression matched."""
     value = ConsumerGroupRegularExpressionValue(sorted(of.topics), of.generation, of.timestamp_ms)
     return ConsumerGroupRegularExpressionKey(group_id, expression), value
 

@@ -62,7 +62,7 @@ def heartbeat(
     ticket: Ticket,
     now_ms: float,
 ) -> Decision:
-    """Join, go on, or leave. Raises KafkaError for what is refused."""
+    """Join, go on, or leave. Raises KafkaError for a refusal."""
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup):
         response = _steady(shard, group, request, request_context, now_ms)
@@ -149,7 +149,7 @@ def _regular(
 
 
 def replace_assignment(response: ConsumerGroupHeartbeatResponse, member: Member) -> ConsumerGroupHeartbeatResponse:
-    """The reply with what the member may read; the one without stays as it is for the heartbeats that follow."""
+    """The reply with the member's assignment; the reply without it serves the heartbeats that follow."""
     topics = [TopicPartitions(topic, sorted(numbers)) for topic, numbers in sorted(member.assigned.items())]
     return ConsumerGroupHeartbeatResponse(
         member_id=response.member_id,
@@ -172,7 +172,7 @@ def _remember(
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupSettings) -> None:
-    """What is wrong with a request by itself. Raises KafkaError."""
+    """Check a request by itself. Raises KafkaError."""
     if "consumer" not in settings.rebalance_protocols:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the consumer group protocol is switched off on this broker")
     epoch = request.member_epoch
@@ -263,7 +263,7 @@ def _find(draft: Draft, request: ConsumerGroupHeartbeatRequest, reported: Owned 
 def _check_epoch(member: Member, epoch: int, reported: Owned | None) -> None:
     """Whether the member is where the group believes. Raises KafkaError(FENCED_MEMBER_EPOCH).
 
-    Epoch 0 begins anew. The epoch before is that of a member that missed the last reply; it reads nothing new then.
+    Epoch 0 begins anew. A member with the previous epoch missed the last reply; it reads nothing new then.
     """
     if epoch in (JOIN_EPOCH, member.epoch):
         return
@@ -276,7 +276,7 @@ def _check_epoch(member: Member, epoch: int, reported: Owned | None) -> None:
 
 
 def _described(member: Member, request: ConsumerGroupHeartbeatRequest, request_context: RequestContext) -> Member:
-    """The member with what the request says of it; what it does not say stays. The same object if nothing is new."""
+    """The member with the fields of the request; absent fields stay. The same object if nothing is new."""
     said: dict[str, object] = {
         "client_id": request_context.client_id,
         "client_host": request_context.client_host,
@@ -331,7 +331,7 @@ def _leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, ticket: Ti
 
 
 def give_up(shard: GroupShard, group: ConsumerGroup, members: Iterable[Member], now_ms: float) -> Decision:
-    """These are members no more. The target without them is computed by whoever is heard of next."""
+    """Remove these members. The next heartbeat of any member computes the target without them."""
     members = list(members)
     names = {member.member_id for member in members}
     if any(member.classic is None for member in members) and migration.may_downgrade(group, names, shard.settings):
@@ -353,7 +353,7 @@ def tick(shard: GroupShard, group: ConsumerGroup, now_ms: float) -> Decision:
     for member in group.members.values():
         clock = group.clocks.get(member.member_id) or _start(group, member, settings, now_ms)
         if member.state != UNREVOKED_PARTITIONS:
-            clock.revoked_ms = NEVER  # what set it could not be written
+            clock.revoked_ms = NEVER  # the record that set it could not be written
         reason = _overdue(member, clock, now_ms)
         if reason is not None:
             expired[member.member_id] = member
@@ -378,7 +378,7 @@ def _start(group: ConsumerGroup, member: Member, settings: GroupSettings, now_ms
 
 
 def _overdue(member: Member, clock: Clock, now_ms: float) -> str | None:
-    """What a member has not done in its time."""
+    """The reason to remove a member: the deadline that it has missed; None if it has missed none."""
     if clock.session_ms <= now_ms:
         return "were not heard of within their session timeouts"
     if clock.revoked_ms <= now_ms:

@@ -1,4 +1,4 @@
-"""A member of a consumer group, and the steps from what it reads to what it shall read (KIP-848, "Reconciliation").
+"""A member of a consumer group, and its steps from its assignment to its target (KIP-848, "Reconciliation").
 
     STABLE ----a newer target, and partitions to give up----> UNREVOKED_PARTITIONS
       |  ^                                                        | the member says that it has given them up
@@ -26,17 +26,17 @@ from headgate.protocol.internal.offsets import (
 from headgate.protocol.messages.consumer_group_heartbeat import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, TopicPartitions
 
 Owned = Mapping[TopicId, Collection[int]]
-"""What a member says that it reads."""
+"""The partitions that a member reports to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What the records say of a member; never changed, only replaced.
+    """The state of a member's records; never changed, only replaced.
 
     topics      the names it subscribes to        expression  the one it subscribes to; empty if there is none
     epoch       of the target that it has reached; 0 before the first, LEAVE_STATIC_EPOCH while a static one is away
     state       STABLE, UNREVOKED_PARTITIONS or UNRELEASED_PARTITIONS
-    assigned    what it may read                  revoking    what it has to give up first, and still owns
+    assigned    partitions that it may read       revoking    partitions to give up first, and still owned
     classic     of a member that speaks the classic protocol: its session timeout and its protocols; else None
     """
 
@@ -71,7 +71,7 @@ class Member:
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
     def away(self) -> Member:
-        """A static member that will be back: it keeps what is assigned to it, until its session ends (KIP-345)."""
+        """A static member that will be back: the member keeps its assignment until its session ends (KIP-345)."""
         return replace(self, epoch=LEAVE_STATIC_EPOCH, revoking=NOTHING)
 
     def gone(self) -> Member:
@@ -84,7 +84,7 @@ class Member:
 
 
 def owned(reported: Collection[TopicPartitions] | None) -> Owned | None:
-    """What a heartbeat says of the partitions that the member reads; None if it says nothing."""
+    """The partitions that a heartbeat reports to read; None if the heartbeat reports none."""
     if reported is None:
         return None
     by_topic: dict[TopicId, set[int]] = {}
@@ -94,7 +94,7 @@ def owned(reported: Collection[TopicPartitions] | None) -> Owned | None:
 
 
 def is_within(reported: Owned | None, assigned: Assignment) -> bool:
-    """Whether a member says that it reads nothing but what is assigned to it. Who says nothing does not say so."""
+    """True if the reported partitions are a subset of the assignment; a missing report is false."""
     if reported is None:
         return False
     return all(assigned.get(topic, frozenset()).issuperset(numbers) for topic, numbers in reported.items())
@@ -147,7 +147,7 @@ def reconcile(
 
 
 def _give_up_unwanted(member: Member, wanted: Collection[TopicId], reported: Owned | None) -> Member:
-    """Its subscription changed and its target is not there yet: it gives up at once what it does not want any more."""
+    """The subscription changed and the target is not there yet: give up unsubscribed partitions at once."""
     unwanted = {topic: numbers for topic, numbers in member.assigned.items() if topic not in wanted}
     if not unwanted:
         return member

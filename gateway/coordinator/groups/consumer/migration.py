@@ -91,7 +91,7 @@ def _refusal_of_upgrade(group: ClassicGroup, settings: GroupSettings) -> str | N
 
 
 def _upgraded(group: ClassicGroup, topics: TopicsView) -> list[Member]:
-    """The members, stable with what they have. A partition that two of them claim is the first one's."""
+    """The members, stable with their assignments. A partition that two members claim goes to the first."""
     taken: set[tuple[TopicId, int]] = set()
     members = []
     for classic in group.members:
@@ -131,9 +131,9 @@ def _assigned(member: ClassicMember, topics: TopicsView) -> Assignment:
 
 
 def dismissed(group: ClassicGroup, now_ms: float) -> list[tuple[Ticket, Reply]]:
-    """Members of the classic group that wait for it to rebalance: they shall join again, and find the other one.
+    """Answer the members that wait for the classic group to rebalance: they join again, the consumer group then.
 
-    Should the group stay a classic one, because nothing can be written, they are watched as if they had just come.
+    Should the write fail, the group stays a classic one: the sessions of these members have just begun.
     """
     replies: list[tuple[Ticket, Reply]] = []
     for member in group.members:
@@ -148,7 +148,7 @@ def dismissed(group: ClassicGroup, now_ms: float) -> list[tuple[Ticket, Reply]]:
 
 
 def metadata_of(session_timeout_ms: int, protocols: Mapping[str, bytes]) -> ClassicMemberMetadata:
-    """What is kept of a member that speaks the classic protocol."""
+    """The stored metadata of a member that speaks the classic protocol."""
     return ClassicMemberMetadata(
         session_timeout_ms, [ClassicProtocol(name, metadata) for name, metadata in protocols.items()]
     )
@@ -158,7 +158,7 @@ def metadata_of(session_timeout_ms: int, protocols: Mapping[str, bytes]) -> Clas
 
 
 def may_downgrade(group: ConsumerGroup, leaving: Collection[str], settings: GroupSettings) -> bool:
-    """Whether it may become a classic group when these members are gone: all others speak that protocol."""
+    """Whether the group may become a classic group without these members: all others speak that protocol."""
     staying = [member for member in group.members.values() if member.member_id not in leaving]
     if not staying or any(member.classic is None for member in staying):
         return False
@@ -194,14 +194,14 @@ def downgrade(shard: GroupShard, group: ConsumerGroup, leaving: Collection[str])
 
 
 def _common_protocol(members: Collection[Member]) -> str | None:
-    """The one that all speak and most like best; the first of the first member among equals."""
+    """The common protocol with most votes; among equals the first one of the first member."""
     names = [[each.name for each in member.classic.supported_protocols] for member in members if member.classic]
     common = set(names[0]).intersection(*names[1:])
     votes = Counter(next(name for name in own if name in common) for own in names) if common else Counter()
     return max((name for name in names[0] if name in common), key=votes.__getitem__, default=None)
 
 
-# What the protocols of consumers call by name
+# Names and ids of topics
 
 
 def with_ids(partitions: Collection[TopicPartition], topics: TopicsView) -> Assignment:

@@ -1,4 +1,4 @@
-"""What a member of a consumer group subscribes to: names of topics, and one expression over the names (KIP-848).
+"""The subscription of a member of a consumer group: names of topics, and one expression over names (KIP-848).
 
 Expressions have RE2's syntax and match a whole name. Matching takes time in proportion to the name, and memory below a
 limit, whatever the expression: they come from clients, and run on the broker's one thread. An expression is compiled
@@ -50,7 +50,7 @@ def check(expression: str) -> None:
 
 
 def resolve(expression: str, names: Iterable[str]) -> frozenset[str]:
-    """The names that an expression matches. Raises what `check` raises."""
+    """The names that an expression matches. Raises as `check` does."""
     matches = _compile(expression).fullmatch
     return frozenset(name for name in names if matches(name.encode()))
 
@@ -61,7 +61,7 @@ def refresh_interval_ms(topics: int, expressions: int) -> float:
 
 
 def fingerprint(names: Collection[str], topics: TopicsView) -> int:
-    """A hash of what a group's target depends on: which of its topics exist, with which ids and sizes; 0 if none does.
+    """A hash of the input of a group's target: its existing topics with ids and sizes; 0 if no topic exists.
 
     Kept in the record of the group's epoch (KIP-1101) as an int64. Kafka's has racks in it besides, and is made by
     another function, so that Kafka recomputes the target of a group that it took over, once, and so do we.
