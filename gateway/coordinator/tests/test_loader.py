@@ -108,3 +108,16 @@ def test_a_log_that_is_cut_while_it_is_loaded_is_loaded_again() -> None:
     done(read_before)
     bench.run()
     assert bench.ask(reading) == [read(0)]
+
+
+def test_a_load_waits_for_the_last_write_of_the_shard_before() -> None:
+    """Else the batch would land behind the load, and the shard would lack it."""
+    bench = Bench(lambda partition: setattr(partition, "is_slow", True))
+    heard = bench.commit(1)
+    bench.coordinator.reload("for a test")
+    bench.run()
+    assert heard == [ErrorCode.NOT_COORDINATOR]
+    assert bench.ask(reading) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    bench.partition.finish_write()
+    bench.run()
+    assert bench.ask(reading) == [read(1)]

@@ -145,7 +145,7 @@ def test_a_staged_write_that_fails_takes_its_effects_with_it() -> None:
     assert (bench.performed, bench.status()) == ([], ONGOING)
 
 
-def test_effects_of_a_thread_s_write_wait_for_it() -> None:
+def test_effects_wait_for_the_write_of_a_thread() -> None:
     bench = TransactionBench()
     bench.begin()
     bench.partition.is_slow = True

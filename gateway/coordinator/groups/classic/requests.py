@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, RequestContext, Ticket
-from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, State, join_refused, replay
+from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, State, join_refused
 from headgate.gateway.coordinator.groups.classic.members import Member, new_member, protocols_of, rebalance_timeout_ms
 from headgate.gateway.coordinator.groups.classic.rebalance import RebalanceStep, listed, quoted
 from headgate.gateway.coordinator.groups.settings import MAX_NAME_BYTES
@@ -45,7 +45,7 @@ from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 if TYPE_CHECKING:
     from headgate.gateway.coordinator.groups.group_shard import GroupShard
 
-__all__ = ["ClassicGroup", "heartbeat", "join", "leave", "replay", "sync", "tick"]
+__all__ = ["ClassicGroup", "heartbeat", "join", "leave", "sync", "tick"]
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
 """A member without a generation cannot send heartbeats: its first JoinGroup may wait so long, as in Kafka."""

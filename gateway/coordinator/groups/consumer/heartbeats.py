@@ -32,7 +32,7 @@ from headgate.gateway.coordinator.groups.consumer.draft import (
     succeed,
     update_subscription,
 )
-from headgate.gateway.coordinator.groups.consumer.group import Clock, ConsumerGroup, replay
+from headgate.gateway.coordinator.groups.consumer.group import Clock, ConsumerGroup
 from headgate.gateway.coordinator.groups.consumer.members import Member, Owned, is_within, owned
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -50,7 +50,7 @@ from headgate.protocol.messages.consumer_group_heartbeat import (
 if TYPE_CHECKING:
     from headgate.gateway.coordinator.groups.group_shard import GroupShard
 
-__all__ = ["ConsumerGroup", "heartbeat", "replay", "tick"]
+__all__ = ["ConsumerGroup", "heartbeat", "tick"]
 
 logger = logging.getLogger("headgate.groups")
 

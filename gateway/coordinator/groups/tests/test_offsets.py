@@ -3,6 +3,7 @@
 import gc
 import sys
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -166,6 +167,7 @@ WRITES = st.tuples(st.integers(0, 2), st.sampled_from([True, True, False]), st.i
 ENDS = st.tuples(st.booleans(), st.integers(1, 3))
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(WRITES, ENDS), max_size=40))
 def test_transactions_and_plain_commits_mix_as_in_kafka(events: list[tuple[int, bool, int] | tuple[bool, int]]) -> None:
     offsets, kafkas = Offsets(), KafkasOffsets()

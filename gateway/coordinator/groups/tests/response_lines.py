@@ -17,7 +17,7 @@ CONFIGS = ("cleanup.policy", "retention.ms", "segment.bytes", "max.message.bytes
 """Of the settings of a new topic, these: others differ on purpose, or there are none of them here."""
 
 
-class Told:
+class ResponseLines:
     """Knows topics by their ids."""
 
     def __init__(self) -> None:
