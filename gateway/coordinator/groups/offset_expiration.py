@@ -21,13 +21,11 @@ failed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headgate.gateway.coordinator.decision import Decision, Records
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.protocol.internal.offsets import OffsetCommitKey, decode_offset
-
-if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.group_shard import GroupShard
 
 OFFSETS_A_STEP = 500
 """To end so many takes two to three milliseconds, with all that has to be written."""

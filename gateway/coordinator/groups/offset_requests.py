@@ -7,9 +7,8 @@ KIP-345 static members, KIP-447 stable offsets, KIP-496 OffsetDelete, KIP-848 me
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headgate.gateway.coordinator.decision import Decision, Records, Ticket
+from headgate.gateway.coordinator.groups.group_shard import Group, GroupShard, TopicsView
 from headgate.gateway.coordinator.groups.offsets import Snapshot
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
@@ -37,9 +36,6 @@ from headgate.protocol.messages.offset_fetch import (
 )
 from headgate.protocol.steps import FEW, rows
 from headgate.protocol.wire import ZERO_UUID
-
-if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.group_shard import Group, GroupShard, TopicsView
 
 LONGEST_METADATA_BYTES = 0x7FFF
 """The limit of a string in the versions of OffsetFetch that are not flexible."""

@@ -18,19 +18,16 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, Records
 from headgate.gateway.coordinator.groups.classic.members import Member, Members
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.internal import consumer_protocol
 from headgate.protocol.internal.offsets import GroupMetadataKey, GroupMetadataValue
 from headgate.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from headgate.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from headgate.protocol.messages.sync_group import SyncGroupResponse
-
-if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.group_shard import GroupShard
 
 MAX_PENDING = 10_000
 PENDING_MS = 1_000

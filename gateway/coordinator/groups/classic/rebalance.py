@@ -15,16 +15,13 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, Ticket
 from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, State, join_refused
 from headgate.gateway.coordinator.groups.classic.members import Member
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.sync_group import SyncGroupResponse
-
-if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.group_shard import GroupShard
 
 logger = logging.getLogger("headgate.groups")
 

@@ -27,12 +27,13 @@ A consumer group takes these requests by its own methods (`ClassicProtocol`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, State, join_refused
 from headgate.gateway.coordinator.groups.classic.members import Member, new_member, protocols_of, rebalance_timeout_ms
 from headgate.gateway.coordinator.groups.classic.rebalance import RebalanceStep, listed, quoted
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.groups.settings import MAX_NAME_BYTES
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.internal import consumer_protocol
@@ -41,9 +42,6 @@ from headgate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResp
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.group_shard import GroupShard
 
 __all__ = ["ClassicGroup", "heartbeat", "join", "leave", "sync", "tick"]
 

@@ -13,7 +13,6 @@ Source: KIP-848; for what it does not say Apache Kafka's behaviour (`classicGrou
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.classic.members import new_member
@@ -21,6 +20,7 @@ from headgate.gateway.coordinator.groups.consumer import migration
 from headgate.gateway.coordinator.groups.consumer.draft import Draft, static_holder, succeed, update_subscription
 from headgate.gateway.coordinator.groups.consumer.group import Clock, ConsumerGroup
 from headgate.gateway.coordinator.groups.consumer.members import Member
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.internal import consumer_protocol
 from headgate.protocol.internal.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription
@@ -29,9 +29,6 @@ from headgate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResp
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.group_shard import GroupShard
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _BATCHED_LEAVE_SINCE = 3

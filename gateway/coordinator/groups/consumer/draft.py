@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from headgate.gateway.coordinator.decision import Records
 from headgate.gateway.coordinator.groups.classic.group import ClassicGroup
@@ -12,13 +11,11 @@ from headgate.gateway.coordinator.groups.consumer.assignors import NOTHING
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
 from headgate.gateway.coordinator.groups.consumer.members import Member, Owned, reconcile
 from headgate.gateway.coordinator.groups.consumer.subscriptions import Resolved
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.groups.settings import MAX_NAME_BYTES, GroupSettings
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import GroupMetadataKey
 from headgate.protocol.messages.consumer_group_heartbeat import LEAVE_STATIC_EPOCH
-
-if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.group_shard import GroupShard
 
 
 class Draft:

@@ -14,13 +14,14 @@ could not be written), and is then dropped; a member without one gets one from t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, Records, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.consumer import group_records
 from headgate.gateway.coordinator.groups.consumer.assignors import NOTHING, Assignment, TopicId
 from headgate.gateway.coordinator.groups.consumer.members import Member
 from headgate.gateway.coordinator.groups.consumer.subscriptions import Resolved
+from headgate.gateway.coordinator.groups.group_shard import GroupShard, TopicsView
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal import offsets as layout
@@ -32,9 +33,6 @@ from headgate.protocol.messages.join_group import JoinGroupRequest
 from headgate.protocol.messages.leave_group import LeaveGroupRequest
 from headgate.protocol.messages.sync_group import SyncGroupRequest
 from headgate.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.group_shard import GroupShard, TopicsView
 
 
 class Clock:

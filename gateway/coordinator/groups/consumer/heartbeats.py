@@ -19,7 +19,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, Reply, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.classic.group import ClassicGroup
@@ -34,6 +33,7 @@ from headgate.gateway.coordinator.groups.consumer.draft import (
 )
 from headgate.gateway.coordinator.groups.consumer.group import Clock, ConsumerGroup
 from headgate.gateway.coordinator.groups.consumer.members import Member, Owned, is_within, owned
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import UNREVOKED_PARTITIONS
@@ -46,9 +46,6 @@ from headgate.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-
-if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.group_shard import GroupShard
 
 __all__ = ["ConsumerGroup", "heartbeat", "tick"]
 

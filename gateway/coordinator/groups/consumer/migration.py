@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
 from headgate.gateway.coordinator.decision import Records, Reply, Ticket
 from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, join_refused
@@ -25,6 +24,7 @@ from headgate.gateway.coordinator.groups.consumer import group_records
 from headgate.gateway.coordinator.groups.consumer.assignors import NOTHING, Assignment, TopicId
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
 from headgate.gateway.coordinator.groups.consumer.members import Member
+from headgate.gateway.coordinator.groups.group_shard import GroupShard, TopicsView
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.internal import consumer_protocol
@@ -37,9 +37,6 @@ from headgate.protocol.internal.offsets import (
     MemberMetadata,
 )
 from headgate.protocol.messages.sync_group import SyncGroupResponse
-
-if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.group_shard import GroupShard, TopicsView
 
 logger = logging.getLogger("headgate.groups")
 

@@ -14,12 +14,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from headgate.gateway.coordinator.groups.group_shard import TopicsView
 from headgate.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.group_shard import TopicsView
 
 MAX_EXPRESSION_BYTES: Final = 4_096
 MAX_EXPRESSIONS: Final = 100

@@ -7,16 +7,13 @@ any member then computes the target, and writes down what is new: the members wh
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from headgate.gateway.coordinator.decision import Records
 from headgate.gateway.coordinator.groups.consumer import group_records
 from headgate.gateway.coordinator.groups.consumer.assignors import ASSIGNORS, NOTHING, Assignor, Subscriber, TopicId
-
-if TYPE_CHECKING:
-    from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
-    from headgate.gateway.coordinator.groups.group_shard import TopicsView
-    from headgate.gateway.coordinator.groups.settings import GroupSettings
+from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
+from headgate.gateway.coordinator.groups.group_shard import TopicsView
+from headgate.gateway.coordinator.groups.settings import GroupSettings
 
 
 def supported(settings: GroupSettings) -> list[str]:
