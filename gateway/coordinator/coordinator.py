@@ -156,7 +156,7 @@ class Coordinator(Generic[S]):
     ) -> None:
         self.partition = partition
         partition.validate = OWN
-        partition.on_truncation = self._log_was_cut
+        partition.on_truncation = self.log_was_truncated
         self.services = services
         self.ended = WaitList()
         """Touched, and replaced, when the shard ends: all its requests have to be sent again."""
@@ -382,17 +382,22 @@ class Coordinator(Generic[S]):
             for ticket, reply in decision.replies:
                 ticket.answer(reply)  # type: ignore[attr-defined]
             return
-        partition, end_offset, ended = self.partition, self._end_offset, self.ended
+        deadline_ms = self.services.clock.monotonic_ms() + self._topic.write_timeout_ms
+        self._await_commit(self._end_offset, deadline_ms, partial(self._committed, decision))
+
+    def _await_commit(self, end_offset: int, deadline_ms: float, done: Callable[[bool], None]) -> None:
+        """Call `done(is_in_time)` when the high watermark reaches the offset; not if the shard ends first."""
+        partition, ended = self.partition, self.ended
 
         def attempt(_: WaitList) -> bool | None:
             return True if partition.high_watermark >= end_offset or ended is not self.ended else None
 
-        def done(is_there: Any) -> None:
+        def complete(is_there: Any) -> None:
             if ended is self.ended:
-                self._committed(decision, is_there is True)
+                done(is_there is True)
 
-        deadline_ms = self.services.clock.monotonic_ms() + self._topic.write_timeout_ms
-        self.services.purgatory.park(Waiting((partition.waiters, ended), deadline_ms, attempt, lambda: False), done)
+        waiting = Waiting((partition.waiters, ended), deadline_ms, attempt, lambda: False)
+        self.services.purgatory.park(waiting, complete)
 
     def _committed(self, decision: Decision, is_in_time: bool) -> None:
         """The records of the decision are below the high watermark; or its replies have waited for too long."""
@@ -418,23 +423,19 @@ class Coordinator(Generic[S]):
 
     def _schedule_effects(self) -> None:
         self._effects_are_scheduled = True
-        partition, ended, (end_offset, _) = self.partition, self.ended, self._effects[0]
-        perform = partial(self._perform_effects, ended)
-        if partition.high_watermark >= end_offset:
+        end_offset, perform = self._effects[0][0], partial(self._perform_effects, self.ended)
+        if self.partition.high_watermark >= end_offset:
             self.services.scheduler.call_soon(perform)
+        else:
+            self._await_commit(end_offset, NEVER, perform)
+
+    def _perform_effects(self, ended: WaitList, is_committed: bool = True) -> None:
+        """Perform what is below the high watermark, in the order of the decisions. A fault stops no later effect.
+
+        `is_committed` is false if the broker stops.
+        """
+        if not is_committed:
             return
-
-        def attempt(_: WaitList) -> bool | None:
-            return True if partition.high_watermark >= end_offset or ended is not self.ended else None
-
-        def done(is_there: Any) -> None:
-            if is_there is True:  # else the broker stops
-                perform()
-
-        self.services.purgatory.park(Waiting((partition.waiters, ended), NEVER, attempt, lambda: False), done)
-
-    def _perform_effects(self, ended: WaitList) -> None:
-        """Perform what is below the high watermark, in the order of the decisions. A fault stops no later effect."""
         while ended is self.ended and self._effects and self.partition.high_watermark >= self._effects[0][0]:
             _, decision = self._effects.popleft()
             if self._is_fenced(decision):
@@ -499,7 +500,7 @@ class Coordinator(Generic[S]):
             self._end()
             self.services.scheduler.call_soon(self._load)
 
-    def _log_was_cut(self) -> None:
+    def log_was_truncated(self) -> None:
         """The log ends earlier than it did: the rest of the log is the state, and clients are told so."""
         self._is_outdated = True
         self.reload("its log was cut")

@@ -12,17 +12,17 @@ class ProducerIdBlocks(Protocol):
     """Where blocks come from: the metadata, which writes a block down before it gives it."""
 
     def next_producer_id_block(self) -> tuple[int, int]:
-        """The first id of a new block, and the number of ids in it."""
+        """The first id of a block that nobody has had, and how many ids there are in it."""
         ...
 
     @property
     def pending(self) -> Change | None:
-        """The change that must be written before the block may be used; None if all is written."""
+        """What has still to be written before the block may be used; None if nothing has."""
         ...
 
 
 class ProducerIds:
-    """Hands out the ids of one block, then of the next. The rest of a block at a stop is never used."""
+    """Hands out the ids of one block, then of the next. What a stop leaves of a block is never used."""
 
     def __init__(self, blocks: ProducerIdBlocks) -> None:
         self._blocks = blocks
@@ -30,9 +30,9 @@ class ProducerIds:
         self._change: Change | None = None
 
     def next(self) -> int:
-        """A producer id that was never given before. Raises as the metadata do if a block cannot be written.
+        """A producer id that was never given before. Raises what the metadata raises if a block cannot be written.
 
-        The id may be told to a client once `pending` has succeeded.
+        It may be told when `pending` has succeeded.
         """
         if self._change is not None and self._change.error is not None:  # the block was not taken: another one has it
             self._next, self._change = self._end, None
@@ -46,5 +46,5 @@ class ProducerIds:
 
     @property
     def pending(self) -> Change | None:
-        """The change, if it is still being written, that has the block of the last id."""
+        """What is still being written of the block that the last id is of."""
         return self._change if self._change is not None and not self._change.is_settled else None

@@ -53,8 +53,8 @@ class CoordinatorRuntime(Generic[S]):
         self._perform = perform
         self._coordinators: dict[int, Coordinator[S]] = {}
         self._count = 0
-        metadata.on_change(self._image_changed)
-        partitions.on_open(self._came_online)
+        metadata.on_change(self.follow)
+        partitions.on_open(self.came_online)
 
     # Requests
 
@@ -186,7 +186,8 @@ class CoordinatorRuntime(Generic[S]):
             message = f"{topic.name} cannot be created; see the log of the broker"
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message) from error
 
-    def _image_changed(self, old: Image, new: Image, names: Collection[str]) -> None:
+    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
+        """Follow a change of the metadata, behind `partitions`."""
         if self._topic.name in names:
             self._follow(new)
 
@@ -203,7 +204,7 @@ class CoordinatorRuntime(Generic[S]):
                 with suppress(KafkaError):  # the partition is offline; another part has logged that
                     self._open(index)
 
-    def _came_online(self, topic: str, index: int) -> None:
+    def came_online(self, topic: str, index: int) -> None:
         """The log of a partition is open at last."""
         if topic == self._topic.name and index not in self._coordinators:
             self._open(index)

@@ -120,8 +120,9 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
 
     # Topics
 
-    def _image_changed(self, old: Image, new: Image, names: Collection[str]) -> None:
-        super()._image_changed(old, new, names)
+    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
+        """Follow a change of the metadata, behind `partitions`; groups hear of it after the turn."""
+        super().follow(old, new, names)
         if names:
             self._topics.generation += 1
             self._scheduler.call_soon(lambda: self._topics_changed(list(names), new))
