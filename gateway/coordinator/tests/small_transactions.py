@@ -60,7 +60,7 @@ class TransactionShard:
         self.pending: dict[int, dict[str, TransactionLogValue]] = {}
         self.deadlines_ms: dict[str, float] = {}
         self.resumed: set[str] = set()
-        """Loaded in a Prepare state: their markers may not have been written."""
+        """Loaded in a Prepare state, or not completed: the markers have to be written once more."""
 
     # Hard state
 
@@ -115,15 +115,16 @@ class TransactionShard:
 
     def tick(self, key: str, now_ms: float) -> Decision:
         state = self.states.get(key)
+        if key in self.resumed and state is not None and state.transaction_status in (PREPARE_COMMIT, PREPARE_ABORT):
+            self.resumed.discard(key)
+            self.deadlines_ms.pop(key, None)
+            return Decision(effects=[effect_of(key, state)])
         if now_ms < self.deadlines_ms.get(key, NEVER):
             return Decision()
         del self.deadlines_ms[key]
         if state is not None and state.transaction_status == ONGOING:
             self.deadlines_ms[key] = now_ms + TRANSACTION_TIMEOUT_MS  # should the write fail
             return self._prepare(key, state, is_commit=False, is_fenced=True)
-        if state is not None and key in self.resumed:
-            self.resumed.discard(key)
-            return Decision(effects=[effect_of(key, state)])
         return Decision()
 
     # Requests
@@ -151,7 +152,8 @@ class TransactionShard:
         if state is None or effect_of(effect.transactional_id, state) != effect:
             return Decision()
         status = COMPLETE_COMMIT if effect.is_commit else COMPLETE_ABORT
-        return Decision(self._records(effect.transactional_id, status, state.producer_epoch))
+        records = self._records(effect.transactional_id, status, state.producer_epoch)
+        return Decision(records, failed=lambda: self.resumed.add(effect.transactional_id))  # the tick is tried again
 
     def _prepare(self, key: str, state: TransactionLogValue, *, is_commit: bool, is_fenced: bool) -> Decision:
         status, epoch = PREPARE_COMMIT if is_commit else PREPARE_ABORT, state.producer_epoch + is_fenced
