@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from headgate.gateway.api.fetch_sessions import FetchSessions
     from headgate.gateway.api.throttling import Quota
     from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
     from headgate.gateway.coordinator.producer_ids import ProducerIds
-    from headgate.gateway.coordinator.runtime import Coordinators
     from headgate.gateway.metadata.embedded import EmbeddedMetadata
     from headgate.gateway.replication.replica_manager import ReplicaManager
     from headgate.gateway.runtime.clock import Clock
@@ -70,17 +70,14 @@ class Services:
     partitions: ReplicaManager
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
-    groups: Coordinators
+    groups: GroupCoordinator
+    slices: TimeSlices
+    """Where long works go on, a millisecond of each turn: those of groups and all others."""
     conversions: Conversions
     appends: WriteBatcher = field(default_factory=WriteBatcher)
     metrics: Metrics = field(default_factory=Metrics)
     authorizer: Authorizer | None = None
     quota: Quota | None = None
-
-    @property
-    def slices(self) -> TimeSlices:
-        """The scheduler of long work, which gets a millisecond of each turn."""
-        return self.groups.slices
 
 
 @dataclass(slots=True)

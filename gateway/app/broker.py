@@ -18,8 +18,9 @@ from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handlers import load
 from headgate.gateway.app.ready_line import ready_line
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
+from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.producer_ids import ProducerIds
-from headgate.gateway.coordinator.runtime import Coordinators
 from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.maintenance.log_cleaner import LogCleaner
 from headgate.gateway.maintenance.log_loading import LogLoader
@@ -189,7 +190,9 @@ class Broker:
         metadata.on_change(partitions.follow)
         appends = WriteBatcher()
         scheduler.settle = appends.commit
-        groups = Coordinators(self.config, self.clock, self.random, scheduler, purgatory, metadata, partitions, appends)
+        slices = TimeSlices(self.clock, scheduler)
+        shared = CoordinatorServices(self.clock, scheduler, purgatory, appends, slices)
+        groups = GroupCoordinator(self.config, self.random, shared, metadata, partitions)
         events = partitions.events
         events.epoch_needed.append(bumps.soon)
         events.online.append(groups.came_online)
@@ -209,7 +212,8 @@ class Broker:
                 slowly=TimeSlices(self.clock, scheduler).add,
             ),
             producer_ids=ProducerIds(metadata),
-            groups=groups,
+            groups=GroupCoordinator(self.config, self.random, shared, metadata, partitions),
+            slices=slices,
             conversions=Conversions(scheduler),
             appends=appends,
             metrics=metrics,

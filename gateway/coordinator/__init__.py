@@ -1,1 +1,1 @@
-"""What coordinates: producer ids now, groups and transactions later. They import `protocol` alone."""
+"""The coordinator runtime: state machines over the partitions of an internal topic; and producer ids."""

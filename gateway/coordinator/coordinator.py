@@ -1,91 +1,82 @@
-"""The coordinator of one partition of `__consumer_offsets`: decide -> append -> replay -> commit -> reply.
+"""The coordinator of one partition of an internal topic: decide -> append -> replay -> commit -> reply.
 
-    submit ──> decide(shard, ticket) ──> records? ──no──────────────────────────────┐
-                                            │ yes                                    v
-                                         append ──> replay ──> high watermark ──> replies
+    submit ──> decide(shard, ticket) ──> records? ──no──────────────────────────────────────┐
+                                            │ yes                                            v
+                                         append ──> replay ──> high watermark ──> replies, then effects
                                             │ failed: nothing is replayed, the replies become an error
 
-One decision at a time. While a slow disk is written to by a thread, those that come wait in a queue. What was written
-and is not yet below the high watermark holds back every later reply, reads too: nobody sees what may be lost.
+One decision at a time. While a thread writes to a slow disk, later requests wait in a queue. Records above the high
+watermark hold back every later reply, replies to reads too: nobody sees what may be lost.
 
-A commit of offsets need not be written by itself: with others of the same turn it is staged, replayed, and written
-before any answer of that turn leaves (`gateway.replication.write_batcher`). Should that write fail, or should the log
-for any other reason hold something else than what was replayed, then the shard is loaded anew from its log. Until it
-is there, and while it is loaded for the first time, requests hear COORDINATOR_LOAD_IN_PROGRESS, and clients come again.
+A small write need not be a write of its own: with others of the same turn it is staged, replayed, and written before
+any answer of that turn leaves (`gateway.replication.write_batcher`). Should that write fail, or should the log for any
+other reason hold something else than what was replayed, then the shard is loaded anew from its log. During each load
+requests get COORDINATOR_LOAD_IN_PROGRESS, and clients come again.
+
+A decision is written, replied to and followed by its effects under one leader epoch. In a later epoch another history
+may have been written: the client looks for its coordinator again, and the shard is loaded anew.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
 
-from headgate.gateway.coordinator.decision import NEVER, Decision, Records, Reply, Ticket
-from headgate.gateway.coordinator.groups.shard import Group, Shard
-from headgate.gateway.coordinator.loading import Loading
+from headgate.gateway.coordinator.decision import NEVER, Decision, Reply, Ticket
+from headgate.gateway.coordinator.internal_topic import InternalTopic
+from headgate.gateway.coordinator.loader import CoordinatorServices, ShardLoader
+from headgate.gateway.coordinator.log_replay import LogReplay
+from headgate.gateway.coordinator.shard import CoordinatorShard
 from headgate.gateway.replication.append import ACKS_ALL, COMMITTED, Append, await_offset
 from headgate.gateway.replication.append_queue import Done
 from headgate.gateway.replication.replica import GATHER_BYTES, Replica
-from headgate.gateway.replication.write_batcher import WriteBatcher
-from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.purgatory import Purgatory, Waiting, WaitList
-from headgate.gateway.runtime.scheduler import Scheduler, Timer
-from headgate.gateway.runtime.time_slices import SLICE_MS, TimeSlices
+from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.runtime.scheduler import Timer
+from headgate.gateway.runtime.time_slices import SLICE_MS
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.internal.offsets import encode_key, encode_value
-from headgate.protocol.records import batch
-from headgate.protocol.records.batch import Record
 from headgate.protocol.schema import Struct
-from headgate.protocol.steps import finish
 from headgate.storage.log.pending_write import AppendInfo
 from headgate.storage.log.validation import OWN
-from headgate.storage.segment import legacy_messages
-from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 
-logger = logging.getLogger("headgate.groups")
+S = TypeVar("S", bound=CoordinatorShard)
 
-Decide = Callable[[Shard, Ticket], Decision]
-Lost = Callable[[ErrorCode], Struct]
-"""The response that says of a whole request that it failed."""
+FailureResponse = Callable[[ErrorCode], Struct]
+"""The response of a request that failed as a whole."""
+Perform = Callable[[Sequence[object], int], None]
+"""(effects of one decision, the leader epoch under which it began): carry the effects out."""
 
-CACHED_BYTES = 1 << 18
-"""Of a log that is in memory, so much is read at a time on the loop."""
 TICK_RETRY_MS = 500.0
-"""After a tick that could not be written down; as Kafka's timers."""
+"""After a tick that could not be written; as Kafka's timers."""
 LOAD_RETRY_MS = 1_000.0
 MAX_QUEUED = 10_000
-"""Requests behind a write of a thread. Clients wait for one each, but those that gave up and came again left theirs."""
-SPLIT_BYTES = 1 << 19
-"""The size at which a decision that need not be atomic goes on in another batch."""
+"""Requests behind a write of a thread. Clients wait for one each, but a client that gave up and came again leaves its
+first request there."""
 
 _TRANSLATED = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    # The log fences producers, and coordinators of their transactions: that is for the client to know
+    **{
+        code: code
+        for code in (
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            ErrorCode.INVALID_TXN_STATE,
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        )
+    },
 }
 
 
-class Tools(NamedTuple):
-    """What all coordinators of a broker share."""
-
-    clock: Clock
-    scheduler: Scheduler
-    purgatory: Purgatory
-    appends: WriteBatcher
-    slices: TimeSlices
-    commit_timeout_ms: int
-    load_bytes: int
-    codec: int
-
-
-class Request(Ticket):
-    """The ticket of one request: its reply, once there is one, and who waits for it."""
+class RequestTicket(Ticket):
+    """The ticket of one request: its reply, once there is one, and the parked request."""
 
     __slots__ = ("_coordinator", "_ended", "_list", "_waiting", "reply")
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: Coordinator[Any]) -> None:
         self.reply: Reply | None = None
         self._coordinator = coordinator
         self._ended = coordinator.ended
@@ -98,13 +89,13 @@ class Request(Ticket):
         return waiting is not None and waiting.timer is not None and waiting.done is None
 
     def answer(self, reply: Reply) -> None:
-        """Set the reply, and wake who waits for it."""
+        """Set the reply, and wake the parked request."""
         self.reply = reply
         if self._list is not None:
-            self._coordinator.tools.purgatory.touch(self._list)
+            self._coordinator.services.purgatory.touch(self._list)
 
     def park(self) -> Waiting:
-        """Wait for the reply, or for the end of this coordinator. Raises KafkaError if that came while deciding."""
+        """Wait for the reply, or for the end of the shard. Raises KafkaError if the shard ended while deciding."""
         if self._ended is not self._coordinator.ended:
             self.expire()
         self._list = WaitList()
@@ -112,7 +103,7 @@ class Request(Ticket):
         return self._waiting
 
     def _attempt(self, _: WaitList) -> Any:
-        self._coordinator.tools.appends.commit()  # what the reply tells of may be among it
+        self._coordinator.services.appends.commit()  # the reply may tell of a staged write
         if self._ended is not self._coordinator.ended:
             self.reply = None
         elif self.reply is None:
@@ -122,169 +113,226 @@ class Request(Ticket):
     def expire(self) -> Any:
         """The reply there is; raises KafkaError(NOT_COORDINATOR) if there is none: clients look for it again."""
         if self.reply is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator of the group is stopped, or moved")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator is stopped, or moved")
         if isinstance(self.reply, KafkaError):
             raise self.reply
         return self.reply
 
 
-class _Promise:
-    """A response that tells of a staged write; `WriteBatcher` calls `refuse` if that fails."""
+class _StagedReply:
+    """A response that tells of a staged write; `WriteBatcher` calls `refuse` if that write fails."""
 
-    __slots__ = ("_coordinator", "_lost", "_response")
+    __slots__ = ("_coordinator", "_failure_response", "_response")
 
-    def __init__(self, coordinator: Coordinator, response: Struct, lost: Lost) -> None:
+    def __init__(self, coordinator: Coordinator[Any], response: Struct, failure_response: FailureResponse) -> None:
         self._coordinator = coordinator
         self._response = response
-        self._lost = lost
+        self._failure_response = failure_response
 
     def refuse(self, error: ErrorCode, message: str | None) -> None:
-        """The write failed: what was replayed is not there."""
+        """The write failed: the log does not have what was replayed."""
         told = translated(KafkaError(error, message))
-        refused = self._lost(told.code)
+        refused = self._failure_response(told.code)
         for field in type(refused).fields:
             setattr(self._response, field.name, getattr(refused, field.name))
         self._coordinator.reload(told.message)
 
 
-class Coordinator:
-    """Owns a shard, and the log that it is the replay of. `make_shard` gives an empty one."""
+class Coordinator(Generic[S]):
+    """Owns a shard, and the log that it is the replay of.
+
+    make_shard  makes an empty shard
+    loaded      is called after each load
+    perform     carries out the effects of decisions
+    """
 
     def __init__(
         self,
         partition: Replica,
-        tools: Tools,
-        make_shard: Callable[[], Shard],
-        loaded: Callable[[Coordinator], None] = lambda _: None,
+        services: CoordinatorServices,
+        topic: InternalTopic,
+        make_shard: Callable[[], S],
+        loaded: Callable[[Coordinator[S]], None] = lambda _: None,
+        perform: Perform = lambda _, __: None,
     ) -> None:
         self.partition = partition
         partition.validate = OWN
-        self.tools = tools
+        self.services = services
         self.ended = WaitList()
-        """Touched, and replaced, when all that were asked of this shard have to be asked again."""
-        self.shard: Shard | None = None
+        """Touched, and replaced, when the shard ends: all its requests have to be sent again."""
+        self.shard: S | None = None
+        self._topic = topic
         self._make_shard = make_shard
         self._when_loaded = loaded
+        self._perform = perform
         self._is_closed = False
         self._is_writing = False
+        self._unfinished_writes = 0  # of threads, also for a shard that has ended
         self._is_going_on = False
-        self._queue: deque[tuple[str, Decide, Request | None, Lost | None]] = deque()
+        self._queue: deque[
+            tuple[str, Callable[[S, Ticket], Decision], RequestTicket | None, FailureResponse | None]
+        ] = deque()
+        self._effects: deque[tuple[int, Decision]] = deque()  # each with the end offset that it waits for
+        self._effects_are_scheduled = False
         self._end_offset = 0  # of what was replayed
-        self._is_outdated = False  # what is being loaded: the log was cut since
+        self._is_loading = False
+        self._is_outdated = False  # the log was cut since the load began
         self._timer: Timer | None = None
+        self._timer_ms = NEVER
         self._load()
 
     # Requests
 
-    def submit(self, group_id: str, decide: Decide, lost: Lost | None = None) -> Any:
-        """What `decide` answers: the reply itself, or a `Waiting` for it.
+    def submit(
+        self, key: str, decide: Callable[[S, Ticket], Decision], failure_response: FailureResponse | None = None
+    ) -> Any:
+        """The reply that `decide` decides, or a `Waiting` for it.
 
-        With `lost` the write may be left to the end of the turn, if the decision answers this request alone.
-        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and what is decided; COORDINATOR_NOT_AVAILABLE
-        where too many wait for a slow disk.
+        With `failure_response` the write may be left to the end of the turn, if the decision answers this request
+        alone. Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and what is decided;
+        COORDINATOR_NOT_AVAILABLE where too many requests wait for a slow disk.
         """
         if self.shard is None:
             raise self._absent()
-        ticket = Request(self)
+        ticket = RequestTicket(self)
         if self._is_writing:
             if len(self._queue) >= MAX_QUEUED:
                 message = f"{MAX_QUEUED} requests wait for the disk"
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
-            self._queue.append((group_id, decide, ticket, None))
+            self._queue.append((key, decide, ticket, None))
             return ticket.park()
-        self._decide(group_id, decide, ticket, lost)
+        self._decide(key, decide, ticket, failure_response)
         return ticket.park() if ticket.reply is None else ticket.expire()
 
-    def run(self, group_id: str, decide: Decide) -> None:
-        """Decide something that nobody asked for, in its turn; nothing if the shard is not there."""
+    def run(self, key: str, decide: Callable[[S, Ticket], Decision]) -> None:
+        """Decide something without a request, in its turn; nothing if the shard is not there."""
         if self._is_writing:
-            self._queue.append((group_id, decide, None, None))
+            self._queue.append((key, decide, None, None))
         elif self.shard is not None:
-            self._decide(group_id, decide, None, None)
+            self._decide(key, decide, None, None)
+
+    def run_each(self, shard: S, decisions: Iterator[Decision]) -> None:
+        """Run decisions of a shard one after another, with a turn for everybody else between any two of them."""
+
+        def decide(_: S, __: Ticket) -> Decision:
+            decision = next(decisions, None)
+            if decision is None:
+                return Decision()
+            self.services.scheduler.call_after(0.0, go_on)
+            return decision
+
+        def go_on() -> None:
+            if self.shard is shard:
+                self.run("", decide)
+
+        go_on()
 
     def _absent(self) -> KafkaError:
         if self._is_closed:
-            return KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator of the group moved")
+            return KafkaError(ErrorCode.NOT_COORDINATOR, f"the coordinator of the {self._topic.key_name} moved")
         where = f"{self.partition.topic}-{self.partition.index}"
         return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{where} is being loaded")
 
-    def _decide(self, group_id: str, decide: Decide, ticket: Request | None, lost: Lost | None) -> None:
+    def _decide(
+        self,
+        key: str,
+        decide: Callable[[S, Ticket], Decision],
+        ticket: RequestTicket | None,
+        failure_response: FailureResponse | None,
+    ) -> None:
         shard = self.shard
         assert shard is not None
         try:
             decision = decide(shard, ticket or _NOBODY)
         except KafkaError as error:
             decision = Decision(replies=[(ticket, error)] if ticket is not None else [])
-        if decision.records:
-            self._append(group_id, decision, ticket, lost)
-        elif decision.replies:
-            self._reply(decision)
-        shard.note_due(group_id)
-        if self._timer is None or shard.due_ms < self._timer.when_ms:
+        if decision.records or decision.marker:
+            self._append(key, decision, ticket, failure_response)
+        else:
+            if decision.replies:
+                self._reply(decision)
+            if decision.effects:
+                decision.leader_epoch = self.partition.leader_epoch
+                self._defer_effects(decision)
+        shard.note_due(key)
+        if shard.timers.due_ms < self._timer_ms:
             self._arm()
 
     # Writing
 
-    def _append(self, group_id: str, decision: Decision, ticket: Request | None, lost: Lost | None) -> None:
-        now_ms = self.tools.clock.now_ms()
+    def _append(
+        self, key: str, decision: Decision, ticket: RequestTicket | None, failure_response: FailureResponse | None
+    ) -> None:
+        now_ms = self.services.clock.now_ms()
         partition = self.partition
+        decision.leader_epoch = partition.leader_epoch
         writer = partition.writer()
         try:
             partition.check_writable()
             data = self._encode(decision, now_ms)
             if writer is not None:
                 self._is_writing = True
-                writer.append(data, ACKS_ALL, now_ms, self._continuation(group_id, decision, now_ms, ticket is None))
+                self._unfinished_writes += 1
+                writer.append(data, ACKS_ALL, now_ms, self._continuation(key, decision, now_ms, ticket is None))
                 return
-            if lost is None or not _answers_only(decision, ticket) or len(data) > GATHER_BYTES:
+            if failure_response is None or not _answers_only(decision, ticket) or len(data) > GATHER_BYTES:
                 info = partition.append(data, ACKS_ALL, now_ms)
             else:
                 info = partition.stage(data, ACKS_ALL, now_ms)
-                promise = _Promise(self, decision.replies[0][1], lost)  # type: ignore[arg-type]
                 staged = partition.log.staged
                 if staged is not None:
-                    self.tools.appends.promise(partition, staged, promise.refuse)
+                    response: Any = decision.replies[0][1]
+                    promise = _StagedReply(self, response, failure_response)
+                    self.services.appends.promise(partition, staged, promise.refuse)
         except KafkaError as error:
-            self._failed(group_id, decision, error, is_tick=ticket is None)
+            self._failed(key, decision, error, is_tick=ticket is None)
             return
         self._replay(decision, info, now_ms)
 
     def _encode(self, decision: Decision, now_ms: int) -> memoryview:
         try:
-            return memoryview(encode(decision.records, now_ms, self.tools.codec, decision.is_atomic))
+            return memoryview(self._topic.encode(decision, now_ms))
         except Exception as error:
-            logger.exception("%r: what was decided is no record", self.partition)
+            self._topic.logger.exception("%r: a decision has no encoding", self.partition)
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"no record can hold it: {error}") from error
 
-    def _continuation(self, group_id: str, decision: Decision, now_ms: int, is_tick: bool) -> Done:
+    def _continuation(self, key: str, decision: Decision, now_ms: int, is_tick: bool) -> Done:
         """What happens when a thread has written."""
         ended = self.ended
 
         def written(result: AppendInfo | KafkaError) -> None:
-            if ended is not self.ended:  # who waited was told to ask again
+            self._unfinished_writes -= 1
+            if ended is not self.ended:  # the clients were told to ask again
+                self.services.scheduler.call_soon(self._load)
                 return
             self._is_writing = False
+            if not isinstance(result, KafkaError) and self._is_fenced(decision):
+                result = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader epoch has changed during the write")
             if isinstance(result, KafkaError):
-                self._failed(group_id, decision, result, is_tick)
+                self._failed(key, decision, result, is_tick)
             else:
                 self._replay(decision, result, now_ms)
             if self.shard is not None:
-                self.shard.note_due(group_id)
+                self.shard.note_due(key)
             self._go_on()
 
         return written
 
+    def _is_fenced(self, decision: Decision) -> bool:
+        """Whether the leader epoch has passed under which the decision was written."""
+        return decision.leader_epoch not in (-1, self.partition.leader_epoch)
+
     def _go_on(self) -> None:
-        """Decide what came while a thread wrote, until one has to write again."""
-        if self._is_going_on:  # the writer refused at once, and whoever asked it goes on
+        """Decide what came while a thread wrote, until a decision has to be written again."""
+        if self._is_going_on:  # the writer refused at once; the caller of the writer goes on
             return
         self._is_going_on = True
         while self._queue and not self._is_writing and self.shard is not None:
-            group_id, decide, ticket, lost = self._queue.popleft()
+            key, decide, ticket, failure_response = self._queue.popleft()
             try:
-                self._decide(group_id, decide, ticket, lost)
+                self._decide(key, decide, ticket, failure_response)
             except Exception:
-                logger.exception("a request or a tick of group %r failed", group_id)
+                self._topic.logger.exception("a request or a tick of %s %r failed", self._topic.key_name, key)
                 if ticket is not None:
                     ticket.answer(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         self._is_going_on = False
@@ -295,17 +343,22 @@ class Coordinator:
         shard = self.shard
         assert shard is not None
         self._end_offset = info.last_offset + 1
+        producer = decision.producer
         try:
             for key, value in decision.records:
-                shard.replay(key, value, now_ms)
+                shard.replay(key, value, now_ms, producer)
+            if producer is not None and decision.marker is not None:
+                shard.replay_marker(producer, decision.marker.is_commit)
         except Exception:
-            logger.exception("%r: what was decided cannot be replayed", self.partition)
+            self._topic.logger.exception("%r: a decision cannot be replayed", self.partition)
             self.reload("a fault of the broker, see its log")
             return
         if decision.replies:
             self._reply(decision)
+        if decision.effects:
+            self._defer_effects(decision)
 
-    def _failed(self, group_id: str, decision: Decision, error: KafkaError, is_tick: bool) -> None:
+    def _failed(self, key: str, decision: Decision, error: KafkaError, is_tick: bool) -> None:
         """Nothing was replayed. Soft state is put right, the clients try again; so does a tick."""
         error = translated(error)
         if decision.failed is not None:
@@ -315,89 +368,143 @@ class Coordinator:
         if self.partition.log.end_offset != self._end_offset:
             self.reload(error.message)
         elif is_tick:
-            logger.error("what was to be written of group %r is tried again: %s", group_id, error.message)
-            self.tools.scheduler.call_after(TICK_RETRY_MS, lambda: self._tick_group(group_id))
+            message = "the write of a tick of %s %r failed and is tried again: %s"
+            self._topic.logger.error(message, self._topic.key_name, key, error.message)
+            self.services.scheduler.call_after(TICK_RETRY_MS, lambda: self._tick_key(key))
 
-    # Replies
+    # Replies and effects
 
     def _reply(self, decision: Decision) -> None:
         """Send the replies once everything that was written before is below the high watermark.
 
-        A reply that promises what is staged is kept back until that is written; see
-        `gateway.replication.write_batcher`.
+        The `WriteBatcher` keeps back a reply that tells of a staged write.
         """
         if not self.partition.fsync_before_commit or self.partition.high_watermark >= self._end_offset:
             for ticket, reply in decision.replies:
                 ticket.answer(reply)  # type: ignore[attr-defined]
             return
-        partition, end_offset, ended = self.partition, self._end_offset, self.ended
+        deadline_ms = self.services.clock.monotonic_ms() + self._topic.write_timeout_ms
+        self._await_commit(self._end_offset, deadline_ms, partial(self._committed, decision))
+
+    def _await_commit(self, end_offset: int, deadline_ms: float, done: Callable[[bool], None]) -> None:
+        """Call `done(is_in_time)` when the high watermark reaches the offset; not if the shard ends first."""
+        partition, ended = self.partition, self.ended
 
         def committed(append: Append) -> None:
             if append.state is COMMITTED:
-                self.tools.purgatory.complete(waiting)
+                self.services.purgatory.complete(waiting)
 
-        def done(is_there: Any) -> None:
-            message = f"it was not written to every in-sync replica within {self.tools.commit_timeout_ms} ms"
-            late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+        def complete(is_there: Any) -> None:
             if ended is self.ended:
-                for ticket, reply in decision.replies:
-                    ticket.answer(reply if is_there is True else late)  # type: ignore[attr-defined]
+                done(is_there is True)
 
-        deadline_ms = self.tools.clock.monotonic_ms() + self.tools.commit_timeout_ms
         waiting = Waiting((ended,), deadline_ms, lambda _: True, lambda: partition.high_watermark >= end_offset)
         await_offset(partition, end_offset, committed)
-        self.tools.purgatory.park(waiting, done)
+        self.services.purgatory.park(waiting, complete)
+
+    def _committed(self, decision: Decision, is_in_time: bool) -> None:
+        """The records of the decision are below the high watermark; or its replies have waited for too long."""
+        error = None
+        if not is_in_time:
+            message = f"it was not written to every in-sync replica within {self._topic.write_timeout_ms} ms"
+            error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+        elif self._is_fenced(decision):
+            error = KafkaError(ErrorCode.NOT_COORDINATOR, "the leader epoch has changed since the write")
+        for ticket, reply in decision.replies:
+            ticket.answer(error or reply)  # type: ignore[attr-defined]
+        if is_in_time and error is not None:
+            self.reload(error.message)
+
+    def _defer_effects(self, decision: Decision) -> None:
+        """Perform the effects after all earlier ones, when everything written so far is below the high watermark.
+
+        Never in the turn of the decision: what an effect submits must not meet a decision that is half done.
+        """
+        self._effects.append((self._end_offset, decision))
+        if not self._effects_are_scheduled:
+            self._schedule_effects()
+
+    def _schedule_effects(self) -> None:
+        self._effects_are_scheduled = True
+        end_offset, perform = self._effects[0][0], partial(self._perform_effects, self.ended)
+        if self.partition.high_watermark >= end_offset:
+            self.services.scheduler.call_soon(perform)
+        else:
+            self._await_commit(end_offset, NEVER, perform)
+
+    def _perform_effects(self, ended: WaitList, is_committed: bool = True) -> None:
+        """Perform what is below the high watermark, in the order of the decisions. A fault stops no later effect.
+
+        `is_committed` is false if the broker stops.
+        """
+        if not is_committed:
+            return
+        while ended is self.ended and self._effects and self.partition.high_watermark >= self._effects[0][0]:
+            _, decision = self._effects.popleft()
+            if self._is_fenced(decision):
+                self.reload("the leader epoch has changed since a write")
+                return
+            try:
+                self._perform(decision.effects, decision.leader_epoch)
+            except Exception:
+                self._topic.logger.exception("%r: an effect failed", self.partition)
+        if ended is self.ended:
+            self._effects_are_scheduled = False
+            if self._effects:
+                self._schedule_effects()
 
     # Time
 
     def _arm(self) -> None:
-        """Have one timer, on the group that is due first."""
+        """Have one timer, for the key that is due first."""
         shard = self.shard
-        # Not in the past: what the scheduler finds there it runs in the same turn, and nobody else has one
-        when_ms = NEVER if shard is None else max(shard.due_ms, self.tools.clock.monotonic_ms())
+        # Not in the past: the scheduler would run such a timer in the same turn, and nobody else would have a turn
+        when_ms = NEVER if shard is None else max(shard.timers.due_ms, self.services.clock.monotonic_ms())
         if self._timer is not None:
             if self._timer.when_ms <= when_ms and self._timer.callback is not None:
                 return  # it may be too early
             self._timer.cancel()
-        self._timer = None if when_ms == NEVER else self.tools.scheduler.call_at(when_ms, self._tick)
+        self._timer_ms = when_ms
+        self._timer = None if when_ms == NEVER else self.services.scheduler.call_at(when_ms, self._tick)
 
     def _tick(self) -> None:
-        """Tick the groups that are due, for about a millisecond."""
-        self._timer = None
-        now_ms = self.tools.clock.monotonic_ms()
+        """Tick the keys that are due, for about a millisecond."""
+        self._timer, self._timer_ms = None, NEVER
+        now_ms = self.services.clock.monotonic_ms()
         while self.shard is not None and not self._is_writing:
-            group_id = self.shard.take_due(now_ms)
-            if group_id is None:
+            key = self.shard.take_due(now_ms)
+            if key is None:
                 break
-            self._tick_group(group_id)
-            if self.tools.clock.monotonic_ms() - now_ms > SLICE_MS:
+            self._tick_key(key)
+            if self.services.clock.monotonic_ms() - now_ms > SLICE_MS:
                 break
         if not self._is_writing:
             self._arm()
 
-    def _tick_group(self, group_id: str) -> None:
+    def _tick_key(self, key: str) -> None:
         try:
-            self.run(group_id, lambda shard, _: _tick(shard, group_id, self.tools.clock.monotonic_ms()))
+            self.run(key, lambda shard, _: shard.tick(key, self.services.clock.monotonic_ms()))
         except Exception:
-            logger.exception("group %r cannot be ticked; it is tried again in %d ms", group_id, TICK_RETRY_MS)
-            self.tools.scheduler.call_after(TICK_RETRY_MS, lambda: self._tick_group(group_id))
+            message = "%s %r cannot be ticked; it is tried again in %d ms"
+            self._topic.logger.exception(message, self._topic.key_name, key, TICK_RETRY_MS)
+            self.services.scheduler.call_after(TICK_RETRY_MS, lambda: self._tick_key(key))
 
     # Loading and unloading
 
     def close(self) -> None:
-        """Coordinate no more: who waits hears NOT_COORDINATOR."""
+        """Coordinate no more: waiting clients get NOT_COORDINATOR."""
         self._is_closed = True
         self._end()
 
     def reload(self, why: str) -> None:
         """The log does not hold what was replayed: begin anew from what it holds."""
         if self.shard is not None:
-            logger.error("%r is loaded anew: %s", self.partition, why)
+            self._topic.logger.error("%r is loaded anew: %s", self.partition, why)
             self._end()
-            self.tools.scheduler.call_soon(self._load)
+            self.services.scheduler.call_soon(self._load)
 
     def log_was_truncated(self) -> None:
-        """The log ends earlier than it did: groups are what is left of it says, and their members are told so."""
+        """The log ends earlier than it did: the rest of the log is the state, and clients are told so."""
         self._is_outdated = True
         self.reload("its log was cut")
 
@@ -405,160 +512,77 @@ class Coordinator:
         self.shard = None
         self._is_writing = False
         self._queue.clear()
+        self._effects.clear()
+        self._effects_are_scheduled = False
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._timer, self._timer_ms = None, NEVER
         ended, self.ended = self.ended, WaitList()
-        self.tools.purgatory.touch(ended)
+        self.services.purgatory.touch(ended)
 
     def _load(self) -> None:
-        if self._is_closed or self.shard is not None:
+        # A batch that lands behind a load would be missing in the shard: the end of the write calls this again
+        if self._is_closed or self.shard is not None or self._is_loading or self._unfinished_writes:
             return
-        self._is_outdated = False
-        self.tools.appends.commit()  # what is staged has to be in the file
-        log = self.partition.log
-        loading = Loading(self._make_shard(), log.start_offset)
+        self._is_loading, self._is_outdated = True, False
+        self.services.appends.commit()  # staged batches have to be in the file
+        log, buffer_bytes = self.partition.log, self._topic.load_buffer_bytes
+        replay = LogReplay(self._make_shard(), log.start_offset)
         if log.end_offset == log.start_offset:
-            self._loaded(loading, 0.0)
+            self._loaded(replay, 0.0)
         else:
-            _Load(self, loading, self._loaded).start()
+            ShardLoader(log, replay, self.services, buffer_bytes, self._loaded, self._load_failed).start()
 
-    def load_failed(self, error: BaseException) -> None:
-        """It cannot be read; until it can, clients are told to come again."""
-        logger.error("%r cannot be loaded, and is tried again: %s", self.partition, error)
-        self.tools.scheduler.call_after(LOAD_RETRY_MS, self._load)
+    def _load_failed(self, error: BaseException) -> None:
+        """The log cannot be read; until it can, clients are told to come again."""
+        self._is_loading = False
+        self._topic.logger.error("%r cannot be loaded, and is tried again: %s", self.partition, error)
+        self.services.scheduler.call_after(LOAD_RETRY_MS, self._load)
 
-    def _loaded(self, loading: Loading, began_ms: float) -> None:
+    def _loaded(self, replay: LogReplay[S], began_ms: float) -> None:
+        self._is_loading = False
         if self._is_closed:
             return
         if self._is_outdated:
             self._load()
             return
-        now_ms = self.tools.clock.monotonic_ms()
-        self.shard = loading.shard
+        now_ms, logger = self.services.clock.monotonic_ms(), self._topic.logger
+        self.shard = replay.shard
         self._end_offset = self.partition.log.end_offset
-        if loading.replayed:
-            count, took_ms = loading.replayed, now_ms - began_ms
+        if replay.replayed:
             where = self.partition.topic, self.partition.index
-            logger.info("%s-%d: %d records loaded in %d ms", *where, count, took_ms)
-        if loading.skipped:
-            logger.error("%r: %d records skipped; %s", self.partition, loading.skipped, loading.problem)
-        if loading.unknown:
-            logger.warning("%r: %d records are of kinds that are not served", self.partition, loading.unknown)
+            logger.info("%s-%d: %d records loaded in %d ms", *where, replay.replayed, now_ms - began_ms)
+        if replay.skipped:
+            logger.error("%r: %d records skipped; %s", self.partition, replay.skipped, replay.problem)
+        if replay.unknown:
+            logger.warning("%r: %d records are of kinds that are not served", self.partition, replay.unknown)
         self._arm()
         self._when_loaded(self)
 
 
-class _Load:
-    """One way through a log: pieces are read, by a thread if they are not in memory, and replayed in slices."""
-
-    def __init__(self, coordinator: Coordinator, loading: Loading, done: Callable[[Loading, float], None]) -> None:
-        self._coordinator = coordinator
-        self._tools = coordinator.tools
-        self._loading = loading
-        self._done = done
-        self._began_ms = self._tools.clock.monotonic_ms()
-        log = coordinator.partition.log
-        self._segments = deque((segment, segment.size) for segment in log.segments if segment.size)
-        self._slice: FileSlice | None = None
-        self._position = 0
-
-    def start(self) -> None:
-        """Read the next piece and replay it, and so on; at the end of the log, be done."""
-        if self._slice is None and not self._segments:
-            clocks = self._loading.shard.start_clocks(self._tools.clock.monotonic_ms())
-            self._tools.slices.add(clocks, lambda: self._done(self._loading, self._began_ms))
-            return
-        try:
-            self._read()
-        except (OSError, KafkaError) as error:
-            self._has_read(error)
-
-    def _read(self) -> None:
-        if self._slice is None:
-            segment, size = self._segments.popleft()
-            self._slice, self._position = segment.slice(0, size), 0
-            self._loading.forget_rest()
-        piece, position, wanted = self._slice, self._position, self._loading.wanted()
-        if isinstance(piece, MessagesSlice):
-            convert = legacy_messages.batches_steps(piece, position, self._tools.load_bytes)
-            self._tools.scheduler.reads(piece.disk).in_thread(lambda: finish(convert), self._has_converted)
-            return
-        left = piece.length - position
-        data = piece.read_cached(position, min(left, max(CACHED_BYTES, wanted)))
-        if data is None:
-            length = max(self._tools.load_bytes, wanted)
-            self._tools.scheduler.reads(piece.disk).in_thread(lambda: piece.read(position, length), self._has_read)
-        else:
-            self._has_read(bytes(data))
-
-    def _has_converted(self, made: tuple[bytearray, int] | BaseException) -> None:
-        if isinstance(made, BaseException):
-            self._has_read(made)
-            return
-        data, end = made
-        self._position = end - len(data)  # as if so many bytes had been read up to there
-        self._has_read(bytes(data))
-
-    def _has_read(self, data: bytes | BaseException) -> None:
-        if isinstance(data, BaseException) or not data:
-            if self._slice is not None:
-                self._slice.release()
-            self._coordinator.load_failed(data or OSError("a segment file is shorter than it was"))
-            return
-        assert self._slice is not None
-        self._position += len(data)
-        if self._position >= self._slice.length:
-            self._slice.release()
-            self._slice = None
-        self._tools.slices.add(self._loading.replay(data), self.start)
-
-
-class _Nobody(Request):
-    """The ticket of what nobody asked for."""
+class _Nobody(RequestTicket):
+    """The ticket of a decision without a request."""
 
     __slots__ = ()
 
     def __init__(self) -> None:
-        """Without a coordinator: no machine keeps it."""
+        """Without a coordinator: no shard keeps it."""
 
     def answer(self, reply: Reply) -> None:
         pass
 
 
 _NOBODY = _Nobody()
-_NOTHING = Decision()
 
 
-def _tick(shard: Shard, group_id: str, now_ms: float) -> Decision:
-    group: Group | None = shard.groups.get(group_id)
-    return _NOTHING if group is None else group.tick(shard, now_ms)
-
-
-def _answers_only(decision: Decision, ticket: Request | None) -> bool:
+def _answers_only(decision: Decision, ticket: RequestTicket | None) -> bool:
     replies = decision.replies
     return len(replies) == 1 and replies[0][0] is ticket and not isinstance(replies[0][1], KafkaError)
 
 
 def translated(error: KafkaError) -> KafkaError:
-    """What a client hears if the log refuses, as in Kafka: it looks for the coordinator again, or gives up.
+    """The error for a client if the log refuses, as in Kafka: the client looks for the coordinator again, or gives up.
 
     Source: org.apache.kafka.coordinator.common.runtime.CoordinatorOperationExceptionHelper.
     """
     return KafkaError(_TRANSLATED.get(error.code, ErrorCode.COORDINATOR_NOT_AVAILABLE), error.message)
-
-
-def encode(records: Records, now_ms: int, codec: int, is_atomic: bool = True) -> bytearray:
-    """One batch of magic 2, without a producer; several if they are many and need not stay together."""
-    rows: list[Record] = []
-    out, size = bytearray(), 0
-    for key, value in records:
-        row = Record(-1, now_ms, encode_key(key), None if value is None else encode_value(value))
-        size += len(row.key or b"") + len(row.value or b"")
-        rows.append(row)
-        if size > SPLIT_BYTES and not is_atomic:
-            out += batch.build(rows, compression=codec)
-            rows, size = [], 0
-    if rows:
-        out += batch.build(rows, compression=codec)
-    return out

@@ -14,8 +14,9 @@ from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.fetch_sessions import FetchSessions
 from headgate.gateway.api.handlers import Outcome, load
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
+from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.producer_ids import ProducerIds
-from headgate.gateway.coordinator.runtime import Coordinators
 from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.metadata.embedded import EmbeddedMetadata, Recorded
 from headgate.gateway.metadata.image import Node as Broker
@@ -111,7 +112,9 @@ class Node:
         metadata.on_change(partitions.follow)
         appends = WriteBatcher()
         scheduler.settle = appends.commit
-        groups = Coordinators(self.config, clock, self.random, scheduler, purgatory, metadata, partitions, appends)
+        slices = TimeSlices(clock, scheduler)
+        shared = CoordinatorServices(clock, scheduler, purgatory, appends, slices)
+        groups = GroupCoordinator(self.config, self.random, shared, metadata, partitions)
         partitions.events.epoch_needed.append(bumps.soon)
         partitions.events.online.append(groups.came_online)
         partitions.events.truncated.append(groups.log_was_truncated)
@@ -132,6 +135,7 @@ class Node:
             ),
             producer_ids=ProducerIds(metadata),
             groups=groups,
+            slices=slices,
             conversions=Conversions(scheduler),
             appends=appends,
         )

@@ -9,9 +9,9 @@ from headgate.gateway.api.authorization_rules import authorize_group_operations,
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import describe_groups_each
-from headgate.gateway.coordinator.groups import targets
-from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
-from headgate.gateway.coordinator.groups.shard import Shard
+from headgate.gateway.coordinator.groups.consumer import targets
+from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.consumer_group_describe import (
@@ -79,7 +79,7 @@ def consumer_group_describe(
     return response
 
 
-def _describe(shard: Shard, group_id: str) -> DescribedGroup:
+def _describe(shard: GroupShard, group_id: str) -> DescribedGroup:
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group.describe(shard.topics, targets.supported(shard.settings)[0])

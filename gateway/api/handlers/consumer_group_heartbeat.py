@@ -9,7 +9,7 @@ from headgate.gateway.api.authorization_rules import every, group
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group
-from headgate.gateway.coordinator.groups import consumer
+from headgate.gateway.coordinator.groups.consumer import heartbeats
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -29,5 +29,5 @@ def consumer_group_heartbeat(
 ) -> ConsumerGroupHeartbeatResponse | Waiting:
     """Have the group decide. The machine checks the ids too: with INVALID_REQUEST, as Kafka does in this API."""
     features.check_is_on(features.GROUP_VERSION, context.broker.metadata.image)
-    response: ConsumerGroupHeartbeatResponse | Waiting = ask_group(consumer.heartbeat, request, context)
+    response: ConsumerGroupHeartbeatResponse | Waiting = ask_group(heartbeats.heartbeat, request, context)
     return response

@@ -8,7 +8,7 @@ from headgate.gateway.api.authorization_rules import elements
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.groups.shard import Shard
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -30,7 +30,7 @@ def delete_groups(request: DeleteGroupsRequest, context: HandlerContext) -> Dele
     return response
 
 
-def _delete(shard: Shard, group_id: str, ticket: Ticket) -> Decision:
+def _delete(shard: GroupShard, group_id: str, ticket: Ticket) -> Decision:
     group = shard.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} not found")

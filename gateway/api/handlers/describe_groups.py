@@ -12,8 +12,8 @@ from headgate.gateway.api.authorization_rules import authorize_group_operations,
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import describe_groups_each
-from headgate.gateway.coordinator.groups.classic import ClassicGroup
-from headgate.gateway.coordinator.groups.shard import Shard
+from headgate.gateway.coordinator.groups.classic.requests import ClassicGroup
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -45,7 +45,7 @@ def describe_groups(request: DescribeGroupsRequest, context: HandlerContext) -> 
     return response
 
 
-def _describe(shard: Shard, group_id: str, version: int) -> DescribedGroup:
+def _describe(shard: GroupShard, group_id: str, version: int) -> DescribedGroup:
     group = shard.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         return group.describe()

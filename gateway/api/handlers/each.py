@@ -12,7 +12,7 @@ from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.config_resources import Resource
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.coordinator.decision import Decision, RequestContext, Ticket
-from headgate.gateway.coordinator.groups.shard import Shard
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.gateway.runtime.time_slices import Work
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -311,14 +311,14 @@ class Described(Protocol):
 
 Asked = TypeVar("Asked", bound=OfAMember)
 Row = TypeVar("Row", bound=Described)
-Machine = Callable[[Shard, Asked, RequestContext, Ticket, float], Decision]
+Machine = Callable[[GroupShard, Asked, RequestContext, Ticket, float], Decision]
 
 
 def ask_group(machine: Machine[Asked], request: Asked, context: HandlerContext) -> Any:
     """Have the machine decide what a member asks of its group: the response, or what it is awaited by."""
     request_context, clock = context.request_context, context.broker.clock
 
-    def decide(shard: Shard, ticket: Ticket) -> Decision:
+    def decide(shard: GroupShard, ticket: Ticket) -> Decision:
         return machine(shard, request, request_context, ticket, clock.monotonic_ms())
 
     return context.broker.groups.submit(request.group_id, decide)
@@ -326,7 +326,7 @@ def ask_group(machine: Machine[Asked], request: Asked, context: HandlerContext) 
 
 def describe_groups_each(
     group_ids: Sequence[str],
-    describe: Callable[[Shard, str], Any],
+    describe: Callable[[GroupShard, str], Any],
     refuse: Callable[[str, KafkaError], Row],
     respond: Callable[[list[Row]], Any],
     context: HandlerContext,
@@ -339,7 +339,7 @@ def describe_groups_each(
     """
     unique = list(dict.fromkeys(group_ids))
 
-    def decide(shard: Shard, group_id: str, ticket: Ticket) -> Decision:
+    def decide(shard: GroupShard, group_id: str, ticket: Ticket) -> Decision:
         return Decision.reply(ticket, describe(shard, group_id))
 
     def assemble(found: list[Row | KafkaError]) -> Any:

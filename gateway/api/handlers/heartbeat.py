@@ -8,7 +8,7 @@ from headgate.gateway.api.authorization_rules import group
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
-from headgate.gateway.coordinator.groups import classic
+from headgate.gateway.coordinator.groups.classic import requests
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -19,7 +19,7 @@ def heartbeat(request: HeartbeatRequest, context: HandlerContext) -> HeartbeatRe
     """Have the group decide. While it is being loaded all is well, as with Kafka: sessions begin after that."""
     check_group_id(request.group_id)
     try:
-        response: HeartbeatResponse | Waiting = ask_group(classic.heartbeat, request, context)
+        response: HeartbeatResponse | Waiting = ask_group(requests.heartbeat, request, context)
     except KafkaError as error:
         if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return HeartbeatResponse()

@@ -9,7 +9,7 @@ from headgate.gateway.api.authorization_rules import group
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
-from headgate.gateway.coordinator.groups import classic
+from headgate.gateway.coordinator.groups.classic import requests
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -18,5 +18,5 @@ from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRes
 def join_group(request: JoinGroupRequest, context: HandlerContext) -> JoinGroupResponse | Waiting:
     """Have the group decide; the reply mostly comes with its next generation."""
     check_group_id(request.group_id)
-    response: JoinGroupResponse | Waiting = ask_group(classic.join, request, context)
+    response: JoinGroupResponse | Waiting = ask_group(requests.join, request, context)
     return response

@@ -8,7 +8,7 @@ from headgate.gateway.api.authorization_rules import group
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
-from headgate.gateway.coordinator.groups import classic
+from headgate.gateway.coordinator.groups.classic import requests
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
@@ -17,5 +17,5 @@ from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroup
 def leave_group(request: LeaveGroupRequest, context: HandlerContext) -> LeaveGroupResponse | Waiting:
     """Have the group decide."""
     check_group_id(request.group_id)
-    response: LeaveGroupResponse | Waiting = ask_group(classic.leave, request, context)
+    response: LeaveGroupResponse | Waiting = ask_group(requests.leave, request, context)
     return response

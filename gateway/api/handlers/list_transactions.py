@@ -9,7 +9,7 @@ for hanging transactions ask every broker.
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.coordinator.groups import subscriptions
+from headgate.gateway.coordinator.groups.consumer import subscriptions
 from headgate.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,

@@ -12,9 +12,9 @@ from headgate.gateway.api.authorization import AclOperation, Authorization
 from headgate.gateway.api.authorization_rules import every, group
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.coordinator import offset_requests
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.groups.shard import Shard
+from headgate.gateway.coordinator.groups import offset_requests
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
@@ -33,7 +33,7 @@ def offset_commit(request: OffsetCommitRequest, context: HandlerContext) -> Any:
     """Have the group decide, and answer when what it wrote is below the high watermark."""
     version, clock = context.version, context.broker.clock
 
-    def decide(shard: Shard, ticket: Ticket) -> Decision:
+    def decide(shard: GroupShard, ticket: Ticket) -> Decision:
         return offset_requests.commit(shard, request, version, ticket, clock.monotonic_ms())
 
     def lost(code: ErrorCode) -> OffsetCommitResponse:

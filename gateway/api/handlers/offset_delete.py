@@ -7,7 +7,7 @@ from headgate.gateway.api.authorization_rules import every, group
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import check_group_id
-from headgate.gateway.coordinator import offset_requests
+from headgate.gateway.coordinator.groups import offset_requests
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -14,9 +14,9 @@ from typing import Any
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.coordinator import offset_requests
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.groups.shard import Shard
+from headgate.gateway.coordinator.groups import offset_requests
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -88,7 +88,7 @@ def offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Any:
     for group in reversed(groups):
         asked.setdefault(group.group_id, []).append(group)
 
-    def decide(shard: Shard, group_id: str, ticket: Ticket) -> Decision:
+    def decide(shard: GroupShard, group_id: str, ticket: Ticket) -> Decision:
         wanted = asked[group_id].pop()  # one that is named twice is asked in that order
         return offset_requests.fetch(shard, wanted, version, ticket, request.require_stable)
 

@@ -8,7 +8,7 @@ from headgate.gateway.api.authorization_rules import group
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
-from headgate.gateway.coordinator.groups import classic
+from headgate.gateway.coordinator.groups.classic import requests
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -17,5 +17,5 @@ from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 def sync_group(request: SyncGroupRequest, context: HandlerContext) -> SyncGroupResponse | Waiting:
     """Have the group decide; the reply comes when the leader has assigned."""
     check_group_id(request.group_id)
-    response: SyncGroupResponse | Waiting = ask_group(classic.sync, request, context)
+    response: SyncGroupResponse | Waiting = ask_group(requests.sync, request, context)
     return response

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from headgate.gateway.coordinator.tests.told import Told
+from headgate.gateway.coordinator.groups.tests.response_lines import ResponseLines
 from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.alter_configs import AlterableConfig as WholeConfig
@@ -97,7 +97,7 @@ class Play:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.answers: dict[str, str] = {}
-        self.told = Told()
+        self.told = ResponseLines()
 
     def ask(self, label: str, request: Message, versions: Iterable[int], *, ordered: bool = False) -> None:
         """Put a question in each of these versions, and note what is said."""

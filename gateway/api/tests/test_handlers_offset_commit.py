@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.gateway.coordinator.runtime import partition_of
+from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node

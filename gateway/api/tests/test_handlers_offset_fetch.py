@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.tests.large import Loop
-from headgate.gateway.coordinator.runtime import partition_of
+from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node

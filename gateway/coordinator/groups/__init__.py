@@ -1,1 +1,1 @@
-"""Groups of consumers, classic and of KIP-848: pure machines over the records of a shard."""
+"""The group coordinator: the state machine of `__consumer_offsets`, and its wiring to the broker."""

@@ -9,8 +9,8 @@ import pytest
 
 from headgate.gateway.coordinator.coordinator import TICK_RETRY_MS, translated
 from headgate.gateway.coordinator.decision import NEVER, Decision, Ticket
-from headgate.gateway.coordinator.groups.classic import ClassicGroup
-from headgate.gateway.coordinator.groups.shard import Shard
+from headgate.gateway.coordinator.groups.classic.requests import ClassicGroup
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.tests.coordinator_bench import (
     TIMEOUT_MS,
     Bench,
@@ -37,7 +37,7 @@ def test_what_is_written_at_once_is_answered_at_once() -> None:
 
 
 def test_a_refusal_of_the_machine_writes_nothing() -> None:
-    def decide(_: Shard, __: Ticket) -> Decision:
+    def decide(_: GroupShard, __: Ticket) -> Decision:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     bench = Bench()
@@ -51,7 +51,7 @@ def test_a_refusal_of_the_machine_writes_nothing() -> None:
 def test_a_parked_ticket_is_answered_by_a_later_decision() -> None:
     tickets: list[Ticket] = []
 
-    def park(_: Shard, ticket: Ticket) -> Decision:
+    def park(_: GroupShard, ticket: Ticket) -> Decision:
         tickets.append(ticket)
         return Decision()
 
@@ -67,7 +67,7 @@ def test_a_parked_ticket_is_answered_by_a_later_decision() -> None:
 def test_a_machine_may_know_that_a_client_is_gone() -> None:
     tickets: list[Ticket] = []
 
-    def park(_: Shard, ticket: Ticket) -> Decision:
+    def park(_: GroupShard, ticket: Ticket) -> Decision:
         tickets.append(ticket)
         return Decision()
 
@@ -132,7 +132,7 @@ def test_a_failed_append_changes_nothing() -> None:
     bench.partition.fails = STORAGE_ERROR
     undone: list[bool] = []
 
-    def decide(shard: Shard, ticket: Ticket) -> Decision:
+    def decide(shard: GroupShard, ticket: Ticket) -> Decision:
         decision = committing(8)(shard, ticket)
         decision.failed = lambda: undone.append(True)
         return decision
@@ -150,7 +150,7 @@ def test_a_failed_append_changes_nothing() -> None:
 def test_who_was_parked_hears_of_the_failure_too() -> None:
     tickets: list[Ticket] = []
 
-    def park(_: Shard, ticket: Ticket) -> Decision:
+    def park(_: GroupShard, ticket: Ticket) -> Decision:
         tickets.append(ticket)
         return Decision()
 
@@ -229,7 +229,7 @@ def test_a_tick_that_writes_takes_staged_commits_with_it_into_failure() -> None:
 def test_a_reply_to_somebody_else_is_not_staged() -> None:
     tickets: list[Ticket] = []
 
-    def park(_: Shard, ticket: Ticket) -> Decision:
+    def park(_: GroupShard, ticket: Ticket) -> Decision:
         tickets.append(ticket)
         return Decision()
 
@@ -237,7 +237,7 @@ def test_a_reply_to_somebody_else_is_not_staged() -> None:
     bench.ask(park)
     bench.ask(
         lambda shard, ticket: Decision(committing(1)(shard, ticket).records, [(tickets[0], row(0)), (ticket, row(0))]),
-        lost=refused,
+        failure_response=refused,
     )
     assert not bench.appends.is_open
     assert len(bench.partition.log.batches) == 1
@@ -269,7 +269,7 @@ def test_a_write_of_a_thread_that_fails_changes_nothing() -> None:
 
 
 def test_a_fault_in_one_that_waited_stops_no_other() -> None:
-    def fails(_: Shard, __: Ticket) -> Decision:
+    def fails(_: GroupShard, __: Ticket) -> Decision:
         raise RuntimeError("a fault of a machine")
 
     bench = Bench(lambda partition: setattr(partition, "is_slow", True))
@@ -332,14 +332,14 @@ class Ticking(ClassicGroup):
         self.due_ms = due_ms
         self.ticks: list[float] = []
 
-    def tick(self, shard: Shard, now_ms: float) -> Decision:
+    def tick(self, shard: GroupShard, now_ms: float) -> Decision:
         self.ticks.append(now_ms)
         self.due_ms = NEVER
         return Decision([(OffsetCommitKey("g", "t", 0), OffsetCommitValue(int(now_ms), -1, "", 1))])
 
 
-def with_group(group: Ticking) -> Callable[[Shard, Ticket], Decision]:
-    def decide(shard: Shard, ticket: Ticket) -> Decision:
+def with_group(group: Ticking) -> Callable[[GroupShard, Ticket], Decision]:
+    def decide(shard: GroupShard, ticket: Ticket) -> Decision:
         shard.groups["g"] = group
         return Decision.reply(ticket, read(0))
 
@@ -372,7 +372,7 @@ def test_what_no_record_can_hold_is_refused_as_if_it_could_not_be_written() -> N
     """Whoever waits must hear of it, and what the decision changed is put right."""
     failures: list[int] = []
 
-    def decide(_: Shard, ticket: Ticket) -> Decision:
+    def decide(_: GroupShard, ticket: Ticket) -> Decision:
         too_long = OffsetCommitKey("g", "t" * 40_000, 0), OffsetCommitValue(1, -1, "", 1)
         return Decision([too_long], [(ticket, row(0))], failed=lambda: failures.append(1))
 
@@ -386,7 +386,7 @@ def test_many_groups_that_are_due_leave_turns_to_others() -> None:
     bench = Bench()
 
     class Slow(Ticking):
-        def tick(self, shard: Shard, now_ms: float) -> Decision:
+        def tick(self, shard: GroupShard, now_ms: float) -> Decision:
             bench.time.clock.elapsed_ms += 0.6
             return super().tick(shard, now_ms)
 

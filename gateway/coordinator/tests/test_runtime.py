@@ -9,17 +9,14 @@ from typing import Any
 import pytest
 
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.groups.shard import Shard
-from headgate.gateway.coordinator.runtime import MAX_GROUP_ID_BYTES, java_hash, partition_of
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.coordinator.internal_topic import MAX_KEY_BYTES, partition_of
 from headgate.gateway.metadata.embedded import EmbeddedMetadata
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, refusal
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.heartbeat import HeartbeatResponse
-from headgate.protocol.messages.list_groups import ListGroupsRequest
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -52,31 +49,6 @@ def served(node: Node) -> Node:
     node.services.metadata.create_topic("t", 1)
     node.services.metadata.create_topic("u", 1)
     return node
-
-
-# Where a group belongs
-
-
-@pytest.mark.parametrize(
-    "text, value",
-    # What java.lang.String.hashCode says in a JVM
-    [
-        ("", 0),
-        ("a", 97),
-        ("my-group", -1_906_497_762),
-        ("polygenelubricants", -(1 << 31)),
-        ("\u00e9t\u00e9", 227_742),
-        ("\U0001f600", 1_772_899),
-    ],
-)
-def test_hashes_are_those_of_java(text: str, value: int) -> None:
-    assert java_hash(text) == value
-
-
-def test_the_one_hash_that_has_no_absolute_value() -> None:
-    assert partition_of("polygenelubricants", 50) == 0
-    assert partition_of("a", 50) == 97 % 50
-    assert partition_of("a" * 1_000, 50) == abs(java_hash("a" * 1_000)) % 50
 
 
 # The topic
@@ -163,7 +135,7 @@ def test_groups_are_where_they_belong_over_restarts(served: Node) -> None:
     assert log.end_offset > 0
 
 
-@pytest.mark.parametrize("group, code", [("g" * MAX_GROUP_ID_BYTES, 0), ("\u20ac" * 10_923, 24), ("g" * 32_768, 24)])
+@pytest.mark.parametrize("group, code", [("g" * MAX_KEY_BYTES, 0), ("\u20ac" * 10_923, 24), ("g" * 32_768, 24)])
 def test_an_id_must_fit_into_the_key_of_a_record(served: Node, group: str, code: int) -> None:
     row = served.services.groups.gather(
         [group], lambda _, __, ticket: Decision.reply(ticket, HeartbeatResponse()), lambda rows: rows[0]
@@ -231,7 +203,7 @@ def test_a_slow_disk_is_written_to_by_threads(served: Node, monkeypatch: pytest.
 def test_an_error_of_one_group_stops_no_other(served: Node) -> None:
     commit(served, "g", 1)
 
-    def decide(_: Shard, group_id: str, ticket: Ticket) -> Decision:
+    def decide(_: GroupShard, group_id: str, ticket: Ticket) -> Decision:
         if group_id == "bad":
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         return Decision.reply(ticket, HeartbeatResponse())
@@ -244,7 +216,7 @@ def test_an_error_of_one_group_stops_no_other(served: Node) -> None:
 def test_many_groups_wait_for_the_last(served: Node) -> None:
     tickets: dict[str, Ticket] = {}
 
-    def park(_: Shard, group_id: str, ticket: Ticket) -> Decision:
+    def park(_: GroupShard, group_id: str, ticket: Ticket) -> Decision:
         tickets[group_id] = ticket
         return Decision()
 
@@ -271,77 +243,3 @@ def test_many_groups_at_a_stop(served: Node) -> None:
     served.services.purgatory.park(waiting, heard.append)
     served.services.purgatory.expire_all()
     assert [error.code for error in heard[0]] == [ErrorCode.NOT_COORDINATOR] * 2
-
-
-# What recurs, and what changes elsewhere
-
-
-def test_offsets_of_a_deleted_topic_go_also_from_the_log(served: Node) -> None:
-    commit(served, "g", 1)
-    commit(served, "g", 2, topic="u")
-    served.services.metadata.delete_topic("t")
-    served.time.advance()
-    served.time.advance()
-    assert fetch(served, "g") == [(0, {"u": 2})]
-    served.restart()
-    assert fetch(served, "g") == [(0, {"u": 2})]
-
-
-def test_consumer_groups_hear_of_topics_that_come_grow_and_go(served: Node) -> None:
-    """The next heartbeat of a member has the partitions of the topics as they are then."""
-    metadata = served.services.metadata
-
-    def beat(epoch: int, **options: Any) -> Any:
-        response = served.ask(ConsumerGroupHeartbeatRequest("g", "m", epoch, **options), 1)
-        assert response.error_code == ErrorCode.NONE
-        return response
-
-    def partitions() -> dict[str, list[int]]:
-        rows = response.assignment.topic_partitions
-        return {metadata.image.topic_names[row.topic_id]: sorted(row.partitions) for row in rows}
-
-    response = beat(0, rebalance_timeout_ms=60_000, subscribed_topic_names=["t", "later"], topic_partitions=[])
-    assert partitions() == {"t": [0]}
-    metadata.create_partitions("t", 3)
-    served.time.advance()
-    response = beat(response.member_epoch)
-    assert partitions() == {"t": [0, 1, 2]}
-    metadata.create_topic("later", 2)
-    served.time.advance()
-    response = beat(response.member_epoch)
-    assert partitions() == {"t": [0, 1, 2], "later": [0, 1]}
-
-
-def test_expired_offsets_go_and_the_group_with_the_last(tmp_path: Path) -> None:
-    node = Node(tmp_path, offsets_retention_minutes="1", offsets_retention_check_interval_ms="10000")
-    node.services.metadata.create_topic("t", 1)
-    commit(node, "g", 1)
-    node.time.advance(59_000)
-    assert fetch(node, "g") == [(0, {"t": 1})]
-    for _ in range(3):
-        node.time.advance(10_000)
-    assert fetch(node, "g") == [(0, {})]
-    assert node.ask(ListGroupsRequest(), 5).groups == []
-    node.restart()
-    assert fetch(node, "g") == [(0, {})]
-    node.close()
-
-
-def test_a_deleted_group_stays_deleted(served: Node) -> None:
-    commit(served, "g", 1)
-    rows = served.ask(DeleteGroupsRequest(["g", "nowhere"]), 2).results
-    assert [(row.group_id, row.error_code) for row in rows] == [("g", 0), ("nowhere", ErrorCode.GROUP_ID_NOT_FOUND)]
-    served.restart()
-    assert served.ask(ListGroupsRequest(), 5).groups == []
-
-
-def test_while_a_part_is_loaded_groups_are_not_listed(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit(served, "g", 1)
-    coordinator = served.services.groups._coordinators[partition_of("g", 4)]
-    coordinator.reload("for a test")
-    assert refusal(served, ListGroupsRequest(), 5) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert fetch(served, "g") == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})]
-    served.services.metadata.delete_topic("t")  # while it is loaded
-    for _ in range(3):
-        served.time.advance()
-    assert fetch(served, "g") == [(0, {})]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.coordinator.runtime import partition_of
+from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.maintenance.directory_health import LONGEST_WAIT_MS, PROBE_NAME, probe
 from headgate.gateway.replication.replica import READ_UNCOMMITTED
 from headgate.gateway.tests.builders import Node, upkeep

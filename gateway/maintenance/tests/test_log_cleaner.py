@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.coordinator.runtime import partition_of
+from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.maintenance.log_cleaner import FIRST_DELAY_MS, LOGS_A_TURN, MOST_BACKOFF_MS
 from headgate.gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty, offsets
 from headgate.gateway.tests.builders import Node

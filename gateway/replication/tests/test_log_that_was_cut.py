@@ -113,7 +113,7 @@ def bench() -> Iterator[Bench]:
 def offsets_partition(bench: Bench) -> Replica:
     """The partition of the group g."""
     image = bench.node.services.metadata.image
-    from headgate.gateway.coordinator.runtime import partition_of
+    from headgate.gateway.coordinator.internal_topic import partition_of
 
     index = partition_of("g", len(image.topics["__consumer_offsets"].partitions))
     return bench.partition("__consumer_offsets", index)

@@ -1,0 +1,233 @@
+"""The members of a classic group, with counts over all of them, which are kept and never computed anew.
+
+A rebalance asks after every request whether everybody is there and which protocols all share. Both are kept as counts,
+so that a group of n members rebalances in O(n), not in O(n * n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headgate.gateway.coordinator.decision import NEVER, Ticket
+from headgate.gateway.coordinator.groups.settings import MAX_NAME_BYTES
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.internal.offsets import MemberMetadata
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+
+# The cost of a protocol besides its bytes, so that very many empty ones are not free.
+_PROTOCOL_OVERHEAD_BYTES = 128
+
+
+class Member:
+    """One member: its description of itself, its assignment, and its requests that wait for a reply.
+
+    protocols      name -> metadata, the one it likes best first
+    deadline_ms    when its session ends; NEVER while it waits for a reply, or before its clock was started
+    is_new         it has never been in a generation: until then it sends no heartbeats
+    join, sync     tickets that wait; `join_version` is the version of the request of the former
+    """
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "deadline_ms",
+        "instance_id",
+        "is_new",
+        "join",
+        "join_version",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: dict[str, bytes],
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = b""
+        self.deadline_ms = NEVER
+        self.is_new = False
+        self.join: Ticket | None = None
+        self.join_version = 0
+        self.sync: Ticket | None = None
+
+    def begin_session(self, now_ms: float) -> float:
+        """It was heard of: its session lasts from now. Returns the deadline."""
+        self.deadline_ms = now_ms + self.session_timeout_ms
+        return self.deadline_ms
+
+    def record(self, protocol: str, assignment: bytes) -> MemberMetadata:
+        """Its part of the group's record in a generation with that protocol."""
+        return MemberMetadata(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            self.protocols[protocol],
+            assignment,
+        )
+
+    def set_recorded(self, record: MemberMetadata, protocol: str) -> None:
+        """Take the state of a record. The record has one protocol; the others stay if it is of this very member."""
+        if self.protocols.get(protocol) != record.subscription:
+            self.protocols = {protocol: record.subscription}
+        self.instance_id = record.group_instance_id
+        self.client_id, self.client_host = record.client_id, record.client_host
+        self.session_timeout_ms = record.session_timeout
+        self.rebalance_timeout_ms = record.session_timeout if record.rebalance_timeout < 0 else record.rebalance_timeout
+        self.assignment = record.assignment
+
+    def has_long_name(self) -> bool:
+        """Whether it has a name that no record of a classic group can hold."""
+        names = (self.member_id, self.instance_id or "", self.client_id, *self.protocols)
+        return any(len(name) * 4 > MAX_NAME_BYTES < len(name.encode()) for name in names)
+
+    def stored_bytes(self) -> int:
+        """The approximate memory of the member: ids and protocols with their metadata, without its assignment."""
+        texts = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
+        names = sum(len(name.encode()) + _PROTOCOL_OVERHEAD_BYTES for name in self.protocols)
+        return sum(len(text.encode()) for text in texts) + names + sum(map(len, self.protocols.values()))
+
+
+def protocols_of(protocols: Sequence[JoinGroupRequestProtocol]) -> dict[str, bytes]:
+    """By name, in the order of the request; of a name that comes twice the first."""
+    kept: dict[str, bytes] = {}
+    for protocol in protocols:
+        kept.setdefault(str(protocol.name), bytes(protocol.metadata))
+    return kept
+
+
+def new_member(member_id: str, request: JoinGroupRequest, client_id: str, client_host: str, version: int) -> Member:
+    """A member as its JoinGroup describes it."""
+    protocols = protocols_of(request.protocols)
+    instance_id, session_ms = request.group_instance_id, request.session_timeout_ms
+    rebalance_ms = rebalance_timeout_ms(request, version)
+    return Member(member_id, instance_id, client_id, client_host, rebalance_ms, session_ms, protocols)
+
+
+def rebalance_timeout_ms(request: JoinGroupRequest, version: int) -> int:
+    """How long the others wait for it. v0 has the session timeout alone (KIP-62)."""
+    unsaid = version == 0 or request.rebalance_timeout_ms < 0
+    return request.session_timeout_ms if unsaid else request.rebalance_timeout_ms
+
+
+class Members:
+    """All members, in the order in which they came. Protocols, tickets and membership are changed here alone."""
+
+    __slots__ = ("_supported", "by_id", "by_instance", "joining")
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Member] = {}
+        self.by_instance: dict[str, str] = {}
+        self.joining = 0  # how many wait for the reply to their JoinGroup
+        self._supported: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.by_id.values())
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether everybody waits for the next generation; also if there is nobody."""
+        return self.joining == len(self.by_id)
+
+    def add(self, member: Member) -> None:
+        """One more."""
+        self.by_id[member.member_id] = member
+        if member.instance_id is not None:
+            self.by_instance[member.instance_id] = member.member_id
+        self._count(member, 1)
+        self.joining += member.join is not None
+
+    def remove(self, member_id: str) -> Member:
+        """Forget the member. The caller has answered its tickets."""
+        member = self.by_id.pop(member_id)
+        if member.instance_id is not None and self.by_instance.get(member.instance_id) == member_id:
+            del self.by_instance[member.instance_id]
+        self._count(member, -1)
+        self.joining -= member.join is not None
+        return member
+
+    def replace(self, old: Member, new: Member) -> None:
+        """One in the place of another."""
+        self.reset([new if member is old else member for member in self])
+
+    def reset(self, members: Sequence[Member]) -> None:
+        """These and no others."""
+        self.by_id, self.by_instance, self._supported, self.joining = {}, {}, {}, 0
+        for member in members:
+            self.add(member)
+
+    def set_protocols(self, member: Member, protocols: dict[str, bytes]) -> None:
+        """It speaks these from now on."""
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, 1)
+
+    def park_join(self, member: Member, ticket: Ticket, version: int) -> Ticket | None:
+        """It waits for the next generation. Returns the ticket that did so until now, which somebody has to answer."""
+        earlier = self.take_join(member)
+        member.join, member.join_version = ticket, version
+        self.joining += 1
+        return earlier
+
+    def take_join(self, member: Member) -> Ticket | None:
+        """The ticket of its JoinGroup, which is answered now."""
+        ticket, member.join = member.join, None
+        self.joining -= ticket is not None
+        return ticket
+
+    def supports_any(self, protocols: Sequence[str]) -> bool:
+        """Whether all members speak one of these."""
+        return any(self._supported.get(name, 0) == len(self.by_id) for name in protocols)
+
+    def select_protocol(self, leader: str) -> str:
+        """The one that most members like best of those that all speak; among equals the one the leader likes best."""
+        everybody = len(self.by_id)
+        candidates = [name for name in self.by_id[leader].protocols if self._supported[name] == everybody]
+        votes = dict.fromkeys(candidates, 0)
+        for member in self.by_id.values():
+            votes[next(name for name in member.protocols if name in votes)] += 1
+        return max(candidates, key=votes.__getitem__)
+
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of all."""
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Whether the member is known; FENCED_INSTANCE_ID if another one has taken its instance id (KIP-345)."""
+        if instance_id is not None:
+            holder = self.by_instance.get(instance_id)
+            if holder is not None and holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if member_id in self.by_id else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def _count(self, member: Member, by: int) -> None:
+        for name in member.protocols:
+            count = self._supported.get(name, 0) + by
+            if count:
+                self._supported[name] = count
+            else:
+                del self._supported[name]

@@ -1,0 +1,250 @@
+"""How a classic group comes from one generation to the next.
+
+Whatever happens to a group ends here: somebody joins with something new, leaves, or is not heard of any more. A
+rebalance has two halves. First every member has to send JoinGroup, for as long as the slowest says it may take (its
+rebalance timeout, KIP-62); who does not, is no member any more, unless it is static (KIP-345). Then all get the new
+generation, the leader with the members and their metadata, and everybody sends SyncGroup, within the same time again;
+the leader's brings the assignments, which are written down before anybody hears of them.
+
+A new group waits `group.initial.rebalance.delay.ms` for more members, and again as long as new ones come, up to the
+rebalance timeout (KIP-134).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable
+
+from headgate.gateway.coordinator.decision import NEVER, Decision, Ticket
+from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, State, join_refused
+from headgate.gateway.coordinator.groups.classic.members import Member
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.sync_group import SyncGroupResponse
+
+logger = logging.getLogger("headgate.groups")
+
+MAX_REASON_LENGTH = 255  # KIP-800
+NOBODY_JOINED_MS = 1_000
+"""Static members that say they need no time to join would have the group look at every turn whether they have."""
+
+
+class RebalanceStep:
+    """One decision about one group while it is made: the group, and the decision so far."""
+
+    __slots__ = ("decision", "group", "now_ms", "shard")
+
+    def __init__(self, shard: GroupShard, group: ClassicGroup, now_ms: float) -> None:
+        self.shard = shard
+        self.group = group
+        self.now_ms = now_ms
+        self.decision = Decision()
+
+    def log(self, message: str, *arguments: object) -> None:
+        """A line about the group."""
+        if self.group.may_log(self.now_ms):
+            logger.info(message, *arguments)
+
+    # Replies
+
+    def refuse_join(self, member: Member, code: ErrorCode, member_id: str = "") -> None:
+        """End the JoinGroup of a member, if one waits. Without an id it begins anew."""
+        version, ticket = member.join_version, self.group.members.take_join(member)
+        if ticket is not None:
+            self.decision.replies.append((ticket, join_refused(code, member_id, version)))
+
+    def refuse_sync(self, member: Member, code: ErrorCode) -> None:
+        """End the SyncGroup of a member, if one waits; it is alive."""
+        ticket, member.sync = member.sync, None
+        if ticket is not None:
+            self.decision.replies.append((ticket, SyncGroupResponse(error_code=code)))
+            self.begin_session(member)
+
+    def begin_session(self, member: Member) -> None:
+        """The member is there."""
+        self.group.wake_at(member.begin_session(self.now_ms))
+
+    def park_join(self, member: Member, ticket: Ticket, version: int) -> None:
+        """The member waits for the next generation. If it did so already, by another request, that one is answered."""
+        earlier_version = member.join_version
+        earlier = self.group.members.park_join(member, ticket, version)
+        if earlier is not None:
+            refusal = join_refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id, earlier_version)
+            self.decision.replies.append((earlier, refusal))
+
+    # The first half
+
+    def rebalance_or_complete(self, reason: str) -> None:
+        """Something changed: begin a rebalance, or if one goes on, see whether that was the last one to come."""
+        if self.group.state is State.PREPARING:
+            self.complete_if_all_joined()
+        else:
+            self.prepare(reason)
+
+    def prepare(self, reason: str) -> None:
+        """Begin a rebalance: everybody has to join again."""
+        group = self.group
+        if group.state is State.COMPLETING:
+            for member in group.members:
+                self.refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        group.pending_sync.clear()
+        group.sync_due_ms = NEVER
+        self.log("group %r rebalances after generation %d: %s", group.group_id, group.generation, reason)
+        group.is_initial = group.state is State.EMPTY
+        group.move_to(State.PREPARING, self.shard.timestamp_ms())
+        if group.is_initial:
+            self._wait_for_more()
+        elif self._all_joined():
+            self.complete()
+        else:
+            self._wait_for_joins()
+
+    def complete_if_all_joined(self) -> None:
+        """Go on if nobody is missing; a new group waits for its time in any case."""
+        if self.group.state is State.PREPARING and not self.group.is_initial and self._all_joined():
+            self.complete()
+
+    def join_timeout(self) -> None:
+        """The time for joining is over; a new group gets more time if members joined since the last extension."""
+        group = self.group
+        if not group.is_initial or not group.newcomers or not group.remaining_delay_ms:
+            self.complete()
+            return
+        group.newcomers = False
+        delay_ms = min(self.shard.settings.initial_rebalance_delay_ms, group.remaining_delay_ms)
+        group.remaining_delay_ms -= delay_ms
+        group.join_due_ms = self.now_ms + delay_ms
+        group.wake_at(group.join_due_ms)
+
+    def complete(self) -> None:
+        """Make the next generation of the members that have joined."""
+        group = self.group
+        group.join_due_ms = NEVER
+        self._drop_missing()
+        if len(group.members) and not self._elect():
+            self.log("group %r has members, but none of them joined; it waits for them again", group.group_id)
+            self._wait_for_joins(NOBODY_JOINED_MS)
+            return
+        group.generation += 1
+        group.is_initial = group.newcomers = False
+        timestamp_ms = self.shard.timestamp_ms()
+        if len(group.members):
+            group.move_to(State.COMPLETING, timestamp_ms)
+            self._tell_generation()
+        else:
+            group.protocol = group.leader = None
+            group.move_to(State.EMPTY, timestamp_ms)
+            self.decision.records.append(group.record(timestamp_ms))
+            self.log("group %r has no members any more; generation %d", group.group_id, group.generation)
+
+    def _all_joined(self) -> bool:
+        return self.group.members.all_joined and not self.group.pending
+
+    def _wait_for_more(self) -> None:
+        group = self.group
+        delay_ms = self.shard.settings.initial_rebalance_delay_ms
+        if delay_ms <= 0:
+            self.complete()
+            return
+        group.newcomers = False
+        group.remaining_delay_ms = max(group.members.rebalance_timeout_ms() - delay_ms, 0)
+        group.join_due_ms = self.now_ms + delay_ms
+        group.wake_at(group.join_due_ms)
+
+    def _wait_for_joins(self, at_least_ms: int = 0) -> None:
+        group = self.group
+        group.join_due_ms = self.now_ms + max(group.members.rebalance_timeout_ms(), at_least_ms)
+        group.wake_at(group.join_due_ms)
+
+    def _drop_missing(self) -> None:
+        """Remove the members that did not join, and new members that have hung up since."""
+        group = self.group
+        missing = [
+            member
+            for member in group.members
+            if member.instance_id is None and (member.join is None or (member.is_new and member.join.is_gone))
+        ]
+        for member in missing:
+            self.refuse_join(member, ErrorCode.UNKNOWN_MEMBER_ID)
+            group.remove(member.member_id)
+        if missing:
+            names = listed(member.member_id for member in missing)
+            self.log("group %r goes on without %d that did not join: %s", group.group_id, len(missing), names)
+
+    def _elect(self) -> bool:
+        """Make a joined member the leader. If all are missing, being static, the group has no leader."""
+        members = self.group.members
+        leader = members.by_id.get(self.group.leader or "")
+        if leader is None or leader.join is None:
+            leader = next((member for member in members if member.join is not None), None)
+            if leader is None:
+                return False
+            self.group.leader = leader.member_id
+        return True
+
+    def _tell_generation(self) -> None:
+        group = self.group
+        assert group.leader is not None  # _elect saw to it
+        group.protocol = group.members.select_protocol(group.leader)
+        for member in group.members:
+            ticket = group.members.take_join(member)
+            if ticket is not None:
+                self.decision.replies.append((ticket, group.joined(member.member_id)))
+            member.is_new = False
+            self.begin_session(member)
+        group.pending_sync = set(group.members.by_id)
+        group.sync_due_ms = self.now_ms + group.members.rebalance_timeout_ms()
+        group.wake_at(group.sync_due_ms)
+
+    # Members that go
+
+    def remove(self, member: Member) -> None:
+        """Take a member away. If its JoinGroup waits, the client is told to begin anew, should it still be there."""
+        self.refuse_join(member, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.refuse_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.group.remove(member.member_id)
+
+    def sync_timeout(self) -> None:
+        """Remove the members that got the generation and sent no SyncGroup (KAFKA-12890: else the group is stuck)."""
+        group = self.group
+        group.sync_due_ms = NEVER
+        late = [group.members.by_id[member_id] for member_id in group.pending_sync if member_id in group.members.by_id]
+        if group.state in {State.COMPLETING, State.STABLE} and late:
+            for member in late:
+                self.remove(member)
+            self.prepare(f"{len(late)} members did not send SyncGroup in time")
+
+    def expire(self) -> None:
+        """Take away whose session is over; a request that waits for its reply keeps all but new members alive."""
+        group = self.group
+        lapsed = [member_id for member_id, lapses_ms in group.pending.items() if lapses_ms <= self.now_ms]
+        for member_id in lapsed:
+            del group.pending[member_id]
+        over = [member for member in group.members if member.deadline_ms <= self.now_ms]
+        gone = []
+        for member in over:
+            if not member.is_new and (member.join is not None or member.sync is not None):
+                member.deadline_ms = NEVER  # until it is answered
+            else:
+                gone.append(member)
+                self.remove(member)
+        if gone:
+            names = listed(member.member_id for member in gone)
+            self.log("group %r: the session of %d members is over: %s", group.group_id, len(gone), names)
+            if group.state is State.PREPARING:
+                self.complete_if_all_joined()
+            else:
+                self.prepare(f"{len(gone)} members were not heard of any more")
+        elif lapsed:
+            self.complete_if_all_joined()
+
+
+def listed(names: Iterable[str | None]) -> str:
+    """Some of many names that clients have chosen."""
+    return ", ".join(quoted(name) for name in itertools.islice(names, 10))
+
+
+def quoted(reason: str | None) -> str:
+    """The reason that a client gave: short, and on one line."""
+    return repr(reason[:MAX_REASON_LENGTH]) if reason else "not provided"

@@ -1,0 +1,169 @@
+"""One decision about a consumer group while it is made: the records so far, and the group after them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headgate.gateway.coordinator.decision import Records
+from headgate.gateway.coordinator.groups.classic.group import ClassicGroup
+from headgate.gateway.coordinator.groups.consumer import group_records, subscriptions, targets
+from headgate.gateway.coordinator.groups.consumer.assignors import NOTHING
+from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
+from headgate.gateway.coordinator.groups.consumer.members import Member, Owned, reconcile
+from headgate.gateway.coordinator.groups.consumer.subscriptions import Resolved
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.coordinator.groups.settings import MAX_NAME_BYTES, GroupSettings
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import GroupMetadataKey
+from headgate.protocol.messages.consumer_group_heartbeat import LEAVE_STATIC_EPOCH
+
+
+class Draft:
+    """A group after the records that were decided so far: the input of the next step."""
+
+    def __init__(self, shard: GroupShard, group: ConsumerGroup, records: Iterable[group_records.Record] = ()) -> None:
+        self.shard = shard
+        self.live = group
+        self.group = group
+        self.records: Records = []
+        self.converted: ClassicGroup | None = None  # the group that it was until now
+        for record in records:
+            self.add(record)
+
+    def add(self, record: group_records.Record) -> None:
+        """One more record. Those of the classic group that it was change nothing here."""
+        self.records.append(record)
+        if isinstance(record[0], GroupMetadataKey):
+            return
+        if self.group is self.live:
+            self.group = self.live.copy()
+        self.group.apply(*record)
+
+    def put(self, member: Member) -> None:
+        """The member, as it describes itself."""
+        self.add(group_records.member(self.group.group_id, member))
+
+    def remove(self, member: Member) -> None:
+        """The member is gone, and its expression with it if nobody else has it."""
+        for record in group_records.no_member(self.group.group_id, member.member_id):
+            self.add(record)
+        self.forget(member.expression)
+
+    def forget(self, expression: str | None) -> None:
+        """An expression that nobody has any more."""
+        if expression and expression in self.group.resolved and not self.group.uses(expression):
+            self.add(group_records.no_resolved(self.group.group_id, expression))
+
+    def resolve(self, expressions: Iterable[str]) -> bool:
+        """Match them with the names of now; whether any matches others than it did."""
+        changed = False
+        topics = self.shard.topics
+        for expression in expressions:
+            matched = subscriptions.resolve(expression, topics.names())
+            before = self.group.resolved.get(expression)
+            if before is None or before.topics != matched:
+                changed = True
+                resolved = Resolved(matched, topics.generation, self.shard.timestamp_ms())
+                self.add(group_records.resolved(self.group.group_id, expression, resolved))
+        return changed
+
+    def look_at_topics(self, *, bump: bool) -> None:
+        """The next epoch, if it must be one, or if the topics are others than those of the present epoch."""
+        group = self.group
+        fingerprint = subscriptions.fingerprint(group.subscribed(), self.shard.topics)
+        if bump or fingerprint != group.metadata_hash:
+            if group.has_partition_metadata:
+                self.add(group_records.no_partition_metadata(group.group_id))
+            self.add(group_records.epoch(group.group_id, group.epoch + 1, fingerprint))
+
+    def compute_target(self) -> None:
+        """The target of the present epoch, if it is not there."""
+        if self.group.epoch > self.group.target_epoch:
+            for record in targets.compute(self.group, self.shard.topics, self.shard.settings):
+                self.add(record)
+
+    def step(self, member: Member, reported: Owned | None, *, has_resubscribed: bool) -> Member:
+        """The member after its next step, the last thing that a decision looks at: no copy is made for it alone."""
+        group = self.group
+        target = group.targets.get(member.member_id, NOTHING)
+        if not has_resubscribed and member.is_at(group.target_epoch):
+            return member
+        wanted = targets.ids_of(group.topics_of(member), self.shard.topics)
+        after = reconcile(member, group.target_epoch, target, wanted, group.is_free, reported, has_resubscribed)
+        if after is not member:
+            self.records.append(group_records.current(group.group_id, after))
+        return after
+
+
+def static_holder(member: Member | None, instance_id: str, member_id: str) -> Member:
+    """The member with the instance id, if it is the one that speaks."""
+    if member is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody has the instance id {instance_id!r}")
+    if member.member_id != member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {member.member_id!r} now"
+        )
+    return member
+
+
+def succeed(draft: Draft, member: Member, member_id: str, *, is_classic: bool = False) -> Member:
+    """A static member is back, and takes its old place: if it has left, or either of the two is a classic one."""
+    if member.epoch != LEAVE_STATIC_EPOCH and member.classic is None and not is_classic:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID, f"the instance id {member.instance_id!r} belongs to {member.member_id!r}"
+        )
+    successor = member.successor(member_id)
+    target = draft.group.targets.get(member.member_id, NOTHING)
+    for record in group_records.no_member(draft.group.group_id, member.member_id):
+        draft.add(record)
+    draft.put(successor)
+    draft.add(group_records.target(draft.group.group_id, member_id, target))
+    draft.add(group_records.current(draft.group.group_id, successor))
+    return successor
+
+
+def check_size(member: Member, settings: GroupSettings) -> None:
+    for name in (member.member_id, member.instance_id, member.client_id):
+        if name and len(name.encode()) > MAX_NAME_BYTES:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name[:100]!r}... has more than {MAX_NAME_BYTES} bytes")
+    texts = (member.member_id, member.instance_id, member.rack_id, member.client_id, *member.topics)
+    size = sum(len(text.encode()) for text in texts if text)
+    if size > settings.max_member_bytes:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"ids and subscription of a member take {size} bytes; {settings.max_member_bytes} are allowed",
+        )
+
+
+def update_subscription(draft: Draft, before: Member, member: Member, now_ms: float) -> bool:
+    """Expressions and the group's epoch, after the member was put. Returns whether its subscription is another one."""
+    live = draft.live
+    new_expression = member.expression != before.expression
+    if new_expression:
+        draft.forget(before.expression)
+        if member.expression and member.expression not in draft.group.resolved:
+            if len(draft.group.resolved) >= subscriptions.MAX_EXPRESSIONS:
+                raise KafkaError(
+                    ErrorCode.INVALID_REGULAR_EXPRESSION,
+                    f"the members of the group have {subscriptions.MAX_EXPRESSIONS} expressions, as many as they may",
+                )
+            draft.resolve([member.expression])
+    has_resubscribed = new_expression or member.topics != before.topics
+    bump = has_resubscribed or not draft.group.epoch
+    if live.is_stale and _may_refresh(draft, now_ms):
+        draft.resolve(list(draft.group.resolved))
+        live.is_stale = False
+        live.refreshed_ms = now_ms
+        draft.look_at_topics(bump=bump)
+    elif bump:
+        draft.look_at_topics(bump=True)
+    return has_resubscribed
+
+
+def _may_refresh(draft: Draft, now_ms: float) -> bool:
+    """Without expressions to look at topics is cheap; with them the next heartbeat that comes late enough does it."""
+    if not draft.group.resolved:
+        return True
+    topics, expressions = len(draft.shard.topics.names()), len(draft.group.resolved)
+    interval_ms = subscriptions.refresh_interval_ms(topics, expressions)
+    return now_ms >= draft.live.refreshed_ms + interval_ms

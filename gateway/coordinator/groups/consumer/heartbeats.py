@@ -1,0 +1,387 @@
+"""The consumer group protocol (KIP-848): one request, ConsumerGroupHeartbeat, by which members join, stay, and leave.
+
+A heartbeat that changes something goes through four steps, each of which leaves records and sees those before it:
+
+    1. the member, as the request describes it, and what its expression matches
+    2. the group's epoch, one higher if subscriptions or topics changed
+    3. the target of that epoch, if there is none yet (`targets.py`)
+    4. the member's next step towards its target (`members.py`)
+
+A heartbeat that says nothing new takes none of them: `_steady` answers it with the reply of the last time.
+
+Members leave with epoch -1, or silently; the epoch goes up then, and whoever is heard of next computes the target.
+A static member that leaves with -2 keeps its place until its session ends, or a successor joins with its instance id.
+Source: KIP-848; for what it does not say Apache Kafka's behaviour (`GroupMetadataManager`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+
+from headgate.gateway.coordinator.decision import NEVER, Decision, Reply, RequestContext, Ticket
+from headgate.gateway.coordinator.groups.classic.group import ClassicGroup
+from headgate.gateway.coordinator.groups.classic.rebalance import listed
+from headgate.gateway.coordinator.groups.consumer import group_records, migration, targets
+from headgate.gateway.coordinator.groups.consumer.draft import (
+    Draft,
+    check_size,
+    static_holder,
+    succeed,
+    update_subscription,
+)
+from headgate.gateway.coordinator.groups.consumer.group import Clock, ConsumerGroup
+from headgate.gateway.coordinator.groups.consumer.members import Member, Owned, is_within, owned
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.coordinator.groups.settings import GroupSettings
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import UNREVOKED_PARTITIONS
+from headgate.protocol.messages.consumer_group_heartbeat import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+__all__ = ["ConsumerGroup", "heartbeat", "tick"]
+
+logger = logging.getLogger("headgate.groups")
+
+
+def heartbeat(
+    shard: GroupShard,
+    request: ConsumerGroupHeartbeatRequest,
+    request_context: RequestContext,
+    ticket: Ticket,
+    now_ms: float,
+) -> Decision:
+    """Join, go on, or leave. Raises KafkaError for a refusal."""
+    group = shard.groups.get(request.group_id)
+    if isinstance(group, ConsumerGroup):
+        response = _steady(shard, group, request, request_context, now_ms)
+        if response is not None:
+            return Decision([], [(ticket, response)])
+    _check(request, request_context.version, shard.settings)
+    if request.member_epoch < 0:
+        return _leave(shard, request, ticket, now_ms)
+    return _regular(shard, request, request_context, ticket, now_ms)
+
+
+def _steady(
+    shard: GroupShard,
+    group: ConsumerGroup,
+    request: ConsumerGroupHeartbeatRequest,
+    request_context: RequestContext,
+    now_ms: float,
+) -> ConsumerGroupHeartbeatResponse | None:
+    """The reply, if nothing changed since it was made and the member says nothing new. No records, no copies."""
+    clock = group.clocks.get(request.member_id)
+    if (
+        clock is None
+        or clock.version != group.version
+        or clock.epoch != request.member_epoch
+        or request.subscribed_topic_names is not None
+        or request.topic_partitions is not None
+        or request.rebalance_timeout_ms != -1
+        or request.subscribed_topic_regex is not None
+        or request.server_assignor is not None
+        or request.rack_id is not None
+    ):
+        return None
+    member = group.members[request.member_id]
+    settings = clock.settings
+    if (
+        settings is not shard.settings_of(group.group_id)
+        or request.instance_id != member.instance_id
+        or request_context.client_id != member.client_id
+        or request_context.client_host != member.client_host
+    ):
+        return None
+    clock.session_ms = now_ms + settings.consumer_session_timeout_ms
+    return clock.steady
+
+
+def _regular(
+    shard: GroupShard,
+    request: ConsumerGroupHeartbeatRequest,
+    request_context: RequestContext,
+    ticket: Ticket,
+    now_ms: float,
+) -> Decision:
+    draft = _open(shard, request)
+    settings = shard.settings_of(request.group_id)
+    _check_room(draft.group, request, settings)
+    reported = owned(request.topic_partitions)
+    before = _find(draft, request, reported)
+    member = _described(before, request, request_context)
+    if member is not before or member.member_id not in draft.group.members:
+        check_size(member, settings)
+        draft.put(member)
+    has_resubscribed = update_subscription(draft, before, member, now_ms)
+    draft.compute_target()
+    after = draft.step(draft.group.members[member.member_id], reported, has_resubscribed=has_resubscribed)
+    clock = _restart(draft, after, settings, now_ms)
+    is_full = (
+        request.rebalance_timeout_ms != -1
+        and reported is not None
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+    )
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=after.member_id,
+        member_epoch=after.epoch,
+        heartbeat_interval_ms=settings.consumer_heartbeat_interval_ms,
+    )
+    if not draft.records:
+        _remember(draft.live, after, clock, response, settings)
+    if is_full or request.member_epoch == JOIN_EPOCH or after.assigned != before.assigned:
+        response = replace_assignment(response, after)
+    replies: list[tuple[Ticket, Reply]] = [(ticket, response)]
+    if draft.converted is not None:
+        replies += migration.dismissed(draft.converted, now_ms)
+    return Decision(draft.records, replies, failed=draft.live.mark_stale)
+
+
+def replace_assignment(response: ConsumerGroupHeartbeatResponse, member: Member) -> ConsumerGroupHeartbeatResponse:
+    """The reply with the member's assignment; the reply without it serves the heartbeats that follow."""
+    topics = [TopicPartitions(topic, sorted(numbers)) for topic, numbers in sorted(member.assigned.items())]
+    return ConsumerGroupHeartbeatResponse(
+        member_id=response.member_id,
+        member_epoch=response.member_epoch,
+        heartbeat_interval_ms=response.heartbeat_interval_ms,
+        assignment=Assignment(topics),
+    )
+
+
+def _remember(
+    group: ConsumerGroup,
+    member: Member,
+    clock: Clock,
+    response: ConsumerGroupHeartbeatResponse,
+    settings: GroupSettings,
+) -> None:
+    """Nothing had to be done for this heartbeat: the next one like it is answered at once."""
+    if member.is_at(group.target_epoch) and group.epoch == group.target_epoch and not group.is_stale:
+        clock.version, clock.epoch, clock.settings, clock.steady = group.version, member.epoch, settings, response
+
+
+def _check(request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupSettings) -> None:
+    """Check a request by itself. Raises KafkaError."""
+    if "consumer" not in settings.rebalance_protocols:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the consumer group protocol is switched off on this broker")
+    epoch = request.member_epoch
+    needs_id = version >= 1 or epoch > 0 or epoch == LEAVE_EPOCH
+    refusal = None
+    if needs_id and not request.member_id.strip():
+        refusal = "the member id is empty"
+    elif not request.group_id.strip():
+        refusal = "the group id is empty"
+    elif request.instance_id is not None and not request.instance_id.strip():
+        refusal = "the instance id is empty; it is null where there is none"
+    elif request.rack_id is not None and not request.rack_id.strip():
+        refusal = "the rack id is empty; it is null where there is none"
+    elif epoch == JOIN_EPOCH:
+        refusal = _refusal_of_join(request)
+    elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
+        refusal = "a member without an instance id leaves with epoch -1"
+    elif epoch < LEAVE_STATIC_EPOCH:
+        refusal = f"there is no member epoch {epoch}"
+    if refusal is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, refusal)
+    if request.server_assignor is not None and request.server_assignor not in targets.supported(settings):
+        names = ", ".join(targets.supported(settings))
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR, f"there is no assignor {request.server_assignor!r}; there are: {names}"
+        )
+
+
+def _refusal_of_join(request: ConsumerGroupHeartbeatRequest) -> str | None:
+    if request.rebalance_timeout_ms == -1:
+        return "a member that joins says how long it may take to give up partitions (rebalance timeout)"
+    if request.topic_partitions is None or request.topic_partitions:
+        return "a member that joins owns no partitions, and says so"
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        return "a member that joins says what it subscribes to, be it nothing"
+    return None
+
+
+def _open(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> Draft:
+    """The group of the request, new or converted if the member joins. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+    group = shard.groups.get(request.group_id)
+    if isinstance(group, ConsumerGroup):
+        return Draft(shard, group)
+    if isinstance(group, ClassicGroup) and request.member_epoch != JOIN_EPOCH:
+        # Kafka says GROUP_ID_NOT_FOUND, which clients give up at: this one was away while the group was downgraded
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group {request.group_id!r} is a classic group now")
+    if request.member_epoch != JOIN_EPOCH:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}")
+    if group is None:
+        return Draft(shard, ConsumerGroup(request.group_id))
+    if not isinstance(group, ClassicGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"the group {request.group_id!r} is no consumer group")
+    draft = Draft(shard, ConsumerGroup(request.group_id), migration.upgrade(shard, group))
+    draft.converted = group
+    return draft
+
+
+def _check_room(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, settings: GroupSettings) -> None:
+    is_known = request.member_id in group.members or request.instance_id in group.static
+    if len(group.members) >= settings.consumer_max_size and not is_known:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.members)} members, as many as it may have"
+        )
+
+
+def _find(draft: Draft, request: ConsumerGroupHeartbeatRequest, reported: Owned | None) -> Member:
+    """The member that sends the request; a new one if it joins. Raises KafkaError."""
+    joins = request.member_epoch == JOIN_EPOCH
+    member_id = request.member_id or str(draft.shard.new_uuid())
+    if request.instance_id is not None:
+        member = draft.group.static_member(request.instance_id)
+        if joins and member is not None and member.member_id != member_id:
+            return succeed(draft, member, member_id)
+        if not joins:
+            member = static_holder(member, request.instance_id, member_id)
+    else:
+        member = draft.group.members.get(member_id)
+    if member is None:
+        if joins:
+            return Member(member_id)
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of {request.group_id!r}")
+    if member.epoch == LEAVE_STATIC_EPOCH and joins:
+        return succeed(draft, member, member_id)
+    _check_epoch(member, request.member_epoch, reported)
+    return member
+
+
+def _check_epoch(member: Member, epoch: int, reported: Owned | None) -> None:
+    """Whether the member is where the group believes. Raises KafkaError(FENCED_MEMBER_EPOCH).
+
+    Epoch 0 begins anew. A member with the previous epoch missed the last reply; it reads nothing new then.
+    """
+    if epoch in (JOIN_EPOCH, member.epoch):
+        return
+    if epoch == member.previous_epoch < member.epoch and is_within(reported, member.assigned):
+        return
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"the member is at epoch {member.epoch}, not at {epoch}; it has to give up its partitions and join again",
+    )
+
+
+def _described(member: Member, request: ConsumerGroupHeartbeatRequest, request_context: RequestContext) -> Member:
+    """The member with the fields of the request; absent fields stay. The same object if nothing is new."""
+    said: dict[str, object] = {
+        "client_id": request_context.client_id,
+        "client_host": request_context.client_host,
+        "classic": None,
+    }
+    if request.instance_id is not None:
+        said["instance_id"] = request.instance_id
+    if request.rack_id is not None:
+        said["rack_id"] = request.rack_id
+    if request.rebalance_timeout_ms != -1:
+        said["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+    if request.server_assignor is not None:
+        said["assignor"] = request.server_assignor
+    if request.subscribed_topic_names is not None:
+        said["topics"] = frozenset(request.subscribed_topic_names)
+    if request.subscribed_topic_regex is not None:
+        said["expression"] = request.subscribed_topic_regex
+    changes = {name: value for name, value in said.items() if value != getattr(member, name)}
+    return replace(member, **changes) if changes else member  # type: ignore[arg-type]
+
+
+def _restart(draft: Draft, member: Member, settings: GroupSettings, now_ms: float) -> Clock:
+    """The member was heard of: its session begins anew; so does the time for giving up partitions if they are new."""
+    clock = draft.live.clock(member.member_id, now_ms + settings.consumer_session_timeout_ms)
+    clock.join_ms = clock.sync_ms = NEVER
+    before = draft.live.members.get(member.member_id)
+    if member.state != UNREVOKED_PARTITIONS:
+        clock.revoked_ms = NEVER
+    elif before is None or before.state != member.state or before.revoking != member.revoking:
+        clock.revoked_ms = now_ms + member.rebalance_timeout_ms
+        draft.live.wake_at(clock.revoked_ms)
+    return clock
+
+
+def _leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, ticket: Ticket, now_ms: float) -> Decision:
+    group = shard.groups.get(request.group_id)
+    if not isinstance(group, ConsumerGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}")
+    if request.instance_id is None:
+        member = group.members.get(request.member_id)
+    else:
+        member = static_holder(group.static_member(request.instance_id), request.instance_id, request.member_id)
+    if member is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id!r} is not a member of {request.group_id!r}")
+    response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+    if request.member_epoch == LEAVE_STATIC_EPOCH:
+        away = [group_records.current(group.group_id, member.away())]
+        return Decision(list(away), [(ticket, response)])
+    decision = give_up(shard, group, [member], now_ms)
+    decision.replies.append((ticket, response))
+    return decision
+
+
+def give_up(shard: GroupShard, group: ConsumerGroup, members: Iterable[Member], now_ms: float) -> Decision:
+    """Remove these members. The next heartbeat of any member computes the target without them."""
+    members = list(members)
+    names = {member.member_id for member in members}
+    if any(member.classic is None for member in members) and migration.may_downgrade(group, names, shard.settings):
+        return Decision(migration.downgrade(shard, group, names))
+    draft = Draft(shard, group)
+    for member in members:
+        draft.remove(member)
+    draft.look_at_topics(bump=True)
+    return Decision(draft.records)
+
+
+def tick(shard: GroupShard, group: ConsumerGroup, now_ms: float) -> Decision:
+    """Give up the members whose time is over, and start the clocks of those that have none."""
+    settings = shard.settings_of(group.group_id)
+    for member_id in [member_id for member_id in group.clocks if member_id not in group.members]:
+        del group.clocks[member_id]
+    expired: dict[str, Member] = {}
+    reasons: dict[str, list[str]] = {}
+    for member in group.members.values():
+        clock = group.clocks.get(member.member_id) or _start(group, member, settings, now_ms)
+        if member.state != UNREVOKED_PARTITIONS:
+            clock.revoked_ms = NEVER  # the record that set it could not be written
+        reason = _overdue(member, clock, now_ms)
+        if reason is not None:
+            expired[member.member_id] = member
+            reasons.setdefault(reason, []).append(member.member_id)
+    for reason, names in reasons.items():
+        logger.info("group %r gives up %d members that %s: %s", group.group_id, len(names), reason, listed(names))
+    group.due_ms = min((clock.next_ms for name, clock in group.clocks.items() if name not in expired), default=NEVER)
+    if not expired:
+        return Decision()
+    # They go with the replay of their tombstones, or stay if these cannot be written: look again in any case
+    group.wake_at(now_ms + settings.consumer_heartbeat_interval_ms)
+    return give_up(shard, group, expired.values(), now_ms)
+
+
+def _start(group: ConsumerGroup, member: Member, settings: GroupSettings, now_ms: float) -> Clock:
+    """The clock of a member that has none: after a start of the broker, or when it came with a converted group."""
+    timeout_ms = settings.consumer_session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+    clock = group.clock(member.member_id, now_ms + timeout_ms)
+    if member.state == UNREVOKED_PARTITIONS and member.classic is None:
+        clock.revoked_ms = now_ms + member.rebalance_timeout_ms
+    return clock
+
+
+def _overdue(member: Member, clock: Clock, now_ms: float) -> str | None:
+    """The reason to remove a member: the deadline that it has missed; None if it has missed none."""
+    if clock.session_ms <= now_ms:
+        return "were not heard of within their session timeouts"
+    if clock.revoked_ms <= now_ms:
+        return "did not give up partitions within their rebalance timeouts"
+    if clock.join_ms <= now_ms:
+        return "did not join again within their rebalance timeouts"
+    if clock.sync_ms <= now_ms:
+        return "did not send SyncGroup within their rebalance timeouts"
+    return None

@@ -1,0 +1,162 @@
+"""The group coordinator of a broker: the runtime over `__consumer_offsets`, and what groups need of the broker.
+
+Groups hear of topics that come, grow and go. Offsets of deleted topics are forgotten, and old ones expire.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from random import Random
+
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.config.resource_type import ResourceType
+from headgate.gateway.coordinator.coordinator import Coordinator
+from headgate.gateway.coordinator.decision import Decision
+from headgate.gateway.coordinator.groups import offset_expiration
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.coordinator.groups.replay import new_shard
+from headgate.gateway.coordinator.groups.settings import GroupSettings
+from headgate.gateway.coordinator.internal_topic import InternalTopic
+from headgate.gateway.coordinator.loader import CoordinatorServices
+from headgate.gateway.coordinator.runtime import CoordinatorRuntime
+from headgate.gateway.metadata.embedded import EmbeddedMetadata
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image
+from headgate.gateway.replication.replica_manager import ReplicaManager
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.internal.offsets import encode_key, encode_value
+
+_CLASSIC = "classic"
+
+
+def consumer_offsets(config: BrokerConfig) -> InternalTopic:
+    """`__consumer_offsets`, with the broker's `offsets.*` settings."""
+    return InternalTopic(
+        name=CONSUMER_OFFSETS,
+        key_name="group",
+        invalid_key=ErrorCode.INVALID_GROUP_ID,
+        encode_key=encode_key,
+        encode_value=encode_value,
+        partitions=config.offsets_topic_num_partitions,
+        replication_factor=config.offsets_topic_replication_factor,
+        segment_bytes=config.offsets_topic_segment_bytes,
+        compression_codec=config.offsets_topic_compression_codec,
+        load_buffer_bytes=config.offsets_load_buffer_size,
+        write_timeout_ms=config.offsets_commit_timeout_ms,
+        logger=logging.getLogger("headgate.groups"),
+    )
+
+
+class ImageTopics:
+    """The topics of the present image, as shards see them."""
+
+    def __init__(self, metadata: EmbeddedMetadata) -> None:
+        self._metadata = metadata
+        self.generation = 0
+
+    def partitions_of(self, name: str) -> int:
+        """The number of partitions of a topic; 0 if no topic has that name."""
+        topic = self._metadata.image.topics.get(name)
+        return 0 if topic is None else len(topic.partitions)
+
+    def id_of(self, name: str) -> bytes | None:
+        """The id of a topic, 16 bytes."""
+        topic = self._metadata.image.topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The name of the topic with an id."""
+        return self._metadata.image.topic_names.get(topic_id)
+
+    def names(self) -> Collection[str]:
+        """All names, in no order."""
+        return self._metadata.image.topics.keys()
+
+
+class GroupCoordinator(CoordinatorRuntime[GroupShard]):
+    """The groups of this broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        random: Random,
+        services: CoordinatorServices,
+        metadata: EmbeddedMetadata,
+        partitions: ReplicaManager,
+    ) -> None:
+        super().__init__(consumer_offsets(config), self._new_shard, services, metadata, partitions, config.node_id)
+        self._config = config
+        self._clock = services.clock
+        self._scheduler = services.scheduler
+        self._random = random
+        self._settings = GroupSettings.of(config)
+        self._topics = ImageTopics(metadata)
+        self._missed: dict[int, set[str]] = {}
+        """Partition -> topics that were deleted while its shard was being loaded."""
+
+    def _new_shard(self) -> GroupShard:
+        return new_shard(self._settings, self._topics, self._random, self._clock.now_ms, self._configs_of)
+
+    def _configs_of(self, group_id: str) -> Mapping[str, str]:
+        configs = self._metadata.image.configs
+        return configs.get((ResourceType.GROUP, group_id), {}) if configs else {}
+
+    def start(self) -> None:
+        """Load the groups, and look for expired offsets every `offsets.retention.check.interval.ms`."""
+        super().start()
+        self._expire_later()
+
+    # Expiration
+
+    def _expire_later(self) -> None:
+        self._scheduler.call_after(self._config.offsets_retention_check_interval_ms, self._expire)
+
+    def _expire(self) -> None:
+        self._expire_later()
+        for coordinator in self._coordinators.values():
+            shard = coordinator.shard
+            if shard is not None:
+                coordinator.run_each(shard, offset_expiration.expire(shard, self._clock.now_ms()))
+
+    # Topics
+
+    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
+        """Follow a change of the metadata, behind `partitions`; groups hear of it after the turn."""
+        super().follow(old, new, names)
+        if names:
+            self._topics.generation += 1
+            self._scheduler.call_soon(lambda: self._topics_changed(list(names), new))
+
+    def _topics_changed(self, names: Sequence[str], new: Image) -> None:
+        """Notify the groups that care, and forget the offsets of deleted topics."""
+        deleted = [name for name in names if name not in new.topics]
+        for topic, index in self._partitions.opening if deleted else ():
+            if topic == CONSUMER_OFFSETS and index not in self._coordinators:
+                self._missed.setdefault(index, set()).update(deleted)
+        for index, coordinator in self._coordinators.items():
+            shard = coordinator.shard
+            if shard is None:
+                self._missed.setdefault(index, set()).update(deleted)
+                continue
+            if deleted:
+                coordinator.run_each(shard, offset_expiration.forget_topics(shard, deleted))
+            if any(group.kind != _CLASSIC for group in shard.groups.values()):
+                coordinator.run_each(shard, self._notify_groups(shard, names))
+
+    def _notify_groups(self, shard: GroupShard, names: Sequence[str]) -> Iterator[Decision]:
+        for group_id, group in list(shard.groups.items()):
+            if group.kind != _CLASSIC and shard.groups.get(group_id) is group:
+                yield group.topics_changed(shard, names, self._clock.monotonic_ms())
+                shard.note_due(group_id)
+
+    def _loaded(self, coordinator: Coordinator[GroupShard]) -> None:
+        """Catch up with what happened to topics during the load."""
+        shard, missed = coordinator.shard, self._missed.pop(coordinator.partition.index, None)
+        if shard is None:
+            return
+        # This broker does not serve transactions: an adopted log may have open ones, no marker would ever end them, and
+        # consumers would get UNSTABLE_OFFSET_COMMIT for ever
+        shard.offsets.pending.clear()
+        if missed:
+            gone = [name for name in missed if not self._topics.partitions_of(name)]
+            coordinator.run_each(shard, offset_expiration.forget_topics(shard, gone))

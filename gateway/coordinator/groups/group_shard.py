@@ -1,0 +1,244 @@
+"""The shard of the group coordinator: the groups and offsets of one partition of `__consumer_offsets`.
+
+Pure: no clock, no log. `GroupShard.replay` and `replay_marker` are the only mutators of hard state. The class of the
+key says who replays a record:
+
+| key | replayed by |
+|---|---|
+| OffsetCommitKey (0, 1) | `shard.offsets`; makes an empty classic group if need be |
+| GroupMetadataKey (2) | `classic` |
+| ConsumerGroup...Key (3-8, 16) | `consumer` |
+
+`replay.new_shard` makes a shard that knows both protocols. Both import this module for its types only.
+
+What may happen in `replay`: a tombstone for what is not there, a record that was there before, records of a group that
+has become one of the other kind (old members' tombstones come first, in the batch that converts it). It raises for
+nothing that this program wrote; a record of another program that it cannot take raises ValueError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from random import Random
+from typing import Any, Protocol, TypeAlias
+from uuid import UUID
+
+from headgate.gateway.coordinator.decision import NEVER, Decision, ProducerIdAndEpoch, Records
+from headgate.gateway.coordinator.groups.offsets import Offsets
+from headgate.gateway.coordinator.groups.settings import GroupSettings
+from headgate.gateway.coordinator.shard import RecordLoader
+from headgate.gateway.coordinator.timers import Timers
+from headgate.protocol.internal.offsets import OffsetCommitKey, UnknownType, check_offset, decode
+from headgate.protocol.schema import Message
+
+MAX_CACHED_KEYS = 10_000
+
+
+class Group(Protocol):
+    """What every kind of group has. Times are monotonic, but for those that say timestamp.
+
+    `due_ms` is the earliest moment at which the group wants a `tick`, `NEVER` if there is none. It may be too early,
+    never too late: a decision that lowers it is followed by `GroupShard.note_due`.
+    """
+
+    group_id: str
+    due_ms: float
+
+    @property
+    def kind(self) -> str:
+        """The type that ListGroups has: "classic" or "consumer"."""
+
+    @property
+    def protocol_type(self) -> str:
+        """The type of protocol: "consumer" for consumers; empty if the group never had members, only offsets."""
+
+    @property
+    def state(self) -> str:
+        """Its name as Kafka writes it: "Stable", "PreparingRebalance", "Empty", "Assigning" ..."""
+
+    def loaded(self, now_ms: float) -> None:
+        """All records of the group were replayed after a start: the sessions of all members begin anew."""
+
+    def tick(self, shard: GroupShard, now_ms: float) -> Decision:
+        """Expire members, end rebalances, set `due_ms` anew. A tick without need is allowed."""
+
+    def topics_changed(self, shard: GroupShard, names: Collection[str], now_ms: float) -> Decision:
+        """These topics came, went or grew; `shard.topics` has the present ones. Classic groups do nothing."""
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, version: int, now_ms: float
+    ) -> None:
+        """Whether that member may commit offsets now; a commit also counts as a heartbeat of a classic member.
+
+        `version` is that of OffsetCommit. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+        REBALANCE_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
+        """
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Whether that member may fetch offsets (OffsetFetch v9).
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
+        """
+
+    def check_delete(self) -> None:
+        """Whether the group may be deleted. Raises KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+
+    def check_offset_delete(self) -> None:
+        """Whether offsets of the group may be deleted. Raises KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+
+    def subscribes_to(self, topic: str) -> bool:
+        """Whether a member does; then the group's offsets of the topic are not deleted, and do not expire."""
+
+    def expires_from(self, committed_ms: int) -> int | None:
+        """The timestamp from which the retention of an offset counts that was committed then; None while it is kept.
+
+        Kafka's `Group.offsetExpirationCondition` (KIP-211).
+        """
+
+    def tombstones(self) -> Records:
+        """The records that delete the group and everything of it except its offsets."""
+
+    def persistent_state(self) -> object:
+        """The content of the group's records, to be compared: live and rebuilt groups must have the same."""
+
+
+class TopicsView(Protocol):
+    """The topics that exist now. `generation` is another number after every change."""
+
+    @property
+    def generation(self) -> int: ...
+
+    def partitions_of(self, name: str) -> int:
+        """The number of partitions of a topic; 0 if no topic has that name."""
+
+    def id_of(self, name: str) -> bytes | None:
+        """The id of a topic, 16 bytes."""
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The name of the topic with an id."""
+
+    def names(self) -> Collection[str]:
+        """All names, in no order."""
+
+
+Replay: TypeAlias = Callable[["GroupShard", Any, Any], None]
+
+
+class GroupShard:
+    """The state of one partition of `__consumer_offsets`, as a `CoordinatorShard`.
+
+    replays       class of a key -> the function that replays its records
+    simple_group  makes an empty classic group of an id
+    random        the one source of chance
+    timestamp_ms  wall clock, for records that say when something was; deadlines are never made of it
+    configs_of    a group's own configs, by Kafka's names
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        topics: TopicsView,
+        random: Random,
+        timestamp_ms: Callable[[], int],
+        configs_of: Callable[[str], Mapping[str, str]],
+        replays: Mapping[type[Message], Replay],
+        simple_group: Callable[[str], Group],
+    ) -> None:
+        self.settings = settings
+        self.topics = topics
+        self.random = random
+        self.timestamp_ms = timestamp_ms
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        self.timers = Timers()
+        self._times = self.timers.times
+        self._configs_of = configs_of
+        self._replays = replays
+        self._simple_group = simple_group
+
+    def settings_of(self, group_id: str) -> GroupSettings:
+        """The settings, with those of the group itself (resources of type GROUP)."""
+        configs = self._configs_of(group_id)
+        return self.settings.with_group(configs) if configs else self.settings
+
+    def new_member_id(self, client_id: str) -> str:
+        """`<client id>-<uuid>`, as Kafka makes them for classic members."""
+        return f"{client_id}-{self.new_uuid()}"
+
+    def new_uuid(self) -> UUID:
+        """A random UUID (RFC 9562, version 4)."""
+        return UUID(int=self.random.getrandbits(128), version=4)
+
+    # Records
+
+    def replay(
+        self, key: Message, value: Message | None, timestamp_ms: int, producer: ProducerIdAndEpoch | None = None
+    ) -> None:
+        """Change the hard state as one record says. Raises ValueError for a key that belongs to no group.
+
+        Only offsets are ever part of a transaction, as in Kafka; other records count at once.
+        """
+        if type(key) is OffsetCommitKey:
+            if value is not None and key.group not in self.groups:
+                self.groups[key.group] = self._simple_group(key.group)
+            self.offsets.replay(key, value, producer)  # type: ignore[arg-type]
+            return
+        replay = self._replays.get(type(key))
+        if replay is None:
+            raise ValueError(f"no group has records with a {type(key).__name__}")
+        replay(self, key, value)
+
+    def replay_marker(self, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
+        """The transaction of the producer has ended: its offsets are committed, or dropped."""
+        self.offsets.end_transaction(producer.producer_id, is_commit)
+
+    def record_loader(self) -> RecordLoader:
+        """Most of a log are offsets of few groups: their place is cached, and their value stays as it is."""
+        # All of the key but the partition -> group and topic
+        places: dict[bytes, tuple[str, str]] = {}
+        groups, put = self.groups, self.offsets.put
+
+        def load(key: bytes, value: bytes | None, timestamp_ms: int, producer: ProducerIdAndEpoch | None) -> bool:
+            place = places.get(key[:-4])
+            if place is not None and value and producer is None and place[0] in groups:
+                check_offset(value)
+                put(*place, int.from_bytes(key[-4:], "big"), value)
+                return True
+            decoded = decode(key, value)
+            if isinstance(decoded, UnknownType):
+                return False
+            self.replay(*decoded, timestamp_ms, producer)
+            if isinstance(decoded[0], OffsetCommitKey):
+                if len(places) == MAX_CACHED_KEYS:
+                    places.clear()
+                places[key[:-4]] = decoded[0].group, decoded[0].topic
+            return True
+
+        return load
+
+    # Time
+
+    def start_clocks(self, now_ms: float) -> Iterator[None]:
+        """Everything was replayed: start the clocks of the groups, one a step, for there may be very many."""
+        for group_id, group in self.groups.items():
+            group.loaded(now_ms)
+            self.note_due(group_id)
+            yield
+
+    def note_due(self, group_id: str) -> None:
+        """A decision about the group was made: set its timer."""
+        group = self.groups.get(group_id)
+        if group is not None and group.due_ms < self._times.get(group_id, NEVER):
+            self.timers.set(group_id, group.due_ms)
+
+    def take_due(self, now_ms: float) -> str | None:
+        """The id of a group that is due, which has to be ticked and noted; None if there is none."""
+        while (group_id := self.timers.take(now_ms)) is not None:
+            if group_id in self.groups:
+                return group_id
+        return None
+
+    def tick(self, group_id: str, now_ms: float) -> Decision:
+        """Tick the group, if it is still there."""
+        group = self.groups.get(group_id)
+        return Decision() if group is None else group.tick(self, now_ms)

@@ -1,0 +1,122 @@
+"""Offsets that nobody may want any more: of groups that are long empty, and of topics that were deleted.
+
+Kafka's rules (KIP-211, and its OffsetMetadataManager). An offset expires
+
+| in a group that | when |
+|---|---|
+| rebalances | not now |
+| has members that are subscribed to its topic | not as long as they are |
+| is empty | `offsets.retention.minutes` after it became so; where its record does not say when: after the commit |
+| else: never had members (a "simple" consumer), or is stable | so long after the commit |
+
+A commit with a retention of its own (OffsetCommit v2-v4) sets the time in the last two rows. An open transaction keeps
+the offsets that it is about to change. An empty group goes with its last offset, and at once if it has none.
+`Group.expires_from` and `Group.subscribes_to` know the groups; the rest is here.
+
+Both are iterators: each step looks at some thousand offsets and decides what is written of them, so a million offsets
+stop nobody. Between two steps the shard may change in any way; a step is taken when the one before it was replayed, or
+failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from headgate.gateway.coordinator.decision import Decision, Records
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.protocol.internal.offsets import OffsetCommitKey, decode_offset
+
+OFFSETS_A_STEP = 500
+"""To end so many takes two to three milliseconds, with all that has to be written."""
+
+
+def expire(shard: GroupShard, timestamp_ms: int) -> Iterator[Decision]:
+    """Look through all groups once, as they are at `timestamp_ms`: tombstones of offsets, and of groups."""
+    looked = 0
+    records: Records = []
+    for group_id in list(shard.groups):
+        gone = 0  # offsets of this group that end with the records not yet yielded
+        for topic, partitions in _places(shard, group_id):
+            expired = _expired(shard, group_id, topic, partitions, timestamp_ms)
+            records += expired
+            gone += len(expired)
+            looked += len(partitions)
+            if looked >= OFFSETS_A_STEP:
+                yield Decision(records, is_atomic=False)
+                looked, gone, records = 0, 0, []
+        records += _group_tombstones(shard, group_id, gone)
+        looked += 1
+        if looked >= OFFSETS_A_STEP:
+            yield Decision(records, is_atomic=False)
+            looked, records = 0, []
+    yield Decision(records, is_atomic=False)
+
+
+def _places(shard: GroupShard, group_id: str) -> list[tuple[str, list[int]]]:
+    """The partitions that a group has offsets of now, by topic, not too many at once."""
+    vector = shard.offsets.groups.get(group_id, {})
+    return [
+        (topic, partitions[start : start + OFFSETS_A_STEP])
+        for topic, partitions in ((topic, list(partitions)) for topic, partitions in vector.items())
+        for start in range(0, len(partitions), OFFSETS_A_STEP)
+    ]
+
+
+def _expired(shard: GroupShard, group_id: str, topic: str, indexes: Sequence[int], timestamp_ms: int) -> Records:
+    """Tombstones of the offsets of a topic that have expired."""
+    group, offsets, retention_ms = shard.groups.get(group_id), shard.offsets, shard.settings.offsets_retention_ms
+    if group is None or group.subscribes_to(topic):
+        return []
+    partitions = offsets.groups.get(group_id, {}).get(topic, {})
+    records: Records = []
+    for index in indexes:
+        packed = partitions.get(index)
+        if packed is None:
+            continue
+        value = decode_offset(packed)
+        since_ms = group.expires_from(value.commit_timestamp)
+        if since_ms is None:
+            return []
+        expire_ms = value.expire_timestamp if value.expire_timestamp != -1 else since_ms + retention_ms
+        if timestamp_ms >= expire_ms and not offsets.is_pending(group_id, topic, index):
+            records.append((OffsetCommitKey(group_id, topic, index), None))
+    return records
+
+
+def _group_tombstones(shard: GroupShard, group_id: str, gone: int) -> Records:
+    """The records that end an empty group, if `gone` are all of its offsets."""
+    group, offsets = shard.groups.get(group_id), shard.offsets
+    if group is None or group.state != "Empty" or group_id in offsets.pending:
+        return []
+    left = sum(map(len, offsets.groups.get(group_id, {}).values()))
+    return group.tombstones() if left == gone else []
+
+
+def forget_topics(shard: GroupShard, names: Collection[str]) -> Iterator[Decision]:
+    """Topics were deleted, just now: so are the offsets that groups have of them. The groups stay."""
+    return _forget_topics(shard, names, shard.timestamp_ms())
+
+
+def _forget_topics(shard: GroupShard, names: Collection[str], deleted_ms: int) -> Iterator[Decision]:
+    offsets = shard.offsets
+    records: Records = []
+    looked = 0
+    for group_id in [*offsets.groups, *(each for each in offsets.pending if each not in offsets.groups)]:
+        forgotten = offsets.tombstones(group_id, names)
+        for start in range(0, len(forgotten) or 1, OFFSETS_A_STEP):
+            step = forgotten[start : start + OFFSETS_A_STEP]
+            records += [(key, None) for key, _ in step if not _is_of_new_topic(shard, key, deleted_ms)]
+            looked += 1 + len(step)
+            if looked >= OFFSETS_A_STEP:
+                yield Decision(records, is_atomic=False)
+                looked, records = 0, []
+    yield Decision(records, is_atomic=False)
+
+
+def _is_of_new_topic(shard: GroupShard, key: Any, deleted_ms: int) -> bool:
+    """Whether the topic was created again meanwhile, and this offset committed for the new one."""
+    if not shard.topics.partitions_of(key.topic):
+        return False
+    packed = shard.offsets.groups.get(key.group, {}).get(key.topic, {}).get(key.partition)
+    return packed is not None and decode_offset(packed).commit_timestamp > deleted_ms

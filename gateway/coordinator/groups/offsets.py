@@ -1,0 +1,198 @@
+"""The committed offsets of the groups of a shard, and those that open transactions are about to commit.
+
+An offset is kept as the value of its record, as bytes: `group -> topic -> partition -> bytes`. That is the smallest
+form (24 bytes and the object around them), the garbage collector does not look into it, and a load puts records in
+their places without reading them. `decode_offset` reads it. `offset_requests.py` has the requests about offsets,
+`offset_expiration.py` their end.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Collection, Iterator
+
+from headgate.gateway.coordinator.decision import ProducerIdAndEpoch, Records
+from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset, encode_value
+
+Partitions = dict[int, bytes]
+Vector = dict[str, Partitions]
+"""The offsets of a group, by topic and partition; each is a value of a record, for `decode_offset`."""
+
+_ORDER_BYTES = 8
+_SUPERSEDED = b""
+
+
+class Snapshot:
+    """The offsets of one group as they were when the snapshot was made, whatever is committed since.
+
+    A topic is copied when its offsets first change; so the snapshot of a group that nobody commits to costs nothing.
+    """
+
+    __slots__ = ("__weakref__", "_before", "_vector", "group_id", "pending")
+
+    def __init__(self, group_id: str, vector: Vector, pending: frozenset[tuple[str, int]]) -> None:
+        self.group_id = group_id
+        self.pending = pending
+        """Topics and partitions whose offsets an open transaction was about to commit."""
+        self._vector = vector
+        self._before: Vector = {}
+
+    def topic(self, name: str) -> Partitions:
+        """The offsets of one topic."""
+        before = self._before.get(name)
+        return self._vector.get(name, {}) if before is None else before
+
+    def keep(self, name: str) -> None:
+        """The offsets of a topic are about to change."""
+        if name not in self._before:
+            self._before[name] = dict(self._vector.get(name, {}))
+
+
+class Offsets:
+    """The offsets of all groups in a shard.
+
+    `pending`: group -> producer id -> offsets that TxnOffsetCommit has written and no marker has ended. Each is its
+    place in the order of the log, 8 bytes, and the value of the record; or empty, once a later commit counts for the
+    partition. The end of a transaction must not bring back an offset that is older than the committed one: compaction
+    may have removed its record, and a load would then find another offset. Kafka compares record offsets for that.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Vector] = {}
+        self.pending: dict[str, dict[int, Vector]] = {}
+        self._pending_order = 0
+        self._snapshots: list[weakref.ref[Snapshot]] = []
+
+    def of(self, group_id: str) -> dict[tuple[str, int], OffsetCommitValue]:
+        """The present offsets of a group, by topic and partition."""
+        return {
+            (topic, partition): decode_offset(packed)
+            for topic, partitions in self.groups.get(group_id, {}).items()
+            for partition, packed in partitions.items()
+        }
+
+    def snapshot(self, group_id: str, *, with_pending: bool = False, is_for_now: bool = False) -> Snapshot:
+        """The present offsets of a group, to be read slowly; the snapshot ends with its last reference.
+
+        `is_for_now`: the reader is done before anything is committed.
+        """
+        pending: frozenset[tuple[str, int]] = frozenset()
+        if with_pending and group_id in self.pending:
+            vectors = self.pending[group_id].values()
+            pending = frozenset((topic, index) for vector in vectors for topic in vector for index in vector[topic])
+        snapshot = Snapshot(group_id, self.groups.get(group_id, {}), pending)
+        if not is_for_now:
+            self._snapshots.append(weakref.ref(snapshot, self._snapshots.remove))
+        return snapshot
+
+    def replay(
+        self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: ProducerIdAndEpoch | None = None
+    ) -> None:
+        """Take a record: an offset, or its end. With a producer the offset is pending until `end_transaction`."""
+        if producer is not None and value is not None:
+            self._pending_order += 1
+            packed = self._pending_order.to_bytes(_ORDER_BYTES, "big") + encode_value(value)
+            vector = self.pending.setdefault(key.group, {}).setdefault(producer.producer_id, {})
+            vector.setdefault(sys.intern(key.topic), {})[key.partition] = packed
+        else:
+            self.put(key.group, key.topic, key.partition, None if value is None else encode_value(value))
+
+    def put(self, group_id: str, topic: str, partition: int, packed: bytes | None) -> None:
+        """Take a record outside of transactions; None removes the offset, and what is pending of its partition."""
+        if self._snapshots:
+            self._keep(group_id, topic)
+        if self.pending and group_id in self.pending:
+            self._supersede(group_id, topic, partition, is_gone=packed is None)
+        vector = self.groups.get(group_id)
+        if packed is None:
+            if vector is not None and topic in vector:
+                self._remove(group_id, vector, topic, partition)
+            return
+        if vector is None:
+            vector = self.groups[group_id] = {}
+        partitions = vector.get(topic)
+        if partitions is None:
+            # Many groups read the same topics: the name is kept once
+            partitions = vector[sys.intern(topic)] = {}
+        partitions[partition] = packed
+
+    def end_transaction(self, producer_id: int, is_commit: bool) -> None:
+        """The marker of a transaction has come: its pending offsets are committed, or dropped."""
+        for group_id in [group_id for group_id, vectors in self.pending.items() if producer_id in vectors]:
+            vectors = self.pending[group_id]
+            ended = vectors.pop(producer_id)
+            for topic, partitions in ended.items() if is_commit else ():
+                for partition, packed in partitions.items():
+                    if packed != _SUPERSEDED:
+                        self._commit_pending(group_id, topic, partition, packed)
+            if not vectors:
+                self.pending.pop(group_id, None)
+
+    def _commit_pending(self, group_id: str, topic: str, partition: int, packed: bytes) -> None:
+        """Commit an offset, but keep what other transactions wrote after it pending."""
+        later = {
+            producer_id: vector[topic][partition]
+            for producer_id, vector in self._pending_of(group_id, topic, partition)
+            if vector[topic][partition] > packed
+        }
+        self.put(group_id, topic, partition, packed[_ORDER_BYTES:])
+        for producer_id, kept in later.items():
+            self.pending[group_id][producer_id][topic][partition] = kept
+
+    def _supersede(self, group_id: str, topic: str, partition: int, *, is_gone: bool) -> None:
+        """A commit, or a tombstone, has come after what is pending of this partition."""
+        vectors = self.pending[group_id]
+        for producer_id, vector in list(self._pending_of(group_id, topic, partition)):
+            if not is_gone:
+                vector[topic][partition] = _SUPERSEDED
+                continue
+            del vector[topic][partition]
+            if not vector[topic]:
+                del vector[topic]
+            if not vector:
+                del vectors[producer_id]
+                if not vectors:
+                    del self.pending[group_id]
+
+    def _pending_of(self, group_id: str, topic: str, partition: int) -> Iterator[tuple[int, Vector]]:
+        """The producers that have an offset of this partition pending, each with all that it has in the group."""
+        for producer_id, vector in self.pending.get(group_id, {}).items():
+            if partition in vector.get(topic, ()):
+                yield producer_id, vector
+
+    def _keep(self, group_id: str, topic: str) -> None:
+        for reference in self._snapshots:
+            snapshot = reference()
+            if snapshot is not None and snapshot.group_id == group_id:
+                snapshot.keep(topic)
+
+    def _remove(self, group_id: str, vector: Vector, topic: str, partition: int) -> None:
+        partitions = vector[topic]
+        partitions.pop(partition, None)
+        if not partitions:
+            del vector[topic]
+            if not vector:
+                del self.groups[group_id]
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction is about to commit an offset of that partition."""
+        return any(True for _ in self._pending_of(group_id, topic, partition))
+
+    def tombstones(self, group_id: str, topics: Collection[str] | None = None) -> Records:
+        """The records that remove all offsets of a group, or those of some topics; those of open transactions too."""
+        vectors = [self.groups.get(group_id, {}), *self.pending.get(group_id, {}).values()]
+        named = {
+            (topic, partition): None
+            for vector in vectors
+            for topic in (vector if topics is None else topics)
+            for partition in vector.get(topic, ())
+        }
+        return [(OffsetCommitKey(group_id, topic, partition), None) for topic, partition in named]
+
+    def persistent_state(self) -> object:
+        """All of it, to be compared: a value may be packed in more than one way."""
+        state: dict[object, object] = {group_id: self.of(group_id) for group_id in self.groups}
+        for group_id, vectors in self.pending.items():
+            state.update({(group_id, producer_id): vector for producer_id, vector in vectors.items()})
+        return state

@@ -1,0 +1,95 @@
+"""The group coordinator of a broker: topics that change, offsets that expire."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.gateway.coordinator.internal_topic import partition_of
+from headgate.gateway.coordinator.tests.test_runtime import commit, fetch
+from headgate.gateway.tests.builders import Node, refusal
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
+from headgate.protocol.messages.list_groups import ListGroupsRequest
+
+
+@pytest.fixture
+def served(node: Node) -> Node:
+    """A broker with the topics t and u."""
+    node.services.metadata.create_topic("t", 1)
+    node.services.metadata.create_topic("u", 1)
+    return node
+
+
+def test_offsets_of_a_deleted_topic_go_also_from_the_log(served: Node) -> None:
+    commit(served, "g", 1)
+    commit(served, "g", 2, topic="u")
+    served.services.metadata.delete_topic("t")
+    served.time.advance()
+    served.time.advance()
+    assert fetch(served, "g") == [(0, {"u": 2})]
+    served.restart()
+    assert fetch(served, "g") == [(0, {"u": 2})]
+
+
+def test_consumer_groups_hear_of_topics_that_come_grow_and_go(served: Node) -> None:
+    """The next heartbeat of a member has the partitions of the topics as they are then."""
+    metadata = served.services.metadata
+
+    def beat(epoch: int, **options: Any) -> Any:
+        response = served.ask(ConsumerGroupHeartbeatRequest("g", "m", epoch, **options), 1)
+        assert response.error_code == ErrorCode.NONE
+        return response
+
+    def partitions() -> dict[str, list[int]]:
+        rows = response.assignment.topic_partitions
+        return {metadata.image.topic_names[row.topic_id]: sorted(row.partitions) for row in rows}
+
+    response = beat(0, rebalance_timeout_ms=60_000, subscribed_topic_names=["t", "later"], topic_partitions=[])
+    assert partitions() == {"t": [0]}
+    metadata.create_partitions("t", 3)
+    served.time.advance()
+    response = beat(response.member_epoch)
+    assert partitions() == {"t": [0, 1, 2]}
+    metadata.create_topic("later", 2)
+    served.time.advance()
+    response = beat(response.member_epoch)
+    assert partitions() == {"t": [0, 1, 2], "later": [0, 1]}
+
+
+def test_expired_offsets_go_and_the_group_with_the_last(tmp_path: Path) -> None:
+    node = Node(tmp_path, offsets_retention_minutes="1", offsets_retention_check_interval_ms="10000")
+    node.services.metadata.create_topic("t", 1)
+    commit(node, "g", 1)
+    node.time.advance(59_000)
+    assert fetch(node, "g") == [(0, {"t": 1})]
+    for _ in range(3):
+        node.time.advance(10_000)
+    assert fetch(node, "g") == [(0, {})]
+    assert node.ask(ListGroupsRequest(), 5).groups == []
+    node.restart()
+    assert fetch(node, "g") == [(0, {})]
+    node.close()
+
+
+def test_a_deleted_group_stays_deleted(served: Node) -> None:
+    commit(served, "g", 1)
+    rows = served.ask(DeleteGroupsRequest(["g", "nowhere"]), 2).results
+    assert [(row.group_id, row.error_code) for row in rows] == [("g", 0), ("nowhere", ErrorCode.GROUP_ID_NOT_FOUND)]
+    served.restart()
+    assert served.ask(ListGroupsRequest(), 5).groups == []
+
+
+def test_while_a_part_is_loaded_groups_are_not_listed(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(served, "g", 1)
+    coordinator = served.services.groups._coordinators[partition_of("g", 4)]
+    coordinator.reload("for a test")
+    assert refusal(served, ListGroupsRequest(), 5) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert fetch(served, "g") == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})]
+    served.services.metadata.delete_topic("t")  # while it is loaded
+    for _ in range(3):
+        served.time.advance()
+    assert fetch(served, "g") == [(0, {})]
