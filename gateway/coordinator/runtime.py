@@ -21,8 +21,8 @@ from headgate.gateway.coordinator.coordinator import Coordinator, Decide, Lost, 
 from headgate.gateway.coordinator.decision import NEVER, Decision, Ticket
 from headgate.gateway.coordinator.group_settings import GroupSettings
 from headgate.gateway.coordinator.groups.shard import Shard
-from headgate.gateway.metadata.embedded import Change, EmbeddedMetadata
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image
+from headgate.gateway.metadata.store import Change, MetadataStore
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock
@@ -67,7 +67,7 @@ def _partition_of(group_id: str, partitions: int) -> int:
 class ImageTopics:
     """The topics of the image of the moment, as machines see them."""
 
-    def __init__(self, metadata: EmbeddedMetadata) -> None:
+    def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
         self.generation = 0
 
@@ -144,7 +144,7 @@ class Coordinators:
         random: Random,
         scheduler: Scheduler,
         purgatory: Purgatory,
-        metadata: EmbeddedMetadata,
+        metadata: MetadataStore,
         partitions: ReplicaManager,
         appends: WriteBatcher,
     ) -> None:
@@ -171,7 +171,6 @@ class Coordinators:
             config.offsets_load_buffer_size,
             config.offsets_topic_compression_codec,
         )
-        metadata.on_change(self._changed)
         partitions.on_open(self._came_online)
 
     # Requests
@@ -267,7 +266,7 @@ class Coordinators:
             return None
         with suppress(KafkaError):
             self._make_topic()
-        return self._metadata.pending if not self._count else None
+        return self._metadata.submit(()) if not self._count else None
 
     def _create_topic(self) -> None:
         config = self._config
@@ -287,7 +286,8 @@ class Coordinators:
             message = f"{CONSUMER_OFFSETS} cannot be made; see the log of the broker"
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message) from error
 
-    def _changed(self, old: Image, new: Image, names: Collection[str]) -> None:
+    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
+        """Follow a change of the metadata, behind `partitions`."""
         if CONSUMER_OFFSETS in names:
             self._follow(new)
         if names:

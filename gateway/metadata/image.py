@@ -71,7 +71,7 @@ class Node(NamedTuple):
 class Image(NamedTuple):
     """The cluster at one moment. Mappings are not to be changed: the next image may share them.
 
-    `features` has the levels that were ever finalized, 0 included; see `gateway.api.features`.
+    `features` has the levels that were ever finalized, 0 included; see `gateway.metadata.features`.
     """
 
     cluster_id: str
@@ -101,6 +101,21 @@ class Image(NamedTuple):
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
         return self.topics[name]
+
+    def topic_id_of(self, name: str) -> bytes | None:
+        """The id of the topic with that name; None for an unknown topic."""
+        topic = self.topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def has_partition(self, name: str, index: int) -> bool:
+        """True if the topic exists and has that partition."""
+        topic = self.topics.get(name)
+        return topic is not None and index < len(topic.partitions)
+
+    def topic_configs(self, name: str) -> Mapping[str, str]:
+        """The topic's own configs; none for an unknown topic."""
+        topic = self.topics.get(name)
+        return {} if topic is None else topic.configs
 
     def broker_configs(self, node_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """The settings of brokers that were made at run time: those of all, and those of this one."""

@@ -1,9 +1,10 @@
-"""What a new topic may be called, and which brokers its partitions go to: checks of the image, without effect."""
+"""Names of new topics, and placement of new partitions on brokers. Pure: all is checked against an image."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
+from itertools import product
 from random import Random
 
 from headgate.gateway.metadata.image import Image, PartitionState
@@ -18,6 +19,7 @@ METADATA_TOPIC_ID = bytes(15) + b"\x01"
 _RESERVED_IDS = (bytes(16), METADATA_TOPIC_ID)
 _RESERVED = frozenset((METADATA_TOPIC, "__cluster_metadata"))
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+_SEPARATOR = re.compile(r"[._]")
 
 # Partition -> brokers, the preferred leader first.
 Assignments = Mapping[int, Sequence[int]]
@@ -39,9 +41,16 @@ def check_name(name: str) -> None:
         raise _invalid_topic(f"{name!r} is the name of an internal log")
 
 
-def collision_key(name: str) -> str:
-    """What must differ between any two topics: as names of metrics, '.' and '_' are the same in Kafka."""
-    return name.replace(".", "_")
+def colliding(name: str, topics: Mapping[str, object]) -> str | None:
+    """The topic that differs from `name` in '.' and '_' only: Kafka's metrics cannot tell such topics apart."""
+    parts = _SEPARATOR.split(name)
+    if len(parts) == 1:
+        return None
+    if 1 << len(parts) > len(topics):  # fewer topics than spellings
+        key = name.replace(".", "_")
+        return next((other for other in topics if other.replace(".", "_") == key), None)
+    separated = [choice for part in parts[:-1] for choice in ((part,), "._")]
+    return next(filter(topics.__contains__, map("".join, product(*separated, parts[-1:]))), None)
 
 
 def new_topic_id(random: Random, taken: Container[bytes]) -> bytes:
@@ -55,14 +64,14 @@ def new_topic_id(random: Random, taken: Container[bytes]) -> bytes:
             return topic_id
 
 
-def check_new(name: str, image: Image, collisions: Mapping[str, str]) -> None:
-    """Raises KafkaError where a topic of that name cannot be made. `collisions`: collision key -> topic."""
+def check_new(name: str, image: Image) -> None:
+    """Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS."""
     check_name(name)
     if name in image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic {name!r} exists already")
-    other = collisions.get(collision_key(name))
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic {name!r} already exists")
+    other = colliding(name, image.topics)
     if other is not None:
-        raise _invalid_topic(f"{name!r} collides with {other!r}: the two differ in '.' and '_' only")
+        raise _invalid_topic(f"{name!r} collides with {other!r}: the two names differ in '.' and '_' only")
 
 
 def new_partitions(image: Image, first: int, count: int, factor: int) -> list[PartitionState]:

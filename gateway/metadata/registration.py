@@ -15,14 +15,13 @@ While the broker runs, a partition gets a PartitionRecord of its own (`gateway.r
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
 from headgate.gateway.metadata.new_topics import new_topic_id
+from headgate.gateway.metadata.planning.leader_epochs import register_broker
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, RegisterBrokerRecord
-from headgate.storage.disk.checkpoint import TopicPartition
+from headgate.protocol.internal.metadata import RegisterBrokerRecord
 from headgate.storage.errors import StorageError
 from headgate.storage.files import NO_ROOM, parent
 
@@ -45,13 +44,8 @@ def register(
     order goes on with the epochs it had (`was_clean`): nothing was lost. Any other start is refused, unless there is no
     partition. Raises StorageError, OSError.
     """
-    record = RegisterBrokerRecord(
-        broker_id=config.node_id,
-        incarnation_id=new_topic_id(random, ()),
-        broker_epoch=metadata.end_offset,  # as KRaft: the offset of this record
-        rack=config.broker_rack,
-        fenced=False,
-    )
+    broker_epoch = metadata.end_offset  # as KRaft: the offset of this record
+    record = register_broker(config.node_id, config.broker_rack, new_topic_id(random, ()), broker_epoch)
     try:
         _write(metadata, record, reserve)
     except KafkaError as error:
@@ -113,27 +107,3 @@ def _refusal(directory: str, error: KafkaError) -> str:
         " may be lost, and without that record clients would not notice: free some room on that disk, or mend it, and"
         " start again; nothing was served"
     )
-
-
-def raised(image: Image, latest_epochs: Mapping[TopicPartition, int]) -> list[MetadataRecord]:
-    """Records that raise the leader epochs of these partitions, each above the epoch given with it. Pure.
-
-    A partition that the image does not have is passed over.
-    """
-    records: list[MetadataRecord] = []
-    for (name, index), latest_epoch in latest_epochs.items():
-        topic = image.topics.get(name)
-        if topic is not None and index < len(topic.partitions):
-            state = topic.partitions[index]
-            records.append(
-                PartitionRecord(
-                    partition_id=index,
-                    topic_id=topic.topic_id,
-                    replicas=list(state.replicas),
-                    isr=list(state.isr),
-                    leader=state.leader,
-                    leader_epoch=max(state.leader_epoch, latest_epoch) + 1,
-                    partition_epoch=state.partition_epoch + 1,
-                )
-            )
-    return records

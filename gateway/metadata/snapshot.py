@@ -43,13 +43,18 @@ class Snapshot(NamedTuple):
 NO_SNAPSHOT = Snapshot("", 0, 0)
 
 
-class Loaded(NamedTuple):
-    """What the metadata log says. `removed` are the ids of topics that were deleted."""
+class LoadedMetadata(NamedTuple):
+    """The content of the metadata log: its image, and the ids of deleted topics. `snapshot` is the one that was read."""
 
     image: Image
     removed: set[bytes]
     snapshot: Snapshot
     records_read: int
+
+    @classmethod
+    def nothing(cls) -> LoadedMetadata:
+        """The content of a log that does not exist yet."""
+        return cls(Image.empty(), set(), NO_SNAPSHOT, 0)
 
 
 def name_of(end_offset: int) -> str:
@@ -73,7 +78,7 @@ def is_due(bytes_since: int, snapshot_bytes: int) -> bool:
     return bytes_since > max(MIN_BYTES, snapshot_bytes)
 
 
-def load(log: Log) -> Loaded:
+def load(log: Log) -> LoadedMetadata:
     """Read the newest snapshot, and the log from its end on.
 
     A damaged snapshot is passed over only if the log still has everything since an older one, or since its beginning.
@@ -83,7 +88,7 @@ def load(log: Log) -> Loaded:
     snapshot, records = _newest(log)
     image = Image.empty().apply_all(reading.of_snapshot(records))
     image = image.apply_all(reading.of_log(MetadataLog(log).replay(snapshot.end_offset)))
-    return Loaded(image, reading.removed, snapshot, reading.count)
+    return LoadedMetadata(image, reading.removed, snapshot, reading.count)
 
 
 class _Reading:

@@ -24,7 +24,7 @@ So there are no more such ids than directories, as long as all log directories a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -83,15 +83,15 @@ class SnapshotGenerator:
         self._expired: SegmentDeletion | None = None
         self._stores = stores
         self._metadata = metadata
-        self._journal = metadata.journal
-        self._log: Log = metadata.journal.log
+        self._metadata_log = metadata.metadata_log
+        self._log: Log = metadata.metadata_log.log
         self._clock = clock
         self._scheduler = scheduler
         self.snapshot = snapshot
         """The last one that is on the disk."""
         self._has_leftovers = bool(snapshot.name)  # until a deletion has looked: a crash may have kept some
         self._is_busy = False
-        self._is_stopped = False
+        self._has_begun = self._is_stopped = False
         self._has_failed = self._has_told = False
 
     def start(self) -> None:
@@ -99,7 +99,11 @@ class SnapshotGenerator:
         self._scheduler.call_after(START_DELAY_MS, self._begin)
 
     def _begin(self) -> None:
-        self._metadata.on_change(lambda *_: self._look())
+        self._has_begun = True
+        self._look()
+
+    def follow(self, _old: Image, _new: Image, _names: Collection[str]) -> None:
+        """Look whether a snapshot is due: the listener of the metadata."""
         self._look()
 
     def stop(self) -> None:
@@ -108,14 +112,14 @@ class SnapshotGenerator:
 
     def _look(self) -> None:
         """Do what is due, if nothing is under way."""
-        if self._is_busy or self._has_failed or self._is_over:
+        if not self._has_begun or self._is_busy or self._has_failed or self._is_over:
             return
         if self._has_leftovers:
             self._is_busy = True
-            self._journal.between_writes(self._begin_deletion, self._ended)
+            self._metadata_log.between_writes(self._begin_deletion, self._ended)
         elif is_due(self._bytes_since(), self.snapshot.size):
             self._is_busy = True
-            self._journal.between_writes(self._begin_roll, self._rolled)
+            self._metadata_log.between_writes(self._begin_roll, self._rolled)
 
     def _bytes_since(self) -> int:
         return sum(segment.size for segment in self._log.since(self.snapshot.end_offset))

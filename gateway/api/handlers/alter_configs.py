@@ -17,6 +17,7 @@ from headgate.gateway.config.resources import (
     altered_topic,
     has_no_settings,
 )
+from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.alter_configs import (
@@ -32,8 +33,8 @@ from headgate.protocol.messages.alter_configs import (
 def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse | Waiting:
     """Give every resource these settings and no others, all or nothing of each."""
 
-    def alter(resource: AlterConfigsResource) -> None:
-        _alter(resource, context, request.validate_only)
+    def alter(resource: AlterConfigsResource) -> Change:
+        return _alter(resource, context, request.validate_only)
 
     def respond(rows: list[AlterConfigsResourceResponse]) -> AlterConfigsResponse:
         return AlterConfigsResponse(responses=rows)
@@ -44,19 +45,17 @@ def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfig
     return response
 
 
-def _alter(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+def _alter(resource: AlterConfigsResource, context: Context, validate_only: bool) -> Change:
     metadata, name = context.broker.metadata, resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         topic = altered_topic(resource, context)
-        metadata.change_topic_configs(name, _changes(resource, topic.configs), validate_only=validate_only)
-        return
+        return metadata.change_topic_configs(name, _changes(resource, topic.configs), validate_only=validate_only)
     changes = _changes(resource, metadata.planned.configs.get((resource.resource_type, name), {}))
     if resource.resource_type == ResourceType.BROKER:
-        metadata.change_broker_configs(altered_broker(resource, context), changes, validate_only=validate_only)
-    elif resource.resource_type == ResourceType.GROUP:
-        metadata.change_group_configs(altered_group(resource), changes, validate_only=validate_only)
-    else:
-        raise has_no_settings(resource)
+        return metadata.change_broker_configs(altered_broker(resource, context), changes, validate_only=validate_only)
+    if resource.resource_type == ResourceType.GROUP:
+        return metadata.change_group_configs(altered_group(resource), changes, validate_only=validate_only)
+    raise has_no_settings(resource)
 
 
 def _changes(resource: AlterConfigsResource, present: Mapping[str, str]) -> dict[str, str | None]:

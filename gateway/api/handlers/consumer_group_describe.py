@@ -3,7 +3,7 @@
 v1 member types (KIP-1099)
 """
 
-from headgate.gateway.api import features
+from headgate.gateway.metadata import features
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import describe_groups_each

@@ -3,7 +3,7 @@
 v1 regular expressions; the member makes its own id (KIP-1082)
 """
 
-from headgate.gateway.api import features
+from headgate.gateway.metadata import features
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group

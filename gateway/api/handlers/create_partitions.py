@@ -9,6 +9,7 @@ from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns
 from headgate.gateway.metadata.image import INTERNAL_TOPICS
+from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_partitions import (
@@ -24,11 +25,10 @@ def create_partitions(request: CreatePartitionsRequest, context: Context) -> Cre
     """Raise every topic's number of partitions, or with `validate_only` tell which could be raised."""
     names = Counter(topic.name for topic in request.topics)
 
-    def answer(wanted: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+    def answer(wanted: CreatePartitionsTopic) -> tuple[CreatePartitionsTopicResult, Change]:
         if names[wanted.name] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} stands in the request more than once")
-        _create(wanted, request.validate_only, context)
-        return CreatePartitionsTopicResult(name=wanted.name)
+        return CreatePartitionsTopicResult(name=wanted.name), _create(wanted, request.validate_only, context)
 
     unique = {topic.name: topic for topic in request.topics}
 
@@ -41,7 +41,7 @@ def create_partitions(request: CreatePartitionsRequest, context: Context) -> Cre
     return response
 
 
-def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: Context) -> None:
+def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: Context) -> Change:
     metadata = context.broker.metadata
     if wanted.name in INTERNAL_TOPICS and wanted.name in metadata.image.topics:
         # Where a group is follows from the number: all would be looked for in other places, and be new there
@@ -53,7 +53,7 @@ def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: Context
             message = f"{wanted.count - present} new partitions of {wanted.name} must be assigned, or null given"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         assignments = {index: row.broker_ids for index, row in enumerate(wanted.assignments, start=present)}
-    metadata.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
+    return metadata.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
 
 
 def _refuse(wanted: CreatePartitionsTopic, code: ErrorCode, message: str) -> CreatePartitionsTopicResult:

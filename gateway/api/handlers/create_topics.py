@@ -12,6 +12,7 @@ from headgate.gateway.api.handlers.each import each_in_turns
 from headgate.gateway.config.describe import ConfigEntry, TopicRows
 from headgate.gateway.metadata.image import Topic
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE
+from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_topics import (
@@ -31,12 +32,13 @@ def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopic
     names = Counter(topic.name for topic in request.topics)
     rows = TopicRows(context.broker.config, _row)
 
-    def answer(wanted: CreatableTopic) -> CreatableTopicResult:
+    def answer(wanted: CreatableTopic) -> tuple[CreatableTopicResult, Change]:
         if names[wanted.name] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} stands in the request more than once")
-        topic = _create(wanted, request.validate_only, context)
+        change = _create(wanted, request.validate_only, context)
+        topic = change.image.topics[wanted.name]
         configs = rows.of(topic.configs) if context.version >= 5 else []
-        return _result(topic, ZERO_UUID if request.validate_only else topic.topic_id, configs)
+        return _result(topic, ZERO_UUID if request.validate_only else topic.topic_id, configs), change
 
     unique = {topic.name: topic for topic in request.topics}
 
@@ -59,7 +61,7 @@ def _check_size(request: CreateTopicsRequest, context: Context) -> None:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
 
 
-def _create(wanted: CreatableTopic, validate_only: bool, context: Context) -> Topic:
+def _create(wanted: CreatableTopic, validate_only: bool, context: Context) -> Change:
     assignments = {row.partition_index: row.broker_ids for row in wanted.assignments}
     if len(assignments) != len(wanted.assignments):
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition of {wanted.name} is assigned twice")

@@ -9,6 +9,7 @@ from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_topics import (
@@ -33,7 +34,7 @@ def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopic
     wanted = Counter((state.name, state.topic_id) for state in states)
     meant = Counter(_meant(key, image) for key in wanted)
 
-    def answer(key: Key) -> DeletableTopicResult:
+    def answer(key: Key) -> tuple[DeletableTopicResult, Change]:
         if wanted[key] > 1 or meant[_meant(key, image)] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic stands in the request more than once")
         return _delete(*key, context)
@@ -54,13 +55,13 @@ def _meant(key: Key, image: Image) -> Key:
     return key if known is None else (known, ZERO_UUID)
 
 
-def _delete(name: str | None, topic_id: bytes, context: Context) -> DeletableTopicResult:
+def _delete(name: str | None, topic_id: bytes, context: Context) -> tuple[DeletableTopicResult, Change]:
     if (name is None) == (topic_id == ZERO_UUID):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named either by its name or by its id")
     image = context.broker.metadata.image
     topic = image.topic_by_id(topic_id) if name is None else image.topic(name)
-    context.broker.metadata.delete_topic(topic.name)
-    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+    change = context.broker.metadata.delete_topic(topic.name)
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id), change
 
 
 def _refuse(key: Key, code: ErrorCode, message: str) -> DeletableTopicResult:

@@ -21,6 +21,7 @@ from headgate.gateway.config.resources import (
     this_broker,
 )
 from headgate.gateway.metadata.image import Topic
+from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import BROKER_RESOURCE
@@ -46,14 +47,14 @@ def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse | Waiting:
     """Change every resource, all or nothing of each."""
 
-    def alter(resource: AlterConfigsResource) -> None:
+    def alter(resource: AlterConfigsResource) -> Change:
         if len({config.name for config in resource.configs}) != len(resource.configs):
             message = f"a setting of {resource.resource_name} stands in the request more than once"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         kind = _KINDS.get(resource.resource_type)
         if kind is None:
             raise has_no_settings(resource)
-        kind(resource, context, request.validate_only)
+        return kind(resource, context, request.validate_only)
 
     def respond(rows: list[AlterConfigsResourceResponse]) -> IncrementalAlterConfigsResponse:
         return IncrementalAlterConfigsResponse(responses=rows)
@@ -64,10 +65,10 @@ def incremental_alter_configs(
     return response
 
 
-def _alter_topic(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+def _alter_topic(resource: AlterConfigsResource, context: Context, validate_only: bool) -> Change:
     topic = altered_topic(resource, context)
     changes = _changes(resource, lambda name: _items_of_topic(name, topic, context))
-    context.broker.metadata.change_topic_configs(topic.name, changes, validate_only=validate_only)
+    return context.broker.metadata.change_topic_configs(topic.name, changes, validate_only=validate_only)
 
 
 def _items_of_topic(name: str, topic: Topic, context: Context) -> tuple[str, ...] | None:
@@ -78,14 +79,14 @@ def _items_of_topic(name: str, topic: Topic, context: Context) -> tuple[str, ...
     return value if isinstance(value, tuple) else None
 
 
-def _alter_broker(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+def _alter_broker(resource: AlterConfigsResource, context: Context, validate_only: bool) -> Change:
     node_id, metadata = altered_broker(resource, context), context.broker.metadata
     configs = metadata.planned.configs.get((BROKER_RESOURCE, resource.resource_name), {})
     changes = _changes(resource, lambda name: dynamic.items(context.broker.config, name, configs))
-    metadata.change_broker_configs(node_id, changes, validate_only=validate_only)
+    return metadata.change_broker_configs(node_id, changes, validate_only=validate_only)
 
 
-def _alter_loggers(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+def _alter_loggers(resource: AlterConfigsResource, context: Context, validate_only: bool) -> Change:
     this_broker(resource, context)
     if any(change.config_operation in {APPEND, SUBTRACT} for change in resource.configs):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger is no list; set it, or delete it")
@@ -94,14 +95,15 @@ def _alter_loggers(resource: AlterConfigsResource, context: Context, validate_on
         loggers.check(name, level)
     if not validate_only:
         loggers.change(levels)
+    return context.broker.metadata.submit(())
 
 
-def _alter_group(resource: AlterConfigsResource, context: Context, validate_only: bool) -> None:
+def _alter_group(resource: AlterConfigsResource, context: Context, validate_only: bool) -> Change:
     group_id, changes = altered_group(resource), _changes(resource, lambda _: None)
-    context.broker.metadata.change_group_configs(group_id, changes, validate_only=validate_only)
+    return context.broker.metadata.change_group_configs(group_id, changes, validate_only=validate_only)
 
 
-_KINDS: dict[int, Callable[[AlterConfigsResource, Context, bool], None]] = {
+_KINDS: dict[int, Callable[[AlterConfigsResource, Context, bool], Change]] = {
     ResourceType.TOPIC: _alter_topic,
     ResourceType.BROKER: _alter_broker,
     ResourceType.BROKER_LOGGER: _alter_loggers,

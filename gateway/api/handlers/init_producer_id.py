@@ -22,7 +22,7 @@ def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitPr
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         message = f"producer id {request.producer_id} and epoch {request.producer_epoch} do not go together"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    producer_ids = context.broker.producer_ids
-    response = InitProducerIdResponse(producer_id=producer_ids.next(), producer_epoch=0)
-    told: InitProducerIdResponse | Waiting = settled(context, producer_ids.pending, lambda: response)
-    return told
+    producer_id, change = context.broker.producer_ids.next()
+    response = InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    settled_response: InitProducerIdResponse | Waiting = settled(context, change, lambda: response)
+    return settled_response

@@ -9,11 +9,12 @@ from random import Random
 from typing import Any
 
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.metadata.embedded import EmbeddedMetadata, Recorded, check_fresh
+from headgate.gateway.metadata.embedded import EmbeddedMetadata, check_fresh
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
-from headgate.gateway.metadata.snapshot import load
+from headgate.gateway.metadata.snapshot import LoadedMetadata, load
 from headgate.gateway.metadata.snapshot_generator import RETRY_MS, START_DELAY_MS, SnapshotGenerator
+from headgate.gateway.metadata.store import Prepare, prepare_nothing
 from headgate.gateway.tests.manual import ManualClock, Threads
 from headgate.protocol.records.compression import finish
 from headgate.storage.directory.log_manager import LogManager
@@ -55,23 +56,33 @@ class MetadataNode:
         self.threads = Desk()
         plain = self.config.log_config({})
         self.stores = LogManager.take(paths or (DATA,), files=files, node_id=0, config=plain, random=Random(1))
-        self.recorded = Recorded(self.config)
+        self.prepare: Prepare = prepare_nothing
+        self.loaded = LoadedMetadata.nothing()
         log = self.stores.open_now((METADATA_TOPIC, 0), plain, 0)
         if log is None:
             check_fresh(self.stores)
         else:
-            self.recorded.settings(log)
-            self.stores.removed |= self.recorded.removed
-            self.stores.remove_strays(self.recorded.has_partition)
+            self.loaded = load(log)
+            self.stores.removed |= self.loaded.removed
+            self.stores.remove_strays(self.loaded.image.has_partition)
         clock, random = ManualClock(), Random(2)
         scheduler: Any = self.threads
-        self.metadata = EmbeddedMetadata(self.stores, self.config, clock, random, self.recorded.image, scheduler)
-        self.generator = SnapshotGenerator(self.stores, self.metadata, self.recorded.snapshot, clock, scheduler)
+        self.metadata = EmbeddedMetadata(
+            self.stores,
+            self.config,
+            clock,
+            random,
+            self.loaded.image,
+            scheduler,
+            lambda *change: self.prepare(*change),
+        )
+        self.generator = SnapshotGenerator(self.stores, self.metadata, self.loaded.snapshot, clock, scheduler)
+        self.metadata.on_change(self.generator.follow)
         self._numbers = itertools.count(self.log.end_offset)
 
     @property
     def log(self) -> Log:
-        return self.metadata.journal.log
+        return self.metadata.metadata_log.log
 
     @property
     def records_read(self) -> int:

@@ -10,11 +10,18 @@ from random import Random
 import pytest
 
 from headgate.gateway.metadata import snapshot
+from headgate.gateway.metadata.planning.producer_ids import take_producer_ids
 from headgate.gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT
 from headgate.gateway.metadata.snapshot_generator import START_DELAY_MS
 from headgate.gateway.metadata.tests.metadata_node import DATA, DIRECTORY, MetadataNode, told
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from headgate.protocol.internal.metadata import (
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
@@ -31,8 +38,8 @@ def filled(node: MetadataNode) -> MetadataNode:
     """Some of everything that an image has."""
     metadata = node.metadata
     metadata.create_topic("kept", 3, configs={"retention.ms": "5"})
-    metadata.set_features({"group.version": 1})
-    metadata.next_producer_id_block()
+    metadata.submit([FeatureLevelRecord(name="group.version", feature_level=1)])
+    metadata.submit(take_producer_ids(metadata.planned, 0).records)
     metadata.change_group_configs("g", {"consumer.session.timeout.ms": "50000"})
     metadata.change_broker_configs(None, {"log.retention.ms": "7000"})
     node.threads.run_all()
@@ -57,7 +64,7 @@ def test_a_snapshot_takes_the_place_of_the_log_before_it() -> None:
     assert [segment.base_offset for segment in node.log.segments] == [node.log.start_offset] == [end_offset]
     after = restarted(node)
     assert told(after.image) == told(node.image)
-    assert after.recorded.snapshot == node.generator.snapshot
+    assert after.loaded.snapshot == node.generator.snapshot
     assert after.records_read < end_offset
 
 
@@ -104,7 +111,7 @@ def test_changes_go_on_while_a_snapshot_is_made() -> None:
 def test_a_change_that_is_not_seen_yet_is_in_the_snapshot() -> None:
     node = filled(MetadataNode(CrashingFiles()))
     node.churn(5)
-    node.metadata.prepare = lambda *_: None  # the disk of the new partitions hangs
+    node.prepare = lambda *_: None  # the disk of the new partitions hangs
     node.metadata.create_topic("unseen", 1)
     node.threads.run_all()
     node.start()
@@ -160,7 +167,7 @@ def test_what_a_start_reads_is_bounded_by_what_lives() -> None:
     for number in range(1, 21):
         made, deleted = made_and_deleted(number * 1_000, 1_000)
         for records in (made, deleted):
-            node.metadata._change(records)
+            node.metadata.submit(records)
             node.threads.run_all()
         node.stores.removed |= {record.topic_id for record in deleted if isinstance(record, RemoveTopicRecord)}
     assert node.log.end_offset > 60_000
@@ -265,7 +272,7 @@ def test_random_histories_up_to_a_power_cut(seed: int) -> None:
 def test_the_histories_are_about_something() -> None:
     nodes = [history(Random(seed), seed) for seed in range(10)]
     assert sum(node.generator.snapshot != NO_SNAPSHOT for node in nodes) > 5
-    assert any(node.metadata.pending for node in nodes)
+    assert any(node.metadata.planned is not node.image for node in nodes)
     assert any(node.generator._is_busy for node in nodes)
 
 
@@ -368,7 +375,7 @@ def test_old_segments_that_a_crash_brought_back_go() -> None:
     for _ in range(3):  # up to the snapshot, and not its deletions
         node.threads.run_one()
     after = MetadataNode(node.files.crash(Random(0), power=True))
-    assert after.recorded.snapshot != NO_SNAPSHOT
+    assert after.loaded.snapshot != NO_SNAPSHOT
     assert len(after.log.segments) > 1
     after.start()
     assert len(after.log.segments) == 1
@@ -404,12 +411,12 @@ def test_a_deleted_topic_is_known_while_it_has_a_directory() -> None:
     assert node.stores.removed == {LEFT}, "those of which there is none are forgotten"
     again(node)
     after = MetadataNode(node.files.copy())
-    assert after.recorded.removed >= {LEFT}
+    assert after.loaded.removed >= {LEFT}
     assert ("gone", 0) not in after.stores, "so that a start removes it"
     node.stores.delete("gone", 0, remove=False)
     again(node)
     assert LEFT not in node.stores.removed
-    assert LEFT not in MetadataNode(node.files.copy()).recorded.removed
+    assert LEFT not in MetadataNode(node.files.copy()).loaded.removed
 
 
 @pytest.mark.usefixtures("small")
@@ -444,7 +451,7 @@ def test_nothing_is_forgotten_while_a_log_directory_is_away() -> None:
     node.stores.close()
     files.heal()
     after = MetadataNode(files, *paths)
-    assert after.recorded.removed >= {LEFT}
+    assert after.loaded.removed >= {LEFT}
     assert ("gone", 0) not in after.stores, "it came back with the directory, and goes"
 
 
@@ -457,7 +464,7 @@ def test_nothing_is_forgotten_if_a_directory_cannot_be_listed() -> None:
     assert fault.met
     assert node.generator.snapshot != NO_SNAPSHOT
     assert LEFT in node.stores.removed
-    assert LEFT in MetadataNode(node.files.copy()).recorded.removed
+    assert LEFT in MetadataNode(node.files.copy()).loaded.removed
 
 
 @pytest.mark.usefixtures("small")
@@ -467,7 +474,7 @@ def test_a_deleted_topic_is_known_while_a_partition_is_made() -> None:
     making = node.stores.begin_creation(("late", 0), LEFT, node.config.log_config({}))
     node.start()
     making.run()
-    assert LEFT in MetadataNode(node.files.copy()).recorded.removed
+    assert LEFT in MetadataNode(node.files.copy()).loaded.removed
     node.stores.end_creation(making)
     assert LEFT in node.stores.removed
     node.stores.delete("late", 0, remove=False)
@@ -482,7 +489,7 @@ def test_a_deletion_that_partitions_do_not_follow_yet_is_known() -> None:
     node.metadata.create_topic("unseen", 1)
     node.threads.run_all()
     topic_id = node.image.topics["unseen"].topic_id
-    node.metadata.prepare = lambda *_: None
+    node.prepare = lambda *_: None
     node.metadata.create_topic("hangs", 1)
     node.metadata.delete_topic("unseen")
     node.threads.run_all()
@@ -490,4 +497,4 @@ def test_a_deletion_that_partitions_do_not_follow_yet_is_known() -> None:
     assert "unseen" in node.image.topics
     after = MetadataNode(node.files.copy())
     assert "unseen" not in after.image.topics
-    assert topic_id in after.recorded.removed
+    assert topic_id in after.loaded.removed
