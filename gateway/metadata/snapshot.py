@@ -44,7 +44,7 @@ NO_SNAPSHOT = Snapshot("", 0, 0)
 
 
 class LoadedMetadata(NamedTuple):
-    """The content of the metadata log: its image, and the ids of deleted topics. `snapshot` is the one that was read."""
+    """The content of the metadata log: the image, the ids of deleted topics, and the snapshot that was read."""
 
     image: Image
     removed: set[bytes]

@@ -1,6 +1,6 @@
 """The metadata of the cluster: the image that everybody reads, and the changes that make the next image.
 
-A `MetadataStore` keeps the image in step with a store of records; a subclass knows the store. A change passes four steps:
+A `MetadataStore` keeps the image in step with stored records; a subclass knows the store. A change takes four steps:
 
     submitted   planned upon `planned`, the image with all earlier changes of this broker
     written     the store has the records for good, or refused them (`error`)
@@ -176,7 +176,7 @@ class MetadataStore(ABC):
         )
 
     def change_broker_configs(self, node_id: int | None, changes: Configs, *, validate_only: bool = False) -> Change:
-        """Set and remove configs of a broker, with None of all brokers, see `planning.configs.change_broker_configs`."""
+        """Set and remove configs of a broker, or of all, see `planning.configs.change_broker_configs`."""
         return self.submit(
             config_plans.change_broker_configs(self.planned, self._config, node_id, changes), validate_only
         )

@@ -1,8 +1,9 @@
 """Higher leader epochs for partitions whose logs lost records while the broker runs.
 
-`ReplicaManager.withhold` takes such a partition out of service. `LeaderEpochBumps` submits one change with higher epochs
-for all such partitions of a turn. Once the change is stored, `ReplicaManager.follow` serves the partitions again. A
-change that fails is tried again, at growing intervals: no partition is served under an epoch in which records were lost.
+`ReplicaManager.withhold` takes such a partition out of service. `LeaderEpochBumps` submits one change with higher
+epochs for all such partitions of a turn. Once the change is stored, `ReplicaManager.follow` serves the partitions
+again. A failed change is tried again, at growing intervals: no partition is served under an epoch in which records were
+lost.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
 v1 member types (KIP-1099)
 """
 
-from headgate.gateway.metadata import features
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import describe_groups_each
 from headgate.gateway.coordinator.groups import targets
 from headgate.gateway.coordinator.groups.consumer_group import ConsumerGroup
 from headgate.gateway.coordinator.groups.shard import Shard
+from headgate.gateway.metadata import features
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.consumer_group_describe import (

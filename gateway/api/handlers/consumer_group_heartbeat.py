@@ -3,11 +3,11 @@
 v1 regular expressions; the member makes its own id (KIP-1082)
 """
 
-from headgate.gateway.metadata import features
 from headgate.gateway.api.context import Context
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group
 from headgate.gateway.coordinator.groups import consumer
+from headgate.gateway.metadata import features
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

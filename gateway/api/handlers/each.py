@@ -352,7 +352,7 @@ def alter_each(
 ) -> Any:
     """The response of a row of (error code, message, type, name) for every resource, or a `Waiting` for it.
 
-    Each resource is changed, or refused as a whole. A resource that is named twice is refused: the request is ambiguous.
+    Each resource is changed, or refused as a whole. A resource that is named twice is refused.
     """
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
 

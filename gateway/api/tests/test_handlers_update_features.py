@@ -2,8 +2,8 @@
 
 import pytest
 
-from headgate.gateway.metadata import features
 from headgate.gateway.api.handlers import load
+from headgate.gateway.metadata import features
 from headgate.gateway.tests.builders import Node, refusal
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.api_versions import ApiVersionsRequest

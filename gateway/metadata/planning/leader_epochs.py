@@ -1,4 +1,4 @@
-"""Plans that raise leader epochs: of all partitions at a start, of single ones while the broker runs (KIP-101, KIP-320).
+"""Plans that raise leader epochs: of all partitions at a start, of single ones later (KIP-101, KIP-320).
 
 Pure: an image in, records out. `gateway.metadata.registration` says why the epochs rise.
 """

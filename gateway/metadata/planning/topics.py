@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from headgate.gateway.config import topic_config as topic_configs
@@ -20,8 +21,8 @@ class NewTopic(NamedTuple):
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    configs: Mapping[str, str | None] = {}
-    assignments: Assignments = {}
+    configs: Mapping[str, str | None] = MappingProxyType({})
+    assignments: Assignments = MappingProxyType({})
 
 
 def create_topic(image: Image, config: BrokerConfig, topic_id: bytes, wanted: NewTopic) -> list[MetadataRecord]:

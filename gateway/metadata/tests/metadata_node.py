@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from functools import partial
 from random import Random
 from typing import Any
@@ -74,11 +74,14 @@ class MetadataNode:
             random,
             self.loaded.image,
             scheduler,
-            lambda *change: self.prepare(*change),
+            self._prepare,
         )
         self.generator = SnapshotGenerator(self.stores, self.metadata, self.loaded.snapshot, clock, scheduler)
         self.metadata.on_change(self.generator.follow)
         self._numbers = itertools.count(self.log.end_offset)
+
+    def _prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
+        self.prepare(old, new, names, done)
 
     @property
     def log(self) -> Log:

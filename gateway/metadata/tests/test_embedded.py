@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from random import Random
 from unittest.mock import Mock
@@ -43,9 +43,12 @@ class Opened:
             self.config,
             ManualClock(),
             Random(seed),
-            prepare=lambda *change: self.prepare(*change),
+            prepare=self._prepare,
             touch=self.touched.append,
         )
+
+    def _prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
+        self.prepare(old, new, names, done)
 
     def take_producer_ids(self) -> int:
         """The first id of another block."""
@@ -121,8 +124,7 @@ def test_no_producer_id_is_handed_out_twice(tmp_path: Path) -> None:
     directory = tmp_path / "0"
     for number in range(5):
         opened = Opened(directory, seed=number)
-        for _ in range(3):
-            seen.append(opened.take_producer_ids())
+        seen += [opened.take_producer_ids() for _ in range(3)]
         if number % 2:
             directory = shutil.copytree(directory, tmp_path / str(number), ignore=shutil.ignore_patterns(".lock"))
         opened.store.close()
@@ -260,9 +262,7 @@ def test_a_change_that_cannot_be_prepared_keeps_no_other_waiting(
     assert "a fault of ours" in caplog.text
 
 
-def test_a_listener_that_fails_keeps_no_later_change_waiting(
-    opened: Opened, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_listener_that_fails_keeps_no_later_change_waiting(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
     metadata = opened.metadata
     prepared: list[Callable[[], None]] = []
     opened.prepare = lambda _old, _new, _names, done: prepared.append(done)

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.metadata_log import LOG_CONFIG, MetadataLog
 from headgate.gateway.metadata.records import image_records
-from headgate.gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT, LoadedMetadata, Snapshot, among, is_due, load, name_of
+from headgate.gateway.metadata.snapshot import (
+    MIN_BYTES,
+    NO_SNAPSHOT,
+    LoadedMetadata,
+    Snapshot,
+    among,
+    is_due,
+    load,
+    name_of,
+)
 from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, RemoveTopicRecord, TopicRecord
 from headgate.protocol.internal.metadata_snapshot import encode_steps
 from headgate.protocol.records.compression import finish

@@ -33,7 +33,7 @@ def code_of(partitions: ReplicaManager, topic: str, index: int = 0) -> ErrorCode
 
 def test_topics_come_grow_and_go(node: Node) -> None:
     metadata, partitions = node.services.metadata, node.services.partitions
-    topic = metadata.create_topic("t", 2)
+    topic = metadata.create_topic("t", 2).image.topics["t"]
     assert partitions.topic_name(topic.topic_id) == "t"
     kept = partitions.get("t", 1)
     metadata.create_partitions("t", 3)
