@@ -20,7 +20,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def metadata_store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each `Node` of a test keeps its metadata: "embedded", or "shared" with other brokers that change them."""
     if getattr(request, "param", "embedded") == "shared":
-        monkeypatch.setattr(Node, "has_shared_metadata", True)
+        monkeypatch.setattr(Node, "clusters", {})
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from headgate.gateway.api.context import Client, Context, Services
 from headgate.gateway.api.conversion import Conversions
@@ -67,8 +67,8 @@ class Node:
     Settings are Kafka's names with underscores: `Node(path, num_partitions="3")`.
     """
 
-    has_shared_metadata = False
-    """Whether the metadata are those of a cluster that other brokers change, and not in a log of its own."""
+    clusters: ClassVar[dict[Path, Cluster] | None] = None
+    """The clusters of which nodes are brokers, by their directories; None where each has a metadata log of its own."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
         overrides = {name.replace("_", "."): value for name, value in settings.items()}
@@ -77,7 +77,7 @@ class Node:
         self.time = ManualTime()
         self.random = Random(0)
         self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
-        self.cluster = Cluster()
+        self.cluster = None if self.clusters is None else self.clusters.setdefault(directory, Cluster())
         self._store = self._open_store()
         self.services = self._build()
 
@@ -142,7 +142,7 @@ class Node:
     def _open_metadata(self, partitions: ReplicaManager, purgatory: Purgatory) -> tuple[MetadataStore, bool]:
         """The metadata, and whether this start has raised all leader epochs."""
         prepare, touch = partitions.prepare, purgatory.touch
-        if self.has_shared_metadata:
+        if self.cluster is not None:
             return SharedMetadata(self.cluster, self.config, self.random, prepare, touch), False
         metadata = EmbeddedMetadata(
             self._store, self.config, self.time.clock, self.random, prepare=prepare, touch=touch
@@ -158,7 +158,8 @@ class Node:
         """What the registered handler returns, or the error response of the KafkaError that it raises."""
         served = load()[request.api_key].find(version)
         assert served is not None
-        self.cluster.change_something()
+        if self.cluster is not None:
+            self.cluster.change_something()
         try:
             outcome: Any = served.handler(request, self.context(version))
             while are_steps(outcome):

@@ -77,7 +77,8 @@ class SharedMetadata(MetadataStore):
         return self._cluster.version
 
     def _write(self, change: Change) -> None:
-        self._submitted.append((change, _touched(change.records, self.written_image, change.image)))
+        images = (self.written_image, *(pending.image for pending in self._pending))
+        self._submitted.append((change, _touched(change.records, *images)))
         if not self.is_held:
             self.write()
 

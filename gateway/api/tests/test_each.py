@@ -16,6 +16,8 @@ from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopic
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
 from headgate.protocol.steps import are_steps, finish
 
+pytestmark = pytest.mark.every_metadata_store
+
 
 def test_every_partition_has_its_row(caplog: pytest.LogCaptureFixture) -> None:
     def answer(number: int) -> str:

@@ -9,6 +9,8 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from headgate.protocol.wire import ZERO_UUID
 
+pytestmark = pytest.mark.every_metadata_store
+
 UNKNOWN_ID = bytes(range(16))
 
 

@@ -12,6 +12,8 @@ from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from headgate.protocol.messages.update_features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdateKey, UpdateFeaturesRequest
 from headgate.protocol.schema import Message
 
+pytestmark = pytest.mark.every_metadata_store
+
 
 def update(node: Node, level: int, kind: int, version: int = 2) -> int:
     change = FeatureUpdateKey(features.GROUP_VERSION, level, kind != UPGRADE, kind)
