@@ -187,7 +187,6 @@ def test_listeners_are_called_in_order_and_may_change_more(broker: Broker) -> No
     assert heard == ["first ['a']", "second ['a']", "first ['b']", "second ['b']"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_random_histories_of_two_brokers(seed: int) -> None:
     """What is seen is the store; each change of ours succeeds as it was planned, or not at all."""
