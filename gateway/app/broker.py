@@ -210,7 +210,7 @@ class Broker:
                 touch=purgatory.touch,
                 slowly=TimeSlices(self.clock, scheduler).add,
             ),
-            producer_ids=ProducerIds(metadata, self.config.node_id),
+            producer_ids=ProducerIds(metadata),
             groups=groups,
             conversions=Conversions(scheduler),
             appends=appends,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.gateway.metadata.planning.producer_ids import take_producer_ids
-
 if TYPE_CHECKING:
     from headgate.gateway.metadata.store import Change, MetadataStore
 
@@ -13,10 +11,9 @@ if TYPE_CHECKING:
 class ProducerIds:
     """Hands out the ids of one block, then of the next. A stop leaves the rest of a block unused for ever."""
 
-    def __init__(self, metadata: MetadataStore, node_id: int) -> None:
+    def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
-        self._node_id = node_id
-        self._next = self._end = 0
+        self._block = range(0)
         self._change: Change | None = None
 
     def next(self) -> tuple[int, Change | None]:
@@ -27,13 +24,10 @@ class ProducerIds:
         """
         change = self._change
         if change is not None and change.error is not None:  # the block was not taken: its ids may be another's
-            self._next, self._change = self._end, None
+            self._block, self._change = range(0), None
         elif change is not None and change.is_settled:
             self._change = None  # it holds an image
-        if self._next == self._end:
-            block = take_producer_ids(self._metadata.planned, self._node_id)
-            self._change = self._metadata.submit(block.records)
-            self._next, self._end = block.first, block.first + block.size
-        producer_id = self._next
-        self._next += 1
+        if not self._block:
+            self._block, self._change = self._metadata.take_producer_ids()
+        producer_id, self._block = self._block[0], self._block[1:]
         return producer_id, self._change

@@ -1,7 +1,7 @@
 """The immutable image of the cluster, and how metadata records change it.
 
-Everybody reads the image of the moment; whoever keeps it makes the next one with `apply`. Records of one change are
-applied together: what is copied is then copied once, however many partitions there are.
+Every reader has the image of the moment; a `MetadataStore` makes the next image with `apply_all`. The records of one
+change are applied together, so that each mapping is copied once, however many partitions the change has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Metadata records of things as the image has them: of new ones, for a change, and of all, for a snapshot."""
+"""Metadata records of what an image holds: of single things for a change, of the whole image for a snapshot."""
 
 from __future__ import annotations
 

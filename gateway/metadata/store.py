@@ -27,6 +27,7 @@ from headgate.gateway.metadata.image import Image, changed_topics
 from headgate.gateway.metadata.new_topics import Assignments, new_topic_id
 from headgate.gateway.metadata.planning import configs as config_plans
 from headgate.gateway.metadata.planning import topics as topic_plans
+from headgate.gateway.metadata.planning.producer_ids import take_producer_ids
 from headgate.gateway.metadata.planning.topics import NewTopic
 from headgate.gateway.runtime.purgatory import WaitList
 from headgate.protocol.errors import KafkaError
@@ -180,6 +181,11 @@ class MetadataStore(ABC):
         return self.submit(
             config_plans.change_broker_configs(self.planned, self._config, node_id, changes), validate_only
         )
+
+    def take_producer_ids(self) -> tuple[range, Change]:
+        """Take a block of producer ids, see `planning.producer_ids`. If the change fails, no id may ever be used."""
+        block = take_producer_ids(self.planned, self._config.node_id)
+        return range(block.first, block.first + block.size), self.submit(block.records)
 
     # Changes
 

@@ -133,7 +133,7 @@ class Node:
                 touch=purgatory.touch,
                 slowly=TimeSlices(clock, scheduler).add,
             ),
-            producer_ids=ProducerIds(metadata, self.config.node_id),
+            producer_ids=ProducerIds(metadata),
             groups=groups,
             conversions=Conversions(scheduler),
             appends=appends,

@@ -42,12 +42,12 @@ def some(producer_ids: ProducerIds, count: int) -> list[int]:
 
 
 def test_ids_are_those_of_the_blocks_in_order() -> None:
-    assert some(ProducerIds(Blocks(), 0), 2 * BLOCK_SIZE + 1) == list(range(2 * BLOCK_SIZE + 1))
+    assert some(ProducerIds(Blocks()), 2 * BLOCK_SIZE + 1) == list(range(2 * BLOCK_SIZE + 1))
 
 
 def test_a_block_is_taken_only_when_it_is_needed() -> None:
     blocks = Blocks()
-    producer_ids = ProducerIds(blocks, 0)
+    producer_ids = ProducerIds(blocks)
     assert blocks.given == 0
     some(producer_ids, BLOCK_SIZE)
     assert blocks.given == 1
@@ -57,13 +57,13 @@ def test_a_block_is_taken_only_when_it_is_needed() -> None:
 
 def test_after_a_restart_the_rest_of_a_block_is_left_out() -> None:
     blocks = Blocks()
-    (before,) = some(ProducerIds(blocks, 0), 1)
-    assert some(ProducerIds(blocks, 0), 1) == [before + BLOCK_SIZE]
+    (before,) = some(ProducerIds(blocks), 1)
+    assert some(ProducerIds(blocks), 1) == [before + BLOCK_SIZE]
 
 
 def test_no_id_is_given_where_its_block_could_not_be_written() -> None:
     blocks = Blocks()
-    producer_ids = ProducerIds(blocks, 0)
+    producer_ids = ProducerIds(blocks)
     blocks.fails = True
     with pytest.raises(KafkaError):
         producer_ids.next()
@@ -74,7 +74,7 @@ def test_no_id_is_given_where_its_block_could_not_be_written() -> None:
 def test_a_block_that_could_not_be_written_is_not_used() -> None:
     """Another one begins where it would have."""
     blocks = Blocks()
-    producer_ids = ProducerIds(blocks, 0)
+    producer_ids = ProducerIds(blocks)
     blocks.is_held = True
     producer_id, change = producer_ids.next()
     assert producer_id == 0

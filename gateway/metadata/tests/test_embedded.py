@@ -13,7 +13,7 @@ from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.embedded import EmbeddedMetadata
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
-from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE, take_producer_ids
+from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.metadata.store import Prepare, prepare_nothing
 from headgate.gateway.tests.manual import ManualClock
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -52,9 +52,7 @@ class Opened:
 
     def take_producer_ids(self) -> int:
         """The first id of another block."""
-        block = take_producer_ids(self.metadata.planned, 0)
-        self.metadata.submit(block.records)
-        return block.first
+        return self.metadata.take_producer_ids()[0].start
 
 
 @pytest.fixture

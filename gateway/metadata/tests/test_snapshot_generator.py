@@ -10,7 +10,6 @@ from random import Random
 import pytest
 
 from headgate.gateway.metadata import snapshot
-from headgate.gateway.metadata.planning.producer_ids import take_producer_ids
 from headgate.gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT
 from headgate.gateway.metadata.snapshot_generator import START_DELAY_MS
 from headgate.gateway.metadata.tests.metadata_node import DATA, DIRECTORY, MetadataNode, told
@@ -39,7 +38,7 @@ def filled(node: MetadataNode) -> MetadataNode:
     metadata = node.metadata
     metadata.create_topic("kept", 3, configs={"retention.ms": "5"})
     metadata.submit([FeatureLevelRecord(name="group.version", feature_level=1)])
-    metadata.submit(take_producer_ids(metadata.planned, 0).records)
+    metadata.take_producer_ids()
     metadata.change_group_configs("g", {"consumer.session.timeout.ms": "50000"})
     metadata.change_broker_configs(None, {"log.retention.ms": "7000"})
     node.threads.run_all()

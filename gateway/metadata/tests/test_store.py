@@ -9,7 +9,7 @@ import pytest
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image, Node
-from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE, take_producer_ids
+from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.metadata.planning.topics import NewTopic, create_topic
 from headgate.gateway.metadata.records import config_records
 from headgate.gateway.metadata.store import Change
@@ -125,12 +125,12 @@ def test_a_topic_that_another_broker_deletes_cannot_be_changed(broker: Broker) -
 
 def test_a_block_of_producer_ids_is_taken_once(broker: Broker) -> None:
     metadata = broker.hold()
-    block = take_producer_ids(metadata.planned, 0)
-    change = metadata.submit(block.records)
+    _, change = metadata.take_producer_ids()
     broker.cluster.change(ProducerIdsRecord(broker_id=1, next_producer_id=BLOCK_SIZE))
     metadata.write()
     assert change.error is not None
-    assert take_producer_ids(metadata.planned, 0).first == BLOCK_SIZE
+    block, _ = metadata.take_producer_ids()
+    assert block.start == BLOCK_SIZE
 
 
 def test_a_change_of_another_broker_waits_for_what_was_written_before(broker: Broker) -> None:
