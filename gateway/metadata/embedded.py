@@ -96,11 +96,11 @@ def check_fresh(store: LogDirectory | LogManager) -> None:
     if isinstance(store, LogManager) and store.refused:
         raise StorageError(
             f"no log {METADATA_TOPIC}-0 is in {store.directory}; it may be in {', '.join(store.refused)}, which cannot"
-            " be used: mend that directory, and start again"
+            " be used: repair that directory, and start again"
         )
     known = len(store)
     if known:
         raise StorageError(
-            f"{store.directory} holds {known} partitions but no log {METADATA_TOPIC}-0, which knows their topics: it is"
-            " another program's directory, or that log was lost; restore it from a copy, or choose another log.dirs"
+            f"{store.directory} holds {known} partitions but no log {METADATA_TOPIC}-0, which knows their topics: the"
+            " directory is another program's, or the log was lost; restore the log, or choose another log.dirs"
         )

@@ -2,7 +2,7 @@
 
 v2 flexible
 
-Superseded by IncrementalAlterConfigs; old tools send it. What is not named here goes back to its default.
+Superseded by IncrementalAlterConfigs; old tools send it. A config that the request does not name gets its default back.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from headgate.protocol.messages.alter_configs import (
 
 @handles(AlterConfigsRequest, versions="0-2")
 def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse | Waiting:
-    """Give every resource these settings and no others, all or nothing of each."""
+    """Replace the configs of each resource, or refuse the resource as a whole."""
 
     def alter(resource: AlterConfigsResource) -> Change:
         return _alter(resource, context, request.validate_only)
@@ -64,5 +64,5 @@ def _changes(resource: AlterConfigsResource, present: Mapping[str, str]) -> dict
 
 def _given(config: AlterableConfig) -> tuple[str, str | None]:
     if config.value is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{config.name} is to be null; leave it out instead")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{config.name} is null; leave it out instead")
     return config.name, config.value

@@ -1,4 +1,4 @@
-"""CreatePartitions: let topics have more partitions.
+"""CreatePartitions: add partitions to topics.
 
 v2 flexible   v3 quota errors (KIP-599)
 """
@@ -22,12 +22,12 @@ from headgate.protocol.messages.create_partitions import (
 
 @handles(CreatePartitionsRequest, versions="0-3")
 def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse | Waiting:
-    """Raise every topic's number of partitions, or with `validate_only` tell which could be raised."""
+    """Raise each topic's number of partitions, or with `validate_only` check each."""
     names = Counter(topic.name for topic in request.topics)
 
     def answer(wanted: CreatePartitionsTopic) -> tuple[CreatePartitionsTopicResult, Change]:
         if names[wanted.name] > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} stands in the request more than once")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request has topic {wanted.name} more than once")
         return CreatePartitionsTopicResult(name=wanted.name), _create(wanted, request.validate_only, context)
 
     unique = {topic.name: topic for topic in request.topics}
@@ -44,7 +44,7 @@ def create_partitions(request: CreatePartitionsRequest, context: Context) -> Cre
 def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: Context) -> Change:
     metadata = context.broker.metadata
     if wanted.name in INTERNAL_TOPICS and wanted.name in metadata.image.topics:
-        # Where a group is follows from the number: all would be looked for in other places, and be new there
+        # The partition of a group depends on the number: after a change every group would seem to be new
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"the number of partitions of {wanted.name} cannot be changed")
     assignments = None
     if wanted.assignments is not None:

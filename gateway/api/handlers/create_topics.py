@@ -27,14 +27,14 @@ from headgate.protocol.wire import ZERO_UUID
 
 @handles(CreateTopicsRequest, versions="0-7")
 def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse | Waiting:
-    """Create every topic that can be, or with `validate_only` tell which could."""
+    """Create each topic, or with `validate_only` check each."""
     _check_size(request, context)
     names = Counter(topic.name for topic in request.topics)
     rows = TopicRows(context.broker.config, _row)
 
     def answer(wanted: CreatableTopic) -> tuple[CreatableTopicResult, Change]:
         if names[wanted.name] > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} stands in the request more than once")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request has topic {wanted.name} more than once")
         change = _create(wanted, request.validate_only, context)
         topic = change.image.topics[wanted.name]
         configs = rows.of(topic.configs) if context.version >= 5 else []
@@ -52,7 +52,7 @@ def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopic
 
 
 def _check_size(request: CreateTopicsRequest, context: Context) -> None:
-    """Many topics of one partition cost as much as one of many."""
+    """Raises KafkaError(POLICY_VIOLATION) for too many partitions, of however many topics."""
     default, total = context.broker.config.num_partitions, len(request.topics)
     if total <= MAX_PARTITIONS_AT_ONCE:
         total = sum(len(topic.assignments) or max(topic.num_partitions, default) for topic in request.topics)
@@ -64,7 +64,9 @@ def _check_size(request: CreateTopicsRequest, context: Context) -> None:
 def _create(wanted: CreatableTopic, validate_only: bool, context: Context) -> Change:
     assignments = {row.partition_index: row.broker_ids for row in wanted.assignments}
     if len(assignments) != len(wanted.assignments):
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition of {wanted.name} is assigned twice")
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the request assigns a partition of {wanted.name} twice"
+        )
     return context.broker.metadata.create_topic(
         wanted.name,
         wanted.num_partitions,

@@ -25,7 +25,7 @@ Key = tuple[str | None, bytes]
 
 @handles(DeleteTopicsRequest, versions="0-6")
 def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse | Waiting:
-    """Delete by name, from v6 also by id."""
+    """Delete each topic, by name or from v6 also by id."""
     if not context.broker.config.delete_topic_enable:
         code = ErrorCode.TOPIC_DELETION_DISABLED if context.version >= 3 else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "topics cannot be deleted: delete.topic.enable=false")
@@ -36,7 +36,7 @@ def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopic
 
     def answer(key: Key) -> tuple[DeletableTopicResult, Change]:
         if wanted[key] > 1 or meant[_meant(key, image)] > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic stands in the request more than once")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has the topic more than once")
         return _delete(*key, context)
 
     def respond(rows: list[DeletableTopicResult]) -> DeleteTopicsResponse:
@@ -49,7 +49,7 @@ def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopic
 
 
 def _meant(key: Key, image: Image) -> Key:
-    """A key that is the same for a topic that is named by its name and by its id; the key as it is for no topic."""
+    """One key for the name and the id of the same topic; the key as it is for an unknown topic."""
     name, topic_id = key
     known = image.topic_names.get(topic_id) if name is None else name
     return key if known is None else (known, ZERO_UUID)
@@ -57,7 +57,7 @@ def _meant(key: Key, image: Image) -> Key:
 
 def _delete(name: str | None, topic_id: bytes, context: Context) -> tuple[DeletableTopicResult, Change]:
     if (name is None) == (topic_id == ZERO_UUID):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named either by its name or by its id")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is identified either by its name or by its id")
     image = context.broker.metadata.image
     topic = image.topic_by_id(topic_id) if name is None else image.topic(name)
     change = context.broker.metadata.delete_topic(topic.name)

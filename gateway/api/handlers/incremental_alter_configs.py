@@ -1,8 +1,8 @@
-"""IncrementalAlterConfigs: change single settings of topics, brokers, groups and loggers, the others stay (KIP-339).
+"""IncrementalAlterConfigs: change single configs of topics, brokers, groups and loggers (KIP-339).
 
 v1 flexible
 
-Of a broker's settings those can be changed that can be in Kafka while it runs, but for its listeners.
+Of a broker's configs those can be changed that Kafka changes at run time, except listeners.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ from headgate.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-# What a setting has now if it is a list, by its name
+# The present items of a config that is a list, by its name; None for a config that is no list
 Items = Callable[[str], Sequence[str] | None]
 
 
@@ -45,11 +45,11 @@ Items = Callable[[str], Sequence[str] | None]
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: Context
 ) -> IncrementalAlterConfigsResponse | Waiting:
-    """Change every resource, all or nothing of each."""
+    """Change each resource, or refuse the resource as a whole."""
 
     def alter(resource: AlterConfigsResource) -> Change:
         if len({config.name for config in resource.configs}) != len(resource.configs):
-            message = f"a setting of {resource.resource_name} stands in the request more than once"
+            message = f"the request has a config of {resource.resource_name} more than once"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         kind = _KINDS.get(resource.resource_type)
         if kind is None:
@@ -89,7 +89,7 @@ def _alter_broker(resource: AlterConfigsResource, context: Context, validate_onl
 def _alter_loggers(resource: AlterConfigsResource, context: Context, validate_only: bool) -> Change:
     this_broker(resource, context)
     if any(change.config_operation in {APPEND, SUBTRACT} for change in resource.configs):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger is no list; set it, or delete it")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger is no list; set or delete it")
     levels = _changes(resource, lambda _: None)
     for name, level in levels.items():
         loggers.check(name, level)
@@ -116,18 +116,20 @@ def _changes(resource: AlterConfigsResource, items: Items) -> dict[str, str | No
 
 
 def _changed(change: AlterableConfig, items: Items) -> str | None:
-    """The new value; None takes it away."""
+    """The new value; None removes the config."""
     if change.config_operation == DELETE:
         return None
     if change.value is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} is to be null; delete it instead")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} is null; delete it instead")
     if change.config_operation == SET:
         return change.value
     if change.config_operation not in {APPEND, SUBTRACT}:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no operation {change.config_operation} on {change.name}")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"operation {change.config_operation} on {change.name} does not exist"
+        )
     present = items(change.name)
     if present is None:
-        message = f"{change.name} is no list, to which could be added or from which taken"
+        message = f"{change.name} is no list, so nothing can be appended or subtracted"
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
     named = [item.strip() for item in change.value.split(",")]
     if change.config_operation == SUBTRACT:

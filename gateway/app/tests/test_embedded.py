@@ -68,7 +68,7 @@ def test_every_topic_has_a_name_of_its_own(shared: Headgate, capsys: pytest.Capt
 
 
 def test_the_brokers_reason_is_told(shared: Headgate) -> None:
-    with pytest.raises(HeadgateError, match="topic a b was not created: 'a b': the name of a topic may have"):
+    with pytest.raises(HeadgateError, match="topic a b was not created: the topic name 'a b' is illegal"):
         shared.create_topic("a b")
 
 

@@ -91,7 +91,7 @@ def test_a_client_may_place_replicas() -> None:
         ({0: [1], 1: [1, 2]}, "as many replicas"),
         ({0: []}, "partition 0 has no replica"),
         ({0: [1, 1]}, "names a broker twice"),
-        ({0: [1, 9]}, "brokers that are not there: [9]"),
+        ({0: [1, 9]}, "brokers that are not alive: [9]"),
     ],
 )
 def test_placements_that_cannot_be(assignments: Assignments, sentence: str) -> None:

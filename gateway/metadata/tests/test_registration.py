@@ -136,7 +136,7 @@ def test_a_full_disk_gives_up_a_part_of_the_reserve(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.WARNING):
         node = CrashingNode(files)
     assert epoch_of(node) == 1
-    assert f"the disk is full: a part of {RESERVE} is given up" in caplog.text
+    assert f"the disk is full: a part of {RESERVE} makes room" in caplog.text
     assert files.size(RESERVE) == RESERVE_BYTES - PART_BYTES
     assert epoch_of(CrashingNode(files.crash(Random(0), power=True))) == 2
     files.heal()
