@@ -226,7 +226,8 @@ class MetadataStore(ABC):
         """Another broker has changed the store: after all that `_written` was called for, before everything else."""
         change = Change(records, self.written_image.apply_all(records))
         change.is_written = True
-        self._pending.insert(sum(one.is_written for one in self._pending), change)
+        unwritten = (number for number, one in enumerate(self._pending) if not one.is_written)
+        self._pending.insert(next(unwritten, len(self._pending)), change)
         self._plan_anew()
         self._settle()
 

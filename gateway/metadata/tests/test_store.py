@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,7 +15,7 @@ from headgate.gateway.metadata.planning.topics import NewTopic, create_topic
 from headgate.gateway.metadata.records import config_records
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.tests.shared_metadata import Cluster, SharedMetadata
-from headgate.protocol.errors import ErrorCode
+from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     MetadataRecord,
@@ -165,6 +166,24 @@ def test_without_records_a_change_settles_with_the_last_one(broker: Broker) -> N
     for change in (last, validated):
         assert change.is_settled
         assert change.error is not None, "it was planned upon what failed"
+
+
+def test_a_change_of_another_broker_comes_before_all_that_is_not_written(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the store refused at once does not count."""
+    metadata = broker.hold()
+    first = metadata.create_topic("first")
+    with monkeypatch.context() as full:
+        full.setattr(metadata, "_write", Mock(side_effect=KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")))
+        with pytest.raises(KafkaError, match="no room"):
+            metadata.create_topic("refused")
+    broker.cluster.change(*topic("other"))
+    assert (list(metadata.image.topics), first.is_settled) == (["other"], False)
+    assert list(metadata.planned.topics) == ["other", "first"]
+    metadata.write()
+    assert (first.is_settled, first.error) == (True, None)
+    assert metadata.image == broker.cluster.image
 
 
 def test_settings_that_another_broker_changes_take_effect(broker: Broker) -> None:
