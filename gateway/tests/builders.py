@@ -69,6 +69,7 @@ class Node:
 
     clusters: ClassVar[dict[Path, Cluster] | None] = None
     """The clusters of which nodes are brokers, by their directories; None where each has a metadata log of its own."""
+    cluster: Cluster | None = None
 
     def __init__(self, directory: Path, **settings: str) -> None:
         overrides = {name.replace("_", "."): value for name, value in settings.items()}
@@ -77,7 +78,8 @@ class Node:
         self.time = ManualTime()
         self.random = Random(0)
         self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
-        self.cluster = None if self.clusters is None else self.clusters.setdefault(directory, Cluster())
+        if self.clusters is not None:
+            self.cluster = self.clusters.setdefault(directory, Cluster())
         self._store = self._open_store()
         self.services = self._build()
 
