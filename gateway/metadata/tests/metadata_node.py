@@ -122,7 +122,7 @@ class MetadataNode:
         return sorted(name for name in self.files.list(DIRECTORY) if ".checkpoint" in name and "epoch" not in name)
 
 
-def told(image: Image) -> tuple[object, ...]:
+def recorded_state(image: Image) -> tuple[object, ...]:
     """What of an image the metadata log tells."""
     configs = {key: dict(values) for key, values in image.configs.items() if values}
     return image.topics, image.topic_names, image.features, configs, image.next_producer_id

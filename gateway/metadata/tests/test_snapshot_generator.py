@@ -13,7 +13,7 @@ from headgate.gateway.metadata import snapshot
 from headgate.gateway.metadata.planning.leader_epochs import register_broker
 from headgate.gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT
 from headgate.gateway.metadata.snapshot_generator import START_DELAY_MS
-from headgate.gateway.metadata.tests.metadata_node import DATA, DIRECTORY, MetadataNode, told
+from headgate.gateway.metadata.tests.metadata_node import DATA, DIRECTORY, MetadataNode, recorded_state
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.metadata import (
     FeatureLevelRecord,
@@ -63,7 +63,7 @@ def test_a_snapshot_takes_the_place_of_the_log_before_it() -> None:
     assert node.snapshots() == [f"{end_offset:020d}-0000000000.checkpoint"]
     assert [segment.base_offset for segment in node.log.segments] == [node.log.start_offset] == [end_offset]
     after = restarted(node)
-    assert told(after.image) == told(node.image)
+    assert recorded_state(after.image) == recorded_state(node.image)
     assert after.loaded.snapshot == node.generator.snapshot
     assert after.records_read < end_offset
 
@@ -84,7 +84,7 @@ def test_a_start_that_read_a_long_log_is_followed_by_a_snapshot() -> None:
     after.start()
     assert after.generator.snapshot.end_offset == after.log.end_offset == after.log.start_offset
     last = restarted(after)
-    assert told(last.image) == told(node.image)
+    assert recorded_state(last.image) == recorded_state(node.image)
 
 
 @pytest.mark.usefixtures("small")
@@ -97,7 +97,7 @@ def test_the_registration_of_this_start_is_in_the_snapshot_that_follows() -> Non
     after.start()
     assert after.generator.snapshot.end_offset == after.log.end_offset
     assert [state.leader_epoch for state in after.image.topics["kept"].partitions] == [1, 1, 1]
-    assert told(restarted(after).image) == told(after.image)
+    assert recorded_state(restarted(after).image) == recorded_state(after.image)
 
 
 @pytest.mark.usefixtures("small")
@@ -117,7 +117,7 @@ def test_changes_go_on_while_a_snapshot_is_made() -> None:
     assert seen, "a snapshot ended while changes waited"
     threads.run_all()
     assert len(node.image.topics) == 41
-    assert told(restarted(node).image) == told(node.image)
+    assert recorded_state(restarted(node).image) == recorded_state(node.image)
 
 
 @pytest.mark.usefixtures("small")
@@ -154,7 +154,7 @@ def test_a_stop_ends_a_snapshot_under_way(steps: int) -> None:
     node.generator.stop()
     node.threads.is_over = True
     node.threads.run_all()
-    assert told(restarted(node).image) == told(node.image)
+    assert recorded_state(restarted(node).image) == recorded_state(node.image)
 
 
 # --------------------------------------------------------------------------------------------------------------- scale
@@ -188,7 +188,7 @@ def test_what_a_start_reads_is_bounded_by_what_lives() -> None:
     sizes = {name: size for name, size in node.files.list(DIRECTORY).items() if size > 0}
     assert sum(sizes.values()) < 2 * MIN_BYTES
     after = restarted(node)
-    assert told(after.image) == told(node.image)
+    assert recorded_state(after.image) == recorded_state(node.image)
     assert after.records_read < 2 * MIN_BYTES // 30, "so small is no record"
     assert after.records_read < node.log.end_offset // 2
 
@@ -211,9 +211,9 @@ def lived(files: CrashingFiles, churned: int = 6) -> MetadataNode:
 
 def possible(node: MetadataNode) -> Iterator[tuple[object, ...]]:
     """What may be found after a crash: what was acknowledged, and any number of the changes under way."""
-    yield told(node.image)
+    yield recorded_state(node.image)
     for change in node.metadata._pending:
-        yield told(change.image)
+        yield recorded_state(change.image)
 
 
 @pytest.mark.slow
@@ -231,12 +231,12 @@ def test_no_crash_at_any_moment_loses_a_change(power: bool, mixes_names: bool) -
         files.mixes_names, files.cut_after = mixes_names, cut
         node = lived(files)
         found = MetadataNode(files.crash(Random(cut), power=power))
-        assert told(found.image) in list(possible(node)), f"cut {cut}"
+        assert recorded_state(found.image) in list(possible(node)), f"cut {cut}"
         crashed_on_the_way += len(found.snapshots()) > 1 or len(found.log.segments) > 1
         found.start()
         found.churn(3)
         assert len(found.snapshots()) == len(found.log.segments) == 1, f"cut {cut}: all of it is tidied up"
-        assert told(restarted(found).image) == told(found.image)
+        assert recorded_state(restarted(found).image) == recorded_state(found.image)
     assert crashed_on_the_way > 20
 
 
@@ -277,7 +277,7 @@ def test_random_histories_up_to_a_power_cut(seed: int) -> None:
     random = Random(seed)
     node = history(random, seed)
     found = MetadataNode(node.files.crash(random, power=True))
-    assert told(found.image) in list(possible(node))
+    assert recorded_state(found.image) in list(possible(node))
 
 
 @pytest.mark.slow
@@ -306,11 +306,11 @@ def test_an_error_leaves_everything_as_it_was(operation: str, error: int, caplog
         first = node.generator.snapshot
         node.generator._has_failed = True  # a minute without snapshots
         node.churn(5)
-        image = told(node.image)
+        image = recorded_state(node.image)
         fault = node.files.fail(error, operation, path=DIRECTORY, after=after, times=1)
         node.generator._retry()
         node.threads.run_all()
-        assert told(MetadataNode(_copy(node)).image) == image
+        assert recorded_state(MetadataNode(_copy(node)).image) == image
         if not fault.met:
             break
         met += 1
@@ -319,7 +319,7 @@ def test_an_error_leaves_everything_as_it_was(operation: str, error: int, caplog
         node.churn(1)
         assert node.generator.snapshot.end_offset > first.end_offset
         assert len(node.snapshots()) == len(node.log.segments) == 1
-        assert told(restarted(node).image) == image
+        assert recorded_state(restarted(node).image) == image
     assert met, "there is such an operation"
     assert after < 19, "each of them was tried"
     told_of = [record for record in caplog.records if "no snapshot of the metadata" in record.message]
@@ -376,7 +376,7 @@ def test_a_log_that_waits_for_its_repair_has_no_snapshot() -> None:
     assert sync_failure_repair.repair(node.log)
     node.retry()
     assert len(node.snapshots()) == 1
-    assert told(restarted(node).image) == told(node.image)
+    assert recorded_state(restarted(node).image) == recorded_state(node.image)
 
 
 @pytest.mark.usefixtures("small")
@@ -392,7 +392,7 @@ def test_old_segments_that_a_crash_brought_back_go() -> None:
     assert len(after.log.segments) > 1
     after.start()
     assert len(after.log.segments) == 1
-    assert told(restarted(after).image) == told(node.image)
+    assert recorded_state(restarted(after).image) == recorded_state(node.image)
 
 
 # ------------------------------------------------------------------------------------------------------ deleted topics
