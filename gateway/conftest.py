@@ -9,6 +9,20 @@ from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.manual import Threads
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what is marked `every_metadata_store` over each of them."""
+    definition = metafunc.definition
+    if definition.get_closest_marker("every_metadata_store") and not definition.get_closest_marker("embedded_metadata"):
+        metafunc.parametrize("metadata_store", ["embedded", "shared"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def metadata_store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each `Node` of a test keeps its metadata: "embedded", or "shared" with other brokers that change them."""
+    if getattr(request, "param", "embedded") == "shared":
+        monkeypatch.setattr(Node, "clusters", {})
+
+
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
     """The services of a broker with default settings and an empty data directory."""

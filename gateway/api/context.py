@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
     from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
     from headgate.gateway.coordinator.producer_ids import ProducerIds
-    from headgate.gateway.metadata.embedded import EmbeddedMetadata
+    from headgate.gateway.metadata.store import MetadataStore
     from headgate.gateway.replication.replica_manager import ReplicaManager
     from headgate.gateway.runtime.clock import Clock
     from headgate.gateway.runtime.purgatory import Purgatory
@@ -66,7 +66,7 @@ class Services:
     random: Random
     scheduler: Scheduler
     purgatory: Purgatory
-    metadata: EmbeddedMetadata
+    metadata: MetadataStore
     partitions: ReplicaManager
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds

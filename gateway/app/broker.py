@@ -24,7 +24,8 @@ from headgate.gateway.coordinator.producer_ids import ProducerIds
 from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.maintenance.log_cleaner import LogCleaner
 from headgate.gateway.maintenance.log_loading import LogLoader
-from headgate.gateway.metadata.embedded import EmbeddedMetadata, Recorded, check_fresh
+from headgate.gateway.metadata import snapshot
+from headgate.gateway.metadata.embedded import EmbeddedMetadata, check_fresh
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.registration import refill, register
 from headgate.gateway.metadata.snapshot_generator import SnapshotGenerator
@@ -39,9 +40,9 @@ from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.purgatory import Purgatory
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.time_slices import TimeSlices
+from headgate.storage.config import LogConfig
 from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.log_manager import LogManager
-from headgate.storage.directory.log_opening import ConfigOf
 from headgate.storage.disk.reserve import Reserve
 from headgate.storage.files import Files, parent
 
@@ -116,15 +117,14 @@ class Broker:
         self.random = random or Random()
         self.endpoints: list[str] = []
         self.metrics_port: int | None = None
-        recorded = Recorded(config)
         self._store = self._take_stores(files)
         try:
             metrics = Metrics()
-            config_of = self._read_metadata(recorded)
+            loaded = self._read_metadata()
             threads = config.num_recovery_threads_per_data_dir
-            self.openings = LogLoader(self._store, config_of, self.clock, metrics, threads)
+            self.openings = LogLoader(self._store, partial(_log_config, config, loaded), self.clock, metrics, threads)
             self.openings.open_few()
-            self.services = self._build(recorded, metrics)
+            self.services = self._build(loaded, metrics)
         except BaseException:
             self._give_up()
             raise
@@ -132,13 +132,18 @@ class Broker:
         open_files = self._store.files.open_limit()
         self.server = Server(dispatcher, _limits(config, open_files), self.clock, self.services.scheduler)
         its = self.services
-        self._snapshots = SnapshotGenerator(self._store, its.metadata, recorded.snapshot, self.clock, its.scheduler)
         self._cleaning = LogCleaner(its.partitions, config, self.clock, its.scheduler, its.metrics)
         its.partitions.events.disk_recovered.append(self._cleaning.disk_recovered)
-        self.services.metadata.on_change(lambda *_: self.server.limit(_limits(config, open_files)))
         its.metrics.gauge("requests.parked", lambda: len(its.purgatory))
         its.metrics.gauge("connections", lambda: len(self.server.drivers))
         its.metrics.gauge("partitions", lambda: len(its.partitions))
+        for listener in (  # in this order: coordinators use the partitions
+            its.partitions.follow,
+            its.groups.follow,
+            lambda *_: self.server.limit(_limits(config, open_files)),
+            self._snapshots.follow,
+        ):
+            its.metadata.on_change(listener)
 
     def _give_up(self) -> None:
         """Let go of the directories, each as the last stop left it.
@@ -161,33 +166,40 @@ class Broker:
             random=self.random,
         )
 
-    def _read_metadata(self, recorded: Recorded) -> ConfigOf:
-        """Open the metadata log, which everything else waits for; the settings of a topic by its name."""
-        plain = self.config.log_config({})
-        log = self._store.open_now((METADATA_TOPIC, 0), plain, self.clock.now_ms())
+    def _read_metadata(self) -> snapshot.LoadedMetadata:
+        """Open and read the metadata log, which everything else waits for."""
+        log = self._store.open_now((METADATA_TOPIC, 0), self.config.log_config({}), self.clock.now_ms())
         if log is None:
             check_fresh(self._store)  # before anything is done to logs that are not ours
-            return lambda _: plain
-        settings = recorded.settings(log)
-        self._store.removed |= recorded.removed
-        self._store.remove_strays(recorded.has_partition)
-        self._store.resolve_duplicates(recorded.topic_id)
-        return settings
+            return snapshot.LoadedMetadata.nothing()
+        loaded = snapshot.load(log)
+        self.config.change(*loaded.image.broker_configs(self.config.node_id))
+        self._store.removed |= loaded.removed
+        self._store.remove_strays(loaded.image.has_partition)
+        self._store.resolve_duplicates(loaded.image.topic_id_of)
+        return loaded
 
-    def _build(self, recorded: Recorded, metrics: Metrics) -> Services:
+    def _build(self, loaded: snapshot.LoadedMetadata, metrics: Metrics) -> Services:
         scheduler = Scheduler(self.clock, len(self.config.log_directories))
         purgatory = Purgatory(self.clock, scheduler)
-        metadata = EmbeddedMetadata(self._store, self.config, self.clock, self.random, recorded.image, scheduler)
-        metadata.settled = lambda: purgatory.touch(metadata.waiters)
-        self._reserve = Reserve(self._store.files, parent(metadata.directory))
-        are_raised = register(metadata, self.config, self.random, self._reserve, was_clean=self._store.was_clean)
         make_disk = partial(DiskMonitor, self.clock, scheduler)
         partitions = ReplicaManager(self._store, self.config, purgatory, make_disk, scheduler)
+        metadata = EmbeddedMetadata(
+            self._store,
+            self.config,
+            self.clock,
+            self.random,
+            loaded.image,
+            scheduler,
+            partitions.prepare,
+            purgatory.touch,
+        )
+        self._reserve = Reserve(self._store.files, parent(metadata.directory))
+        are_raised = register(metadata, self.config, self.random, self._reserve, was_clean=self._store.was_clean)
         partitions.start(metadata.image, epochs_are_raised=are_raised)
         bumps = LeaderEpochBumps(metadata, partitions, scheduler)
         self.openings.serve(metadata.log_config, partitions.opened)
-        metadata.prepare = partitions.prepare
-        metadata.on_change(partitions.follow)
+        self._snapshots = SnapshotGenerator(self._store, metadata, loaded.snapshot, self.clock, scheduler)
         appends = WriteBatcher()
         scheduler.settle = appends.commit
         slices = TimeSlices(self.clock, scheduler)
@@ -212,7 +224,7 @@ class Broker:
                 slowly=TimeSlices(self.clock, scheduler).add,
             ),
             producer_ids=ProducerIds(metadata),
-            groups=GroupCoordinator(self.config, self.random, shared, metadata, partitions),
+            groups=groups,
             slices=slices,
             conversions=Conversions(scheduler),
             appends=appends,
@@ -284,6 +296,10 @@ class Broker:
                 host, port = socket_listener.socket.getsockname()[:2]
                 self.endpoints.append(f"{listener.name}://{f'[{host}]' if ':' in host else host}:{port}")
         return opened
+
+
+def _log_config(config: BrokerConfig, loaded: snapshot.LoadedMetadata, topic: str) -> LogConfig:
+    return config.log_config(loaded.image.topic_configs(topic))
 
 
 def _limits(config: BrokerConfig, open_files: int) -> Limits:

@@ -1,50 +1,33 @@
-"""Producer ids: every one is handed out once, also over restarts (KIP-98, and KIP-730 for the blocks)."""
+"""Producer ids: every id is handed out once, also across restarts (KIP-98; KIP-730 for the blocks)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headgate.gateway.metadata.embedded import Change
-
-
-class ProducerIdBlocks(Protocol):
-    """Where blocks come from: the metadata, which writes a block down before it gives it."""
-
-    def next_producer_id_block(self) -> tuple[int, int]:
-        """The first id of a block that nobody has had, and how many ids there are in it."""
-        ...
-
-    @property
-    def pending(self) -> Change | None:
-        """What has still to be written before the block may be used; None if nothing has."""
-        ...
+    from headgate.gateway.metadata.store import Change, MetadataStore
 
 
 class ProducerIds:
-    """Hands out the ids of one block, then of the next. What a stop leaves of a block is never used."""
+    """Hands out the ids of one block, then of the next. A stop leaves the rest of a block unused for ever."""
 
-    def __init__(self, blocks: ProducerIdBlocks) -> None:
-        self._blocks = blocks
-        self._next = self._end = 0
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+        self._block = range(0)
         self._change: Change | None = None
 
-    def next(self) -> int:
-        """A producer id that was never given before. Raises what the metadata raises if a block cannot be written.
+    def next(self) -> tuple[int, Change | None]:
+        """A producer id that was never handed out before, and the change that takes its block.
 
-        It may be told when `pending` has succeeded.
+        The client may see the id once the change has settled without an error; None has. Raises KafkaError if the
+        metadata refuse the block.
         """
-        if self._change is not None and self._change.error is not None:  # the block was not taken: another one has it
-            self._next, self._change = self._end, None
-        if self._next == self._end:
-            first, length = self._blocks.next_producer_id_block()
-            self._next, self._end = first, first + length
-            self._change = self._blocks.pending
-        producer_id = self._next
-        self._next += 1
-        return producer_id
-
-    @property
-    def pending(self) -> Change | None:
-        """What is still being written of the block that the last id is of."""
-        return self._change if self._change is not None and not self._change.is_settled else None
+        change = self._change
+        if change is not None and change.error is not None:  # the block was not taken: its ids may be another's
+            self._block, self._change = range(0), None
+        elif change is not None and change.is_settled:
+            self._change = None  # it holds an image
+        if not self._block:
+            self._block, self._change = self._metadata.take_producer_ids()
+        producer_id, self._block = self._block[0], self._block[1:]
+        return producer_id, self._change

@@ -17,12 +17,12 @@ from headgate.gateway.coordinator.gathering import Gathering, value_of
 from headgate.gateway.coordinator.internal_topic import SHORT_KEY, InternalTopic, partition_of
 from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.shard import CoordinatorShard
-from headgate.gateway.metadata.embedded import Change, EmbeddedMetadata
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.store import Change, MetadataStore
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.steps import Steps
+from headgate.protocol.steps import FEW_ITEMS, Steps
 
 S = TypeVar("S", bound=CoordinatorShard)
 
@@ -40,7 +40,7 @@ class CoordinatorRuntime(Generic[S]):
         topic: InternalTopic,
         make_shard: Callable[[], S],
         services: CoordinatorServices,
-        metadata: EmbeddedMetadata,
+        metadata: MetadataStore,
         partitions: ReplicaManager,
         node_id: int,
         perform: Perform = lambda _, __: None,
@@ -54,7 +54,6 @@ class CoordinatorRuntime(Generic[S]):
         self._perform = perform
         self._coordinators: dict[int, Coordinator[S]] = {}
         self._count = 0
-        metadata.on_change(self.follow)
 
     # Requests
 
@@ -159,7 +158,7 @@ class CoordinatorRuntime(Generic[S]):
             return None
         with suppress(KafkaError):
             self._make_topic()
-        return self._metadata.pending if not self._count else None
+        return self._metadata.submit(()) if not self._count else None
 
     def _make_topic(self) -> None:
         """Raises KafkaError(COORDINATOR_NOT_AVAILABLE) also while the topic is being created: clients come again."""

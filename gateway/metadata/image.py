@@ -1,7 +1,7 @@
 """The immutable image of the cluster, and how metadata records change it.
 
-Everybody reads the image of the moment; whoever keeps it makes the next one with `apply`. Records of one change are
-applied together: what is copied is then copied once, however many partitions there are.
+Every reader has the image of the moment; a `MetadataStore` makes the next image with `apply_all`. The records of one
+change are applied together, so that each mapping is copied once, however many partitions the change has.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE))
 
 
 class PartitionState(NamedTuple):
-    """Who has a partition. `leader` is -1 while there is none; epochs grow by one with every change."""
+    """The leader and the replicas of a partition. `leader` is -1 without a leader; epochs grow with every change."""
 
     leader: int
     leader_epoch: int
@@ -56,12 +56,12 @@ class Topic(NamedTuple):
 
     @property
     def is_internal(self) -> bool:
-        """Whether the topic belongs to the brokers, as Kafka's clients are told."""
+        """True for a topic of the brokers, which Kafka's clients see as internal."""
         return self.name in INTERNAL_TOPICS
 
 
 class Node(NamedTuple):
-    """A live broker. `endpoints`: host and port by listener; none for this broker itself, see `advertised_address`."""
+    """A live broker. `endpoints`: host and port by listener; empty for this broker, see `advertised_address`."""
 
     node_id: int
     rack: str | None
@@ -69,9 +69,9 @@ class Node(NamedTuple):
 
 
 class Image(NamedTuple):
-    """The cluster at one moment. Mappings are not to be changed: the next image may share them.
+    """The cluster at one moment. Nobody may change a mapping: the next image may share it.
 
-    `features` has the levels that were ever finalized, 0 included; see `gateway.api.features`.
+    `features` has every level that was ever finalized, 0 included; see `gateway.metadata.features`.
     """
 
     cluster_id: str
@@ -102,17 +102,32 @@ class Image(NamedTuple):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
         return self.topics[name]
 
+    def topic_id_of(self, name: str) -> bytes | None:
+        """The id of the topic with that name; None for an unknown topic."""
+        topic = self.topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def has_partition(self, name: str, index: int) -> bool:
+        """True if the topic exists and has that partition."""
+        topic = self.topics.get(name)
+        return topic is not None and index < len(topic.partitions)
+
+    def topic_configs(self, name: str) -> Mapping[str, str]:
+        """The topic's own configs; none for an unknown topic."""
+        topic = self.topics.get(name)
+        return {} if topic is None else topic.configs
+
     def broker_configs(self, node_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """The settings of brokers that were made at run time: those of all, and those of this one."""
+        """The dynamic configs of all brokers, and those of one broker."""
         none: Mapping[str, str] = {}
         return self.configs.get((BROKER_RESOURCE, ""), none), self.configs.get((BROKER_RESOURCE, str(node_id)), none)
 
     def apply(self, *records: MetadataRecord) -> Image:
-        """The image after these records. Raises ValueError for one that does not fit what was before."""
+        """The image after these records. Raises ValueError for a record that does not fit."""
         return self.apply_all(records)
 
     def apply_all(self, records: Iterable[MetadataRecord]) -> Image:
-        """The image after many records, for instance all of a log."""
+        """The image after many records, for instance all of a log. Raises ValueError for a record that does not fit."""
         draft = _Draft(self)
         for record in records:
             draft.apply(record)
@@ -120,11 +135,11 @@ class Image(NamedTuple):
 
 
 class _Draft:
-    """An image in the making: what changes is copied once, partitions are lists until the end.
+    """The next image while records are applied: each mapping is copied once, partitions are lists until the end.
 
-    A registration of a broker raises the epochs of all partitions that it leads. The draft only counts registrations.
-    A state in `_partitions` has its epochs less the registrations of its leader that came before it, and `finish` adds
-    all of them: so the replay of many starts touches each partition once.
+    A registration of a broker raises the epochs of all partitions that the broker leads. The draft only counts
+    registrations. A state in `_partitions` has its epochs less the leader's registrations until then; `finish` adds all
+    registrations. So the replay of many starts touches each partition once.
     """
 
     def __init__(self, image: Image) -> None:
@@ -156,7 +171,7 @@ class _Draft:
         )
 
     def _raise_epochs(self) -> None:
-        raised: dict[PartitionState, PartitionState] = {}  # what is alike stays one object, in all topics
+        raised: dict[PartitionState, PartitionState] = {}  # equal states stay one object, in all topics
         for name, topic in self._topics.items():
             states = self._partitions.pop(topic.topic_id, topic.partitions)
             for state in set(states).difference(raised):
@@ -187,7 +202,7 @@ class _Draft:
             record.partition_epoch - before,
         )
         if partitions and partitions[-1] == state:
-            state = partitions[-1]  # most of a topic are alike: one object for all of them
+            state = partitions[-1]  # most states of a topic are equal: one object for all
         partitions[record.partition_id : record.partition_id + 1] = [state]
 
     def config(self, record: ConfigRecord) -> None:
@@ -219,12 +234,12 @@ class _Draft:
 
 
 def raised_by(state: PartitionState, count: int) -> PartitionState:
-    """A partition's state with both epochs higher by `count`."""
+    """The state of a partition with both epochs raised by `count`."""
     return state._replace(leader_epoch=state.leader_epoch + count, partition_epoch=state.partition_epoch + count)
 
 
 def changed_topics(records: Iterable[MetadataRecord], old: Image, new: Image) -> set[str]:
-    """The names of the topics in which `new` may differ from `old`, if it is `old` after these records."""
+    """The names of the topics in which `new` may differ from `old`; `new` is `old` after these records."""
     changed, topic_ids = set(), set()
     for record in records:
         match record:

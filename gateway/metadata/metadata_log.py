@@ -1,7 +1,7 @@
 """The metadata log: one batch a change, so that a change is there as a whole or not at all.
 
-With a scheduler a thread writes and syncs, so that the loop never waits for the disk: what is submitted meanwhile is in
-the next write, and one sync serves all that is in it.
+With a scheduler a thread writes and syncs, so that the loop never waits for the disk. Changes that are submitted
+meanwhile share the next write and its sync.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headgate.metadata")
 
 _READ_BYTES = 1 << 20
-LEADER_EPOCH = 0  # one node has this log to itself
+LEADER_EPOCH = 0  # no other node ever writes this log
 
-# Nothing of it ever expires, and the largest change is one batch.
+# No record ever expires, and the largest change is one batch.
 LOG_CONFIG = LogConfig(retention_ms=-1, retention_bytes=-1, max_message_bytes=64 << 20, segment_bytes=256 << 20)
 
 
 FEW_RECORDS = 100
-"""A change with more is encoded by a thread: each takes some microseconds."""
+"""A thread encodes a change with more records: each record takes some microseconds."""
 _ROWS_A_STEP = 10
 
 Done = Callable[[KafkaError | None], None]
@@ -47,7 +47,7 @@ Work = Callable[[], None]
 
 
 class _Submitted:
-    """A change that waits. Without a batch as long as it is not encoded."""
+    """A change that waits to be written. `batch` is None until the change is encoded."""
 
     __slots__ = ("batch", "done", "now_ms", "records")
 
@@ -58,7 +58,7 @@ class _Submitted:
         self.batch = _batch(records, now_ms) if len(records) <= FEW_RECORDS else None
 
     def steps(self) -> Steps[memoryview]:
-        """Encode it, in slices."""
+        """Encode the change, in slices."""
         rows = []
         for number, record in enumerate(self.records):
             rows.append(_row(record, self.now_ms))
@@ -68,13 +68,13 @@ class _Submitted:
 
 
 class _Writing(NamedTuple):
-    """A write and its sync."""
+    """A write with its sync."""
 
     staged: PendingWrite
     flush: Flush
 
     def run(self) -> None:
-        """Make them, in whatever thread. Raises OSError."""
+        """Write and sync, in any thread. Raises OSError."""
         self.staged.write()
         self.flush.run()
 
@@ -91,7 +91,7 @@ class MetadataLog:
 
     @property
     def log(self) -> Log:
-        """Where the records are. Nobody else appends to it."""
+        """The storage log with the records. Only this object appends to it."""
         return self._log
 
     @property
@@ -145,14 +145,14 @@ class MetadataLog:
         )
 
     def append(self, records: Sequence[MetadataRecord], now_ms: int) -> None:
-        """Write one change; it is on disk when this returns.
+        """Write one change; the change is on the disk when this returns.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR), and then it is not in the log. After a failed sync nothing more is
-        written until the log was mended.
+        Raises KafkaError(KAFKA_STORAGE_ERROR), and then the change is not in the log. After a failed sync nothing is
+        written until the log was repaired.
         """
         log = self._log
         self._check()
-        if log.names_unsynced:  # this takes descriptors: where there are none, nothing is written yet
+        if log.names_unsynced:  # the flush takes descriptors: without any, nothing is written yet
             log.flush()
         log.stage(_batch(records, now_ms), LEADER_EPOCH, now_ms, HEADER)
         writing = self._begin_write()
@@ -164,14 +164,14 @@ class MetadataLog:
         self._end_write(writing, failure)
 
     def _check(self) -> None:
-        """Raises KafkaError while the disk is not to be trusted."""
+        """Raises KafkaError while the log needs repair after a failed sync."""
         error = self._log.sync_error
         if error is not None:
             message = f"metadata cannot be changed since a sync to disk failed: {error.message}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
     def _begin_write(self) -> _Writing:
-        """What writes and syncs all that is staged. Raises KafkaError, and then none of it is in the log."""
+        """The write and sync of all staged batches. Raises KafkaError, and then no staged batch is in the log."""
         log = self._log
         staged = log.begin_write()
         assert staged is not None, "no batch is empty"
@@ -183,25 +183,25 @@ class MetadataLog:
             raise log.disk_error(error) from error
 
     def _end_write(self, writing: _Writing, failure: OSError | None) -> None:
-        """It was run. Raises KafkaError if it failed.
+        """Take up a write that was run. Raises KafkaError if it failed.
 
-        If it was the sync, the bytes may be on the disk or not. They are taken back all the same, and at once: those
-        who made the changes are told that they failed, so they must be neither mended nor found by the next start.
+        After a failed sync the bytes may be on the disk or not. The log takes the bytes back all the same, and at once:
+        the clients hear that the changes failed, so neither a repair nor the next start may find the changes.
         """
         log, flush = self._log, writing.flush
         try:
             log.end_write(writing.staged, failure)
-            flush.end_offset = log.end_offset  # it was begun before the write, but made after it
+            flush.end_offset = log.end_offset  # the flush was begun before the write, but run after it
         finally:
             log.end_flush(flush)
 
     # By a thread
 
     def submit(self, records: Sequence[MetadataRecord], now_ms: int, done: Done) -> None:
-        """Write one change; `done` is called when it is on disk, or with why it is not. Without a scheduler, at once.
+        """Write one change; `done` is called with None or the error. Without a scheduler the change is written at once.
 
-        After one that failed all that were submitted behind it fail too: they were made to follow it. Raises KafkaError
-        as `append`, and then `done` is not called.
+        After a failure all changes that were submitted behind the failed one fail too: they were planned upon it.
+        Raises KafkaError as `append`, and then `done` is not called.
         """
         if self._scheduler is None:
             self.append(records, now_ms)
@@ -213,9 +213,9 @@ class MetadataLog:
             self._next(self._scheduler)
 
     def between_writes(self, begin: Callable[[], Work | None], done: Callable[[object], None]) -> None:
-        """Have work done on the files of the log by a thread, while nothing is written to it.
+        """Have a thread work on the files of the log while nothing is written to the log.
 
-        `begin` is called on the loop, when all that was written is told; it returns the work, or None if there is none.
+        `begin` is called on the loop, after every finished write has been reported; it returns the work, or None.
         `done` is called with the result of the work, or the exception. Neither is called once the broker has stopped.
         """
         assert self._scheduler is not None, "threads need a scheduler"
@@ -233,15 +233,15 @@ class MetadataLog:
         work = None
         try:
             work = begin()
-        except Exception:  # a fault of ours must not keep changes waiting
-            logger.exception("what was to be done between two changes of the metadata has failed")
+        except Exception:  # an unexpected error must not keep changes waiting
+            logger.exception("work between two changes of the metadata cannot begin")
         if work is None:
             self._next(scheduler)
         else:
             scheduler.in_thread(work, ended)
 
     def _next(self, scheduler: Scheduler) -> None:
-        """Have the next of what there is to do done by a thread."""
+        """Have a thread do the next piece of work."""
         if scheduler.is_over:  # the broker has stopped
             self._between.clear()
         self._is_busy = bool(self._queue or self._between)
@@ -251,7 +251,9 @@ class MetadataLog:
             self._work(scheduler, *self._between.popleft())
             return
         if scheduler.is_over:
-            self._refuse([], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker stopped before it was written"))
+            self._refuse(
+                [], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker stopped before the change was written")
+            )
             return
         one = self._queue[0]
         if one.batch is None:
@@ -270,7 +272,7 @@ class MetadataLog:
     def _encoded(self, one: _Submitted, scheduler: Scheduler, result: memoryview | BaseException) -> None:
         if isinstance(result, BaseException):
             logger.error("a change of the metadata cannot be encoded: %r", result)
-            self._refuse([], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"it was not written: {result!r}"))
+            self._refuse([], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the change was not written: {result!r}"))
             return
         one.batch = result
         self._next(scheduler)
@@ -288,7 +290,7 @@ class MetadataLog:
         scheduler.in_thread(flush.run, synced)
 
     def _write(self, scheduler: Scheduler) -> None:
-        """Write as many as belong into one write, and sync them. Raises KafkaError, OSError: then none was taken."""
+        """Write and sync as many changes as one write takes. Raises KafkaError, OSError: then none was taken."""
         taken = self._stage()
         try:
             writing = self._begin_write()
@@ -298,14 +300,14 @@ class MetadataLog:
         scheduler.in_thread(writing.run, lambda result: self._written(taken, writing, result, scheduler))
 
     def _stage(self) -> list[_Submitted]:
-        """Take from the queue what goes into one write.
+        """Take the changes of one write from the queue.
 
-        One that the log refuses, or that needs a new segment, is the first of the next write.
+        A change that the log refuses, or that needs a new segment, is the first of the next write.
         """
         log, taken = self._log, list[_Submitted]()
         while self._queue:
             one, staged = self._queue[0], log.staged
-            if one.batch is None:  # it came meanwhile
+            if one.batch is None:  # submitted meanwhile
                 break
             last_offset = log.end_offset + len(one.records) - 1
             if staged is not None and not staged.has_room(len(one.batch), one.now_ms, last_offset, LEADER_EPOCH):
@@ -326,7 +328,7 @@ class MetadataLog:
             self._refuse(taken, error)
             return
         for one in taken:
-            _tell(one, None)
+            _notify(one, None)
         self._next(scheduler)
 
     def _refuse(self, taken: list[_Submitted], error: KafkaError) -> None:
@@ -334,7 +336,7 @@ class MetadataLog:
         self._queue.clear()
         self._is_busy = False
         for one in waiting:
-            _tell(one, error)
+            _notify(one, error)
         if self._between and self._scheduler is not None and not self._is_busy:
             self._next(self._scheduler)
 
@@ -348,14 +350,14 @@ def _row(record: MetadataRecord, now_ms: int) -> Record:
 
 
 def _failure(result: object) -> OSError | None:
-    """What kept a thread from its work, whatever it was."""
+    """The error of a thread's work as an OSError, whatever it was."""
     if result is None or isinstance(result, OSError):
         return result
     return OSError(errno.ECANCELED, repr(result))
 
 
-def _tell(one: _Submitted, error: KafkaError | None) -> None:
+def _notify(one: _Submitted, error: KafkaError | None) -> None:
     try:
         one.done(error)
-    except Exception:  # a fault of ours must not keep the others waiting
+    except Exception:  # an unexpected error must not keep the other changes waiting
         logger.exception("a change of the metadata was written, but could not be taken up")

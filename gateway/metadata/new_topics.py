@@ -1,16 +1,17 @@
-"""What a new topic may be called, and which brokers its partitions go to: checks of the image, without effect."""
+"""Names of new topics, and placement of new partitions on brokers. Pure: all is checked against an image."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
+from itertools import product
 from random import Random
 
 from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.protocol.errors import ErrorCode, KafkaError
 
-MAX_NAME_LENGTH = 249  # with a partition's number behind it, it still is a file name
-# As many as Kafka's controller does in one step; each partition costs files and memory.
+MAX_NAME_LENGTH = 249  # with a partition number behind, still a legal file name
+# The limit of Kafka's controller for one step; each partition costs files and memory.
 MAX_PARTITIONS_AT_ONCE = 10_000
 METADATA_TOPIC = "__headgate_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
@@ -18,34 +19,44 @@ METADATA_TOPIC_ID = bytes(15) + b"\x01"
 _RESERVED_IDS = (bytes(16), METADATA_TOPIC_ID)
 _RESERVED = frozenset((METADATA_TOPIC, "__cluster_metadata"))
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+_SEPARATOR = re.compile(r"[._]")
 
 # Partition -> brokers, the preferred leader first.
 Assignments = Mapping[int, Sequence[int]]
 
 
 def check_name(name: str) -> None:
-    """Raises KafkaError(INVALID_TOPIC_EXCEPTION) for what Kafka does not allow either."""
+    """Raises KafkaError(INVALID_TOPIC_EXCEPTION) for a name that Kafka refuses too."""
     if not name:
-        raise _invalid_topic("the name of a topic must not be empty")
+        raise _invalid_topic("the topic name is illegal: it must not be empty")
     if name in (".", ".."):
-        raise _invalid_topic(f"{name!r} is no name for a topic")
+        raise _invalid_topic(f"the topic name {name!r} is illegal")
     if len(name) > MAX_NAME_LENGTH:
         raise _invalid_topic(
-            f"{name[:40]!r}... has {len(name)} characters; the name of a topic may have {MAX_NAME_LENGTH}"
+            f"the topic name {name[:40]!r}... is illegal: {len(name)} characters exceed {MAX_NAME_LENGTH}"
         )
     if _LEGAL.fullmatch(name) is None:
-        raise _invalid_topic(f"{name!r}: the name of a topic may have letters of ASCII, digits, '.', '_' and '-'")
+        raise _invalid_topic(
+            f"the topic name {name!r} is illegal: only ASCII letters, digits, '.', '_' and '-' are allowed"
+        )
     if name in _RESERVED:
         raise _invalid_topic(f"{name!r} is the name of an internal log")
 
 
-def collision_key(name: str) -> str:
-    """What must differ between any two topics: as names of metrics, '.' and '_' are the same in Kafka."""
-    return name.replace(".", "_")
+def colliding(name: str, topics: Mapping[str, object]) -> str | None:
+    """The topic that differs from `name` in '.' and '_' only: Kafka's metrics cannot tell such topics apart."""
+    parts = _SEPARATOR.split(name)
+    if len(parts) == 1:
+        return None
+    if 1 << len(parts) > len(topics):  # fewer topics than spellings
+        key = name.replace(".", "_")
+        return next((other for other in topics if other.replace(".", "_") == key), None)
+    separated = [choice for part in parts[:-1] for choice in ((part,), "._")]
+    return next(filter(topics.__contains__, map("".join, product(*separated, parts[-1:]))), None)
 
 
 def new_topic_id(random: Random, taken: Container[bytes]) -> bytes:
-    """A random id as RFC 9562 has it (version 4)."""
+    """A random topic id: a UUID of version 4 (RFC 9562)."""
     while True:
         made = bytearray(random.randbytes(16))
         made[6] = made[6] & 0x0F | 0x40
@@ -55,14 +66,14 @@ def new_topic_id(random: Random, taken: Container[bytes]) -> bytes:
             return topic_id
 
 
-def check_new(name: str, image: Image, collisions: Mapping[str, str]) -> None:
-    """Raises KafkaError where a topic of that name cannot be made. `collisions`: collision key -> topic."""
+def check_new(name: str, image: Image) -> None:
+    """Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS."""
     check_name(name)
     if name in image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic {name!r} exists already")
-    other = collisions.get(collision_key(name))
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic {name!r} already exists")
+    other = colliding(name, image.topics)
     if other is not None:
-        raise _invalid_topic(f"{name!r} collides with {other!r}: the two differ in '.' and '_' only")
+        raise _invalid_topic(f"{name!r} collides with {other!r}: the two names differ in '.' and '_' only")
 
 
 def new_partitions(image: Image, first: int, count: int, factor: int) -> list[PartitionState]:
@@ -73,11 +84,11 @@ def new_partitions(image: Image, first: int, count: int, factor: int) -> list[Pa
     check_count(count)
     brokers = sorted(image.brokers)
     if factor <= 0:
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"a replication factor of {factor} is less than one")
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor} is less than one")
     if factor > len(brokers):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"a replication factor of {factor} needs as many brokers, and {len(brokers)} are alive",
+            f"replication factor {factor} is larger than available brokers: {len(brokers)} are alive",
         )
     return [
         _fresh([brokers[(index + step) % len(brokers)] for step in range(factor)])
@@ -88,36 +99,36 @@ def new_partitions(image: Image, first: int, count: int, factor: int) -> list[Pa
 def check_count(count: int) -> None:
     """Raises KafkaError: INVALID_PARTITIONS, POLICY_VIOLATION."""
     if count <= 0:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions are too few; a topic has at least one")
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions are too few: a topic has at least one")
     if count > MAX_PARTITIONS_AT_ONCE:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"{count} partitions at once are too many; at most {MAX_PARTITIONS_AT_ONCE} are made",
+            f"{count} partitions at once are too many: the limit is {MAX_PARTITIONS_AT_ONCE}",
         )
 
 
 def assigned_partitions(image: Image, first: int, assignments: Assignments) -> list[PartitionState]:
-    """The partitions that a client wants where it wants them. Raises KafkaError(INVALID_REPLICA_ASSIGNMENT)."""
+    """Partitions on the brokers that the client assigns. Raises KafkaError(INVALID_REPLICA_ASSIGNMENT)."""
     if sorted(assignments) != list(range(first, first + len(assignments))):
         raise _invalid_assignment(f"the partitions must be numbered from {first} on, and are {sorted(assignments)}")
     check_count(len(assignments))
     factors = {len(brokers) for brokers in assignments.values()}
     if len(factors) != 1:
-        raise _invalid_assignment("all partitions of a topic must have as many replicas")
+        raise _invalid_assignment("all partitions of a topic must have as many replicas as the first")
     for index, brokers in assignments.items():
         check_brokers(index, brokers, image)
     return [_fresh(assignments[index]) for index in sorted(assignments)]
 
 
 def check_brokers(index: int, brokers: Sequence[int], image: Image) -> None:
-    """Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) where a partition cannot be had by exactly these brokers."""
+    """Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless the brokers are different and alive."""
     if not brokers:
         raise _invalid_assignment(f"partition {index} has no replica")
     if len(set(brokers)) != len(brokers):
         raise _invalid_assignment(f"partition {index} names a broker twice: {list(brokers)}")
     unknown = [broker for broker in brokers if broker not in image.brokers]
     if unknown:
-        raise _invalid_assignment(f"partition {index} names brokers that are not there: {unknown}")
+        raise _invalid_assignment(f"partition {index} names brokers that are not alive: {unknown}")
 
 
 def _fresh(brokers: Sequence[int]) -> PartitionState:

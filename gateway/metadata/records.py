@@ -1,4 +1,4 @@
-"""Metadata records of things as the image has them: of new ones, for a change, and of all, for a snapshot."""
+"""Metadata records of what an image holds: of single things for a change, of the whole image for a snapshot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headgate.protocol.internal.metadata import (
 
 
 def partition_records(topic_id: bytes, first: int, states: Iterable[PartitionState]) -> list[MetadataRecord]:
-    """The partitions of a topic from the number `first` on."""
+    """Records of a topic's partitions, from index `first` on."""
     return [
         PartitionRecord(
             partition_id=index,
@@ -36,7 +36,7 @@ def partition_records(topic_id: bytes, first: int, states: Iterable[PartitionSta
 def config_records(
     resource: str, configs: Mapping[str, str | None], resource_type: int = TOPIC_RESOURCE
 ) -> list[MetadataRecord]:
-    """Settings of one resource; None takes one away."""
+    """Records of one resource's configs; None removes a config."""
     return [
         ConfigRecord(resource_type=resource_type, resource_name=resource, name=name, value=value)
         for name, value in configs.items()
@@ -44,9 +44,9 @@ def config_records(
 
 
 def image_records(image: Image, removed: Collection[bytes]) -> Iterator[MetadataRecord]:
-    """The records that make this image out of an empty one. `removed`: the ids of deleted topics, which come first.
+    """The records that make this image from an empty one, behind deletions of the topics `removed` (ids).
 
-    Brokers and the cluster's id are not recorded. May be iterated in any thread: an image never changes.
+    Brokers and the cluster's id are not recorded. Any thread may iterate: an image never changes.
     """
     for topic_id in sorted(removed):
         yield RemoveTopicRecord(topic_id=topic_id)

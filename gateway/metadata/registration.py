@@ -1,13 +1,13 @@
-"""Higher leader epochs: for all partitions at a start, for single ones whose log lost records (KIP-101, KIP-320).
+"""The registration of a start, which raises the leader epochs of all partitions (KIP-101, KIP-320).
 
 A stop may lose records that clients have seen. Other records then get the same offsets, and a client that goes on at
-its old position would miss them without an error. A higher leader epoch tells the client: it asks where the epoch that
-it knows ends, and finds that its position is beyond.
+its old position would miss them without an error. A higher leader epoch prevents this: the client asks where the epoch
+of its position ends, and finds that its position is beyond.
 
-A start writes one record for all partitions, as a broker of KRaft registers itself (KIP-631). The replay of it raises
-the leader epoch of every partition that exists then and is led by that broker (`image.py`). It is on the disk before
-anything is served. So each epoch is above all that were served before, whatever the start has found or not found in the
-logs: a log that lost its end looks like one that never had it.
+A start writes one record for all partitions, as a broker of KRaft registers itself (KIP-631). The replay of the record
+raises the leader epoch of every partition that exists then and is led by that broker (`image.py`). The record is on the
+disk before anything is served. So each epoch is above all epochs that were served before, whatever the start finds in
+the logs: a log that lost its end looks like a log that never had it.
 
 While the broker runs, a partition gets a PartitionRecord of its own (`gateway.replication.leader_epoch_bumps`).
 """
@@ -15,14 +15,13 @@ While the broker runs, a partition gets a PartitionRecord of its own (`gateway.r
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
 from headgate.gateway.metadata.new_topics import new_topic_id
+from headgate.gateway.metadata.planning.leader_epochs import register_broker
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, RegisterBrokerRecord
-from headgate.storage.disk.checkpoint import TopicPartition
+from headgate.protocol.internal.metadata import RegisterBrokerRecord
 from headgate.storage.errors import StorageError
 from headgate.storage.files import NO_ROOM, parent
 
@@ -39,19 +38,14 @@ logger = logging.getLogger("headgate.metadata")
 def register(
     metadata: EmbeddedMetadata, config: BrokerConfig, random: Random, reserve: Reserve, *, was_clean: bool
 ) -> bool:
-    """Write the registration of this start. Whether the leader epochs have risen.
+    """Write the registration of this start. Returns True if the leader epochs have risen.
 
-    A full disk gives up a part of the reserve. If the record cannot be written even so, a broker that was stopped in
-    order goes on with the epochs it had (`was_clean`): nothing was lost. Any other start is refused, unless there is no
-    partition. Raises StorageError, OSError.
+    On a full disk a part of the reserve is given up. If the record still cannot be written, a broker that was stopped
+    cleanly (`was_clean`) goes on with the old epochs: nothing was lost. Any other start is refused, unless the broker
+    leads no partition. Raises StorageError, OSError.
     """
-    record = RegisterBrokerRecord(
-        broker_id=config.node_id,
-        incarnation_id=new_topic_id(random, ()),
-        broker_epoch=metadata.end_offset,  # as KRaft: the offset of this record
-        rack=config.broker_rack,
-        fenced=False,
-    )
+    broker_epoch = metadata.end_offset  # as KRaft: the offset of this record
+    record = register_broker(config.node_id, config.broker_rack, new_topic_id(random, ()), broker_epoch)
     try:
         _write(metadata, record, reserve)
     except KafkaError as error:
@@ -67,7 +61,7 @@ def register(
 
 
 def refill(reserve: Reserve, scheduler: Scheduler, directory: str) -> None:
-    """There is room again in a log directory: have a thread fill its reserve."""
+    """Have a thread fill the reserve of a log directory that has room again."""
 
     def filled(result: object) -> None:
         if isinstance(result, BaseException):
@@ -85,7 +79,7 @@ def _write(metadata: EmbeddedMetadata, record: RegisterBrokerRecord, reserve: Re
         except KafkaError as error:
             if not _lacks_room(error) or not _gives_up(reserve):
                 raise
-            logger.warning("the disk is full: a part of %s is given up for the record of this start", reserve.path)
+            logger.warning("the disk is full: a part of %s makes room for the record of this start", reserve.path)
         else:
             return
 
@@ -109,31 +103,7 @@ def _leads_nothing(image: Image, node_id: int) -> bool:
 
 def _refusal(directory: str, error: KafkaError) -> str:
     return (
-        f"the start cannot be recorded in {directory}: {error.message}; the last stop was not in order, so that records"
-        " may be lost, and without that record clients would not notice: free some room on that disk, or mend it, and"
-        " start again; nothing was served"
+        f"the start cannot be recorded in {directory}: {error.message}; the last stop was not clean, so records may be"
+        " lost, and without that record clients would not notice: free some room on that disk, or repair it, and start"
+        " again; nothing was served"
     )
-
-
-def raised(image: Image, latest_epochs: Mapping[TopicPartition, int]) -> list[MetadataRecord]:
-    """Records that raise the leader epochs of these partitions, each above the epoch given with it. Pure.
-
-    A partition that the image does not have is passed over.
-    """
-    records: list[MetadataRecord] = []
-    for (name, index), latest_epoch in latest_epochs.items():
-        topic = image.topics.get(name)
-        if topic is not None and index < len(topic.partitions):
-            state = topic.partitions[index]
-            records.append(
-                PartitionRecord(
-                    partition_id=index,
-                    topic_id=topic.topic_id,
-                    replicas=list(state.replicas),
-                    isr=list(state.isr),
-                    leader=state.leader,
-                    leader_epoch=max(state.leader_epoch, latest_epoch) + 1,
-                    partition_epoch=state.partition_epoch + 1,
-                )
-            )
-    return records

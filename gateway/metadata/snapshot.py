@@ -1,7 +1,7 @@
-"""Snapshots of the metadata log: what they are called, which one a start uses, when another one is due (KIP-630).
+"""Snapshots of the metadata log: their names, the one that a start uses, when another one is due (KIP-630).
 
     __headgate_metadata-0/
-        00000000000000004711-0000000000.checkpoint    all that lived at offset 4711, of leader epoch 0
+        00000000000000004711-0000000000.checkpoint    the image at offset 4711, of leader epoch 0
         00000000000000004711.log                      the changes from there on
 
 A start reads the newest snapshot and the log from its end on. The log in front of a snapshot is deleted once the
@@ -29,11 +29,11 @@ logger = logging.getLogger("headgate.metadata")
 SNAPSHOT_SUFFIX = ".checkpoint"
 _NAME = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint")
 MIN_BYTES = 1 << 20
-"""Less than this is never worth a snapshot: a start replays it in a tenth of a second."""
+"""A shorter log is never worth a snapshot: a start replays it in a tenth of a second."""
 
 
 class Snapshot(NamedTuple):
-    """A snapshot file. It stands for all records before `end_offset`; `size` is in bytes."""
+    """A snapshot file that replaces all records before `end_offset`; `size` is in bytes."""
 
     name: str
     end_offset: int
@@ -43,17 +43,22 @@ class Snapshot(NamedTuple):
 NO_SNAPSHOT = Snapshot("", 0, 0)
 
 
-class Loaded(NamedTuple):
-    """What the metadata log says. `removed` are the ids of topics that were deleted."""
+class LoadedMetadata(NamedTuple):
+    """The content of the metadata log: the image, the ids of deleted topics, and the snapshot that was read."""
 
     image: Image
     removed: set[bytes]
     snapshot: Snapshot
     records_read: int
 
+    @classmethod
+    def nothing(cls) -> LoadedMetadata:
+        """The content of a log that does not exist yet."""
+        return cls(Image.empty(), set(), NO_SNAPSHOT, 0)
+
 
 def name_of(end_offset: int) -> str:
-    """The file of a snapshot that stands for all records before an offset."""
+    """The file name of a snapshot that replaces all records before an offset."""
     return f"{end_offset:020d}-{LEADER_EPOCH:010d}{SNAPSHOT_SUFFIX}"
 
 
@@ -65,36 +70,36 @@ def among(sizes: dict[str, int]) -> list[Snapshot]:
 
 
 def is_due(bytes_since: int, snapshot_bytes: int) -> bool:
-    """Whether another snapshot is worth writing, after so many bytes of log since the last one. Pure.
+    """True if a log with that many bytes since the last snapshot is worth another one. Pure.
 
-    So a start never reads much more than twice what lived at the last snapshot, and the work of writing snapshots stays
-    in proportion to what is written to the log.
+    So a start never reads much more than twice the size of the last snapshot, and the cost of snapshots stays in
+    proportion to what is written to the log.
     """
     return bytes_since > max(MIN_BYTES, snapshot_bytes)
 
 
-def load(log: Log) -> Loaded:
-    """Read the newest snapshot, and the log from its end on.
+def load(log: Log) -> LoadedMetadata:
+    """Read the newest snapshot, and the log from the snapshot's end on.
 
-    A damaged snapshot is passed over only if the log still has everything since an older one, or since its beginning.
+    A damaged snapshot is skipped only if the log still has everything since an older snapshot, or since offset 0.
     Raises StorageError if something is damaged or missing: nothing is guessed.
     """
     reading = _Reading()
     snapshot, records = _newest(log)
     image = Image.empty().apply_all(reading.of_snapshot(records))
     image = image.apply_all(reading.of_log(MetadataLog(log).replay(snapshot.end_offset)))
-    return Loaded(image, reading.removed, snapshot, reading.count)
+    return LoadedMetadata(image, reading.removed, snapshot, reading.count)
 
 
 class _Reading:
-    """Records on their way into an image: counts them, and notes the deleted topics."""
+    """Passes records on to an image, counts them, and collects the ids of deleted topics."""
 
     def __init__(self) -> None:
         self.count = 0
         self.removed: set[bytes] = set()
 
     def of_snapshot(self, records: Iterable[MetadataRecord]) -> Iterator[MetadataRecord]:
-        """All but the deletions: an image knows nothing of topics that were gone before."""
+        """All records but deletions: the image never had those topics."""
         for record in records:
             self.count += 1
             if isinstance(record, RemoveTopicRecord):
@@ -111,7 +116,7 @@ class _Reading:
 
 
 def _newest(log: Log) -> tuple[Snapshot, list[MetadataRecord]]:
-    """The newest snapshot that can be read. Raises StorageError if the log does not go on where it ends."""
+    """The newest readable snapshot. Raises StorageError if the log does not continue where the snapshot ends."""
     files = log.pool.files
     problems = []
     for found in among(files.list(log.directory)):
@@ -150,12 +155,12 @@ def _check_reaches(log: Log, found: Snapshot, problems: list[str]) -> None:
 
 def _lost(log: Log, problems: list[str]) -> StorageError:
     return StorageError(
-        f"{'; '.join(problems)}; the metadata log in {log.directory} begins at offset {log.start_offset}, and what was"
-        " before is in such a file alone: restore that directory from a copy, or start the newer version of Headgate"
-        " that wrote it"
+        f"{'; '.join(problems)}; the metadata log in {log.directory} begins at offset {log.start_offset}, and only a"
+        " snapshot has what was before: restore that directory from a copy, or start the newer version of Headgate that"
+        " wrote it"
     )
 
 
 def _warn(problems: Iterable[str]) -> None:
     for problem in problems:
-        logger.warning("%s; the log still has what it stood for, and is read instead", problem)
+        logger.warning("%s; the log still has the same records and is read instead", problem)

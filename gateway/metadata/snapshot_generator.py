@@ -1,30 +1,30 @@
-"""Writes snapshots of the metadata log while the broker runs, and deletes what they replace.
+"""Writes snapshots of the metadata log while the broker runs, and deletes what each snapshot replaces.
 
     1  between two changes    roll the log; take the image of its end, and the ids of deleted topics
-    2  a thread, in slices    encode the image; look which deleted topics still have a directory
+    2  a thread, in slices    encode the image; find the deleted topics that still have a directory
     3  a thread               write <name>.tmp, sync it, rename it, sync the directory
     4  between two changes    delete the segments in front of the snapshot, and older snapshots
 
-Whatever ends this early, a crash too, leaves a log that can be read: until step 4 it has everything that the snapshot
-has. After an error all of it is tried again later. Step 3 makes the name of the new segment safe as well, so that no
+After an early end, even by a crash, the log is readable: until step 4 the log has everything that the snapshot has.
+After an error all steps are tried again later. Step 3 makes the name of the new segment durable as well, so that no
 power cut leaves a snapshot without a log behind it.
 
-Why deleted topics are in a snapshot: a start deletes a directory that no topic owns only if its topic is known to be
-deleted (`storage/directory/stray_logs.py`). An id is forgotten once no log directory has a partition of it, and none
-can appear:
+Why a snapshot has the ids of deleted topics: a start deletes a directory that no topic owns only if the metadata say
+that the directory's topic was deleted (`storage/directory/stray_logs.py`). An id is forgotten once no log directory has
+a partition with that id, and none can appear:
 
 - all log directories of the configuration are in use, and can be listed (else every id is kept);
-- no directory of a partition names the id, and a sync has made the names safe (`strays.topic_ids_steps`);
-- no thread makes a partition of it (`LogManager.being_created`);
-- partitions follow its deletion already (`EmbeddedMetadata.removed_unseen` are those of which they do not).
+- no directory of a partition has the id, and a sync has made the names durable (`stray_logs.topic_ids_steps`);
+- no thread creates a partition with that id (`LogManager.being_created`);
+- the replicas have followed the deletion (`EmbeddedMetadata.removed_unseen` has the ids of other deletions).
 
-So there are no more such ids than directories, as long as all log directories are there.
+So there are no more such ids than directories, as long as all log directories are in use.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headgate.metadata")
 
 START_DELAY_MS = 5_000.0
-"""A start has better things to do than to write a snapshot."""
+"""A start has more urgent work than a snapshot."""
 RETRY_MS = 60_000.0
-"""After an error nothing is tried for so long."""
+"""The pause after an error."""
 
 
 class _Taken(NamedTuple):
-    """What a snapshot is made of. `removed` are deleted topics that may be forgotten, `kept` those that may not."""
+    """The content of a snapshot. `removed`: deleted topics that may be forgotten; `kept`: those that may not."""
 
     end_offset: int
     image: Image
@@ -65,7 +65,7 @@ class _Taken(NamedTuple):
 
 
 class _Encoded(NamedTuple):
-    """The content of a snapshot file, and the deleted topics that are not in it any more."""
+    """The bytes of a snapshot file, and the deleted topics that the file leaves out."""
 
     end_offset: int
     data: bytes
@@ -73,59 +73,63 @@ class _Encoded(NamedTuple):
 
 
 class SnapshotGenerator:
-    """Looks after each change whether a snapshot is due. One is written at a time."""
+    """Checks after each change whether a snapshot is due. Writes one snapshot at a time."""
 
     def __init__(
         self, stores: LogManager, metadata: EmbeddedMetadata, snapshot: Snapshot, clock: Clock, scheduler: Scheduler
     ) -> None:
-        """`snapshot`: the one that the start has read. Nothing happens before `start`."""
+        """`snapshot`: the one that this start has read. Nothing happens before `start`."""
         self._taken: _Taken | None = None
         self._expired: SegmentDeletion | None = None
         self._stores = stores
         self._metadata = metadata
-        self._journal = metadata.journal
-        self._log: Log = metadata.journal.log
+        self._metadata_log = metadata.metadata_log
+        self._log: Log = metadata.metadata_log.log
         self._clock = clock
         self._scheduler = scheduler
         self.snapshot = snapshot
-        """The last one that is on the disk."""
-        self._has_leftovers = bool(snapshot.name)  # until a deletion has looked: a crash may have kept some
+        """The newest snapshot on the disk."""
+        self._has_leftovers = bool(snapshot.name)  # until the first deletion: a crash may have left old files
         self._is_busy = False
-        self._is_stopped = False
-        self._has_failed = self._has_told = False
+        self._has_begun = self._is_stopped = False
+        self._has_failed = self._has_warned = False
 
     def start(self) -> None:
-        """Look soon, and from then on after each change. A start that has read a long log is followed by a snapshot."""
+        """Check soon, and from then on after each change: a start that read a long log is followed by a snapshot."""
         self._scheduler.call_after(START_DELAY_MS, self._begin)
 
     def _begin(self) -> None:
-        self._metadata.on_change(lambda *_: self._look())
+        self._has_begun = True
+        self._look()
+
+    def follow(self, _old: Image, _new: Image, _names: Collection[str]) -> None:
+        """Check whether a snapshot is due: a listener of the metadata."""
         self._look()
 
     def stop(self) -> None:
-        """Begin nothing any more: the broker stops."""
+        """Begin no more work: the broker stops."""
         self._is_stopped = True
 
     def _look(self) -> None:
-        """Do what is due, if nothing is under way."""
-        if self._is_busy or self._has_failed or self._is_over:
+        """Begin the work that is due, if nothing is under way."""
+        if not self._has_begun or self._is_busy or self._has_failed or self._is_over:
             return
         if self._has_leftovers:
             self._is_busy = True
-            self._journal.between_writes(self._begin_deletion, self._ended)
+            self._metadata_log.between_writes(self._begin_deletion, self._ended)
         elif is_due(self._bytes_since(), self.snapshot.size):
             self._is_busy = True
-            self._journal.between_writes(self._begin_roll, self._rolled)
+            self._metadata_log.between_writes(self._begin_roll, self._rolled)
 
     def _bytes_since(self) -> int:
         return sum(segment.size for segment in self._log.since(self.snapshot.end_offset))
 
     def _fail(self, error: object) -> None:
-        """Nothing more can be done now. That is told once, until a snapshot is written."""
+        """Give up for now. Only the first failure since the last snapshot is a warning."""
         self._is_busy, self._taken, self._has_failed = False, None, True
         if self._is_over:
             return
-        level, self._has_told = (logging.DEBUG if self._has_told else logging.WARNING), True
+        level, self._has_warned = (logging.DEBUG if self._has_warned else logging.WARNING), True
         logger.log(level, "no snapshot of the metadata can be written now, so the next start takes longer: %s", error)
         self._scheduler.call_after(RETRY_MS, self._retry)
 
@@ -136,7 +140,7 @@ class SnapshotGenerator:
     # A snapshot
 
     def _begin_roll(self) -> Callable[[], None] | None:
-        """Take what the snapshot is made of; the roll, for a thread."""
+        """Take the content of the snapshot. Returns the roll, for a thread."""
         log = self._log
         if self._is_over or not log_lock.may(log, log_lock.ROLL):
             self._fail("the log waits for its repair")
@@ -153,7 +157,7 @@ class SnapshotGenerator:
         if isinstance(result, BaseException) or self._is_over or taken is None:
             self._fail(result)
             return
-        # A directory that is not in use now may come back with partitions of a topic that was deleted meanwhile.
+        # A directory out of use may come back with partitions of a topic that was deleted meanwhile.
         stores = None if self._stores.refused else self._stores
         self._scheduler.in_slices(_encode_steps(taken, stores, self._clock.now_ms()), self._encoded)
 
@@ -178,13 +182,13 @@ class SnapshotGenerator:
         self.snapshot = Snapshot(name_of(end_offset), end_offset, size)
         self._stores.removed.difference_update(encoded.forgotten)
         logger.info("wrote a snapshot of the metadata up to offset %d, %d bytes", end_offset, size)
-        self._is_busy, self._has_leftovers, self._has_told = False, True, False
+        self._is_busy, self._has_leftovers, self._has_warned = False, True, False
         self._look()
 
-    # What it replaces
+    # Deletion of what a snapshot replaces
 
     def _begin_deletion(self) -> Callable[[], None] | None:
-        """Have the log begin at the snapshot, or at the segment that holds its end; the deletion, for a thread."""
+        """Have the log begin at the segment with the snapshot's end. Returns the deletion, for a thread."""
         log = self._log
         if self._is_over or not log_lock.may(log, log_lock.DELETE_SEGMENTS):
             self._fail("the log waits for its repair")

@@ -1,10 +1,10 @@
-"""Configs of adopted topics that nobody tells any more: ZooKeeper had them, or a metadata log that was lost.
+"""Configs of adopted topics whose source is out of reach: ZooKeeper, or a metadata log that was lost.
 
-Such topics get the defaults, but where Kafka's files contradict these, as a wrong retention deletes records for good:
+Such topics get the defaults, unless Kafka's files contradict the defaults: a wrong retention deletes records for good.
 
-- a topic in `cleaner-offset-checkpoint` was compacted, and is not to be deleted by age instead;
-- a topic with records that the defaults would have deleted while Kafka still ran has a retention of its own. It keeps
-  everything until somebody sets that.
+- A topic in `cleaner-offset-checkpoint` was compacted, and must not be deleted by age instead.
+- A topic with records that the defaults would have deleted while Kafka still ran had a retention of its own. The topic
+  keeps everything until an operator sets the retention.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headgate.storage.segment.index import TimeIndex
 from headgate.storage.segment.segment import LOG_SUFFIX
 
 GRACE_MS = 3_600_000
-"""Kafka looks for what is to be deleted every five minutes, where it was not told otherwise."""
+"""The tolerance for deletions that were due: Kafka looks for them every five minutes by default."""
 
 KEPT_BY_TIME = {"retention.ms": "-1"}
 KEPT_BY_SIZE = {"retention.bytes": "-1"}
@@ -34,7 +34,7 @@ COMPACTED = {"cleanup.policy": "compact"}
 def contradicting(
     files: Files, survey: Survey, defaults: LogConfig, known: Collection[str]
 ) -> Mapping[str, Mapping[str, str]]:
-    """What of the defaults is wrong for topics that are not `known`: topic -> configs. Raises OSError."""
+    """Configs of topics that are not `known` and contradict the defaults: topic -> configs. Raises OSError."""
     directories = sorted({parent(found.path) for found in survey.partitions.values()})
     compacted = {topic for path in directories for topic in _compacted(files, path)}
     stopped_ms = {path: _stopped_ms(files, path) for path in directories}
@@ -57,13 +57,13 @@ def _compacted(files: Files, path: str) -> Iterator[str]:
 
 
 def _stopped_ms(files: Files, path: str) -> int:
-    """When Kafka was there last: it writes the one file each minute, the other at the end. Else as late as can be."""
+    """The time of Kafka's last write: one file each minute, one at a stop. Without both, the far future."""
     names = [f"{path}/{name}" for name in (CLEAN_SHUTDOWN, RECOVERY_POINTS) if files.exists(f"{path}/{name}")]
     return max(map(files.modified_ms, names), default=1 << 62)
 
 
 def _kept(files: Files, directory: str, defaults: LogConfig, until_ms: int) -> Iterator[Mapping[str, str]]:
-    """What the defaults would have deleted before that time, and Kafka had not."""
+    """Configs that keep what the defaults would have deleted before that time, and Kafka had not."""
     names = files.list(directory)
     logs = sorted(name for name in names if name.endswith(LOG_SUFFIX) and base_of(name) is not None)
     if not logs:
@@ -76,13 +76,13 @@ def _kept(files: Files, directory: str, defaults: LogConfig, until_ms: int) -> I
 
 
 def _settled_bytes(files: Files, directory: str, logs: Sequence[str], until_ms: int) -> int:
-    """The bytes behind the oldest segment, of segments that were complete by then."""
+    """The bytes of all segments but the oldest that were complete by then."""
     paths = [f"{directory}/{name}" for name in logs[1:]]
     return sum(files.size(path) for path in paths if files.modified_ms(path) < until_ms)
 
 
 def _highest_timestamp(files: Files, path: str) -> int:
-    """As the segment's time index ends with it; when the segment was last written to, where there is none."""
+    """The last timestamp of the segment's time index; without an index, the time of the last write."""
     index = path.removesuffix(LOG_SUFFIX) + TimeIndex.SUFFIX
     size = TimeIndex.ENTRY.size
     if files.exists(index) and files.size(index) >= size:
@@ -92,6 +92,6 @@ def _highest_timestamp(files: Files, path: str) -> int:
         finally:
             file.release()
         timestamp: int = TimeIndex.ENTRY.unpack(last)[0]
-        if timestamp > 0:  # zeros are room that Kafka had made for more, and had not given back when it was killed
+        if timestamp > 0:  # zeros: room that Kafka had reserved, and had not truncated when it was killed
             return timestamp
     return files.modified_ms(path)

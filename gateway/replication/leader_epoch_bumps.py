@@ -1,8 +1,8 @@
 """Higher leader epochs for partitions whose logs lost records while the broker runs.
 
-`ReplicaManager.await_epoch` takes such a partition out of service. Here the metadata gets a record with a higher epoch
-for it, for all of a turn together. Once that is on the disk, `ReplicaManager.follow` serves the partition again. What
-cannot be written is tried again until it can, ever more rarely: nothing is served under an epoch in which records were
+`ReplicaManager.await_epoch` takes such a partition out of service. `LeaderEpochBumps` submits one change with higher
+epochs for all such partitions of a turn. Once the change is stored, `ReplicaManager.follow` serves the partitions
+again. A failed change is tried again, at growing intervals: no partition is served under an epoch in which records were
 lost.
 """
 
@@ -12,11 +12,12 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from headgate.gateway.metadata.planning.leader_epochs import raise_leader_epochs
 from headgate.protocol.errors import KafkaError
 from headgate.storage.disk.checkpoint import TopicPartition
 
 if TYPE_CHECKING:
-    from headgate.gateway.metadata.embedded import Change, EmbeddedMetadata
+    from headgate.gateway.metadata.store import Change, MetadataStore
     from headgate.gateway.replication.replica_manager import ReplicaManager
     from headgate.gateway.runtime.scheduler import Scheduler
 
@@ -28,7 +29,7 @@ FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000.0, 16_000.0
 class LeaderEpochBumps:
     """Asks the metadata for higher leader epochs until no partition waits for one."""
 
-    def __init__(self, metadata: EmbeddedMetadata, partitions: ReplicaManager, scheduler: Scheduler) -> None:
+    def __init__(self, metadata: MetadataStore, partitions: ReplicaManager, scheduler: Scheduler) -> None:
         self._metadata = metadata
         self._partitions = partitions
         self._scheduler = scheduler
@@ -49,7 +50,7 @@ class LeaderEpochBumps:
         for key in [key for key, change in self._pending.items() if change.is_settled]:
             error = self._pending.pop(key).error
             if error is not None:
-                self._tell([key], error)
+                self._log_failure([key], error)
         wanted = {key: epoch for key, epoch in self._partitions.awaiting_epoch.items() if key not in self._pending}
         if wanted:
             self._metadata.renew_image()
@@ -61,19 +62,19 @@ class LeaderEpochBumps:
 
     def _ask(self, wanted: dict[TopicPartition, int]) -> None:
         try:
-            change = self._metadata.raise_leader_epochs(wanted)
+            change = self._metadata.submit(raise_leader_epochs(self._metadata.planned, wanted))
         except KafkaError as error:
-            self._tell(wanted, error)
+            self._log_failure(wanted, error)
             return
-        if change is not None:
+        if not change.is_settled:
             self._pending.update(dict.fromkeys(wanted, change))
 
-    def _tell(self, keys: Iterable[TopicPartition], error: KafkaError) -> None:
+    def _log_failure(self, keys: Iterable[TopicPartition], error: KafkaError) -> None:
         names = ", ".join(f"{topic}-{index}" for topic, index in keys)
         logger.error("%s: not served until a higher leader epoch can be written: %s", names, error.message)
 
     def _look_again(self) -> None:
-        """The change may fail, or take long."""
+        """Try again later: the change may fail, or take long."""
         if not self._is_waiting:
             self._is_waiting = True
             self._scheduler.call_after(self._wait_ms, self._waited)

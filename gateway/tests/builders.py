@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from headgate.gateway.api.context import Client, HandlerContext, Services
 from headgate.gateway.api.conversion import Conversions
@@ -18,11 +18,13 @@ from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinat
 from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.producer_ids import ProducerIds
 from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
-from headgate.gateway.metadata.embedded import EmbeddedMetadata, Recorded
+from headgate.gateway.metadata.embedded import EmbeddedMetadata
 from headgate.gateway.metadata.image import Node as Broker
 from headgate.gateway.metadata.image import Topic
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.registration import register
+from headgate.gateway.metadata.snapshot import load as load_metadata
+from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.leader_epoch_bumps import LeaderEpochBumps
 from headgate.gateway.replication.replica_manager import ReplicaManager
@@ -30,6 +32,7 @@ from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.purgatory import Purgatory, Waiting
 from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.gateway.tests.manual import ManualTime
+from headgate.gateway.tests.shared_metadata import Cluster, SharedMetadata
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
@@ -65,6 +68,10 @@ class Node:
     Settings are Kafka's names with underscores: `Node(path, num_partitions="3")`.
     """
 
+    clusters: ClassVar[dict[Path, Cluster] | None] = None
+    """The clusters of which nodes are brokers, by their directories; None where each has a metadata log of its own."""
+    cluster: Cluster | None = None
+
     def __init__(self, directory: Path, **settings: str) -> None:
         overrides = {name.replace("_", "."): value for name, value in settings.items()}
         few = {"offsets.topic.num.partitions": "4"}  # each costs files, and tests make many brokers
@@ -72,6 +79,8 @@ class Node:
         self.time = ManualTime()
         self.random = Random(0)
         self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
+        if self.clusters is not None:
+            self.cluster = self.clusters.setdefault(directory, Cluster())
         self._store = self._open_store()
         self.services = self._build()
 
@@ -87,14 +96,14 @@ class Node:
             config=self.config.log_config({}),
             random=self.random,
         )
-        recorded = Recorded(self.config)
         now_ms = self.time.clock.now_ms()
         log = stores.open_now((METADATA_TOPIC, 0), self.config.log_config({}), now_ms)
         if log is not None:
-            recorded.settings(log)
-            stores.removed |= recorded.removed
-            stores.remove_strays(recorded.has_partition)
-            stores.resolve_duplicates(recorded.topic_id)
+            loaded = load_metadata(log)
+            self.config.change(*loaded.image.broker_configs(self.config.node_id))
+            stores.removed |= loaded.removed
+            stores.remove_strays(loaded.image.has_partition)
+            stores.resolve_duplicates(loaded.image.topic_id_of)
         for store in stores:
             store.open_all(now_ms)
         return stores
@@ -103,13 +112,10 @@ class Node:
         clock, scheduler = self.time.clock, self.time.scheduler
         scheduler.in_thread = at_once  # type: ignore[method-assign]
         purgatory = Purgatory(clock, scheduler)
-        metadata = EmbeddedMetadata(self._store, self.config, clock, self.random)
-        reserve = Reserve(self._store.files, parent(metadata.directory))
-        are_raised = register(metadata, self.config, Random(1), reserve, was_clean=self._store.was_clean)
         partitions = ReplicaManager(self._store, self.config, purgatory, partial(DiskMonitor, clock, scheduler))
+        metadata, are_raised = self._open_metadata(partitions, purgatory)
         partitions.start(metadata.image, epochs_are_raised=are_raised)
         bumps = LeaderEpochBumps(metadata, partitions, scheduler)
-        metadata.on_change(partitions.follow)
         appends = WriteBatcher()
         scheduler.settle = appends.commit
         slices = TimeSlices(clock, scheduler)
@@ -118,6 +124,8 @@ class Node:
         partitions.events.epoch_needed.append(bumps.soon)
         partitions.events.online.append(groups.came_online)
         partitions.events.truncated.append(groups.log_was_truncated)
+        metadata.on_change(partitions.follow)
+        metadata.on_change(groups.follow)
         groups.start()
         return Services(
             config=self.config,
@@ -140,6 +148,17 @@ class Node:
             appends=appends,
         )
 
+    def _open_metadata(self, partitions: ReplicaManager, purgatory: Purgatory) -> tuple[MetadataStore, bool]:
+        """The metadata, and whether this start has raised all leader epochs."""
+        prepare, touch = partitions.prepare, purgatory.touch
+        if self.cluster is not None:
+            return SharedMetadata(self.cluster, self.config, self.random, prepare, touch), False
+        metadata = EmbeddedMetadata(
+            self._store, self.config, self.time.clock, self.random, prepare=prepare, touch=touch
+        )
+        reserve = Reserve(self._store.files, parent(metadata.directory))
+        return metadata, register(metadata, self.config, Random(1), reserve, was_clean=self._store.was_clean)
+
     def context(self, version: int) -> HandlerContext:
         """What a handler of a request of `version` gets."""
         return HandlerContext(self.services, self.client, version, "test")
@@ -148,6 +167,8 @@ class Node:
         """What the registered handler returns, or the error response of the KafkaError that it raises."""
         served = load()[request.api_key].find(version)
         assert served is not None
+        if self.cluster is not None:
+            self.cluster.change_something()
         try:
             outcome: Any = served.handler(request, self.context(version))
             while is_steps(outcome):

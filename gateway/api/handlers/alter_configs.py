@@ -2,7 +2,7 @@
 
 v2 flexible
 
-Superseded by IncrementalAlterConfigs; old tools send it. What is not named here goes back to its default.
+Superseded by IncrementalAlterConfigs; old tools send it. A config that the request does not name gets its default back.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,7 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import alter_each
 from headgate.gateway.config.resource_type import ResourceType
+from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.alter_configs import (
@@ -32,10 +33,10 @@ from headgate.protocol.messages.alter_configs import (
 
 @handles(AlterConfigsRequest, versions="0-2", authorize=configs(AclOperation.ALTER_CONFIGS, "responses"))
 def alter_configs(request: AlterConfigsRequest, context: HandlerContext) -> AlterConfigsResponse | Waiting:
-    """Give every resource these settings and no others, all or nothing of each."""
+    """Replace the configs of each resource, or refuse the resource as a whole."""
 
-    def alter(resource: AlterConfigsResource) -> None:
-        _alter(resource, context, request.validate_only)
+    def alter(resource: AlterConfigsResource) -> Change:
+        return _alter(resource, context, request.validate_only)
 
     def respond(rows: list[AlterConfigsResourceResponse]) -> AlterConfigsResponse:
         return AlterConfigsResponse(responses=rows)
@@ -46,19 +47,17 @@ def alter_configs(request: AlterConfigsRequest, context: HandlerContext) -> Alte
     return response
 
 
-def _alter(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> None:
+def _alter(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> Change:
     metadata, name = context.broker.metadata, resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         topic = altered_topic(resource, context)
-        metadata.change_topic_configs(name, _changes(resource, topic.configs), validate_only=validate_only)
-        return
+        return metadata.change_topic_configs(name, _changes(resource, topic.configs), validate_only=validate_only)
     changes = _changes(resource, metadata.planned.configs.get((resource.resource_type, name), {}))
     if resource.resource_type == ResourceType.BROKER:
-        metadata.change_broker_configs(altered_broker(resource, context), changes, validate_only=validate_only)
-    elif resource.resource_type == ResourceType.GROUP:
-        metadata.change_group_configs(altered_group(resource), changes, validate_only=validate_only)
-    else:
-        raise has_no_settings(resource)
+        return metadata.change_broker_configs(altered_broker(resource, context), changes, validate_only=validate_only)
+    if resource.resource_type == ResourceType.GROUP:
+        return metadata.change_group_configs(altered_group(resource), changes, validate_only=validate_only)
+    raise has_no_settings(resource)
 
 
 def _changes(resource: AlterConfigsResource, present: Mapping[str, str]) -> dict[str, str | None]:
@@ -67,5 +66,5 @@ def _changes(resource: AlterConfigsResource, present: Mapping[str, str]) -> dict
 
 def _given(config: AlterableConfig) -> tuple[str, str | None]:
     if config.value is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{config.name} is to be null; leave it out instead")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{config.name} is null; leave it out instead")
     return config.name, config.value

@@ -2,8 +2,7 @@
 
 v1 may forbid another number of replicas (KIP-860)
 
-A node that stands alone has every partition. So a move to it is done when it is asked for, and none is ever under way;
-a move to anybody else is refused.
+A single node has every partition. So a move to this node is complete at once, and a move to another node is refused.
 """
 
 from headgate.gateway.api.authorization import AclOperation
@@ -28,7 +27,7 @@ from headgate.protocol.messages.alter_partition_reassignments import (
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: HandlerContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Answer for every partition that is to be moved, or, without replicas, not to be moved any more."""
+    """Answer for every partition; without replicas the request cancels a move."""
     if is_too_many(map(_size, request.topics)):
         code, message = TOO_MANY
         return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
@@ -51,7 +50,7 @@ def _partitions(topic: ReassignableTopic, image: Image) -> list[ReassignablePart
         index = wanted.partition_index
         image.topic(topic.name).partition(index)
         if wanted.replicas is None:
-            message = f"nobody is moving {topic.name}-{index}"
+            message = f"no reassignment of {topic.name}-{index} is in progress"
             raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, message)
         check_brokers(index, wanted.replicas, image)
         return ReassignablePartitionResponse(partition_index=index, error_message=None)

@@ -9,10 +9,10 @@ Nothing is advertised that is not served, and nothing is served that is not adve
 import re
 from collections.abc import Mapping
 
-from headgate.gateway.api import features
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import REGISTRATIONS, Registration, handles
+from headgate.gateway.metadata import features
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.api_versions import (
     ApiVersion,

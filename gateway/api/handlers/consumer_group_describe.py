@@ -3,7 +3,6 @@
 v1 member types (KIP-1099)
 """
 
-from headgate.gateway.api import features
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import authorize_group_operations, elements, every
 from headgate.gateway.api.context import HandlerContext
@@ -12,6 +11,7 @@ from headgate.gateway.api.handlers.each import describe_groups_each
 from headgate.gateway.coordinator.groups.consumer import targets
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.metadata import features
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.consumer_group_describe import (

@@ -3,13 +3,13 @@
 v1 regular expressions; the member makes its own id (KIP-1082)
 """
 
-from headgate.gateway.api import features
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import every, group
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ask_group
 from headgate.gateway.coordinator.groups.consumer import heartbeats
+from headgate.gateway.metadata import features
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -1,4 +1,4 @@
-"""CreatePartitions: let topics have more partitions.
+"""CreatePartitions: add partitions to topics.
 
 v2 flexible   v3 quota errors (KIP-599)
 """
@@ -12,6 +12,7 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns
 from headgate.gateway.metadata.image import INTERNAL_TOPICS
+from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_partitions import (
@@ -28,14 +29,13 @@ from headgate.protocol.messages.create_partitions import (
     authorize=elements(AclOperation.ALTER, AclResource.TOPIC, "topics", "results", attrgetter("name")),
 )
 def create_partitions(request: CreatePartitionsRequest, context: HandlerContext) -> CreatePartitionsResponse | Waiting:
-    """Raise every topic's number of partitions, or with `validate_only` tell which could be raised."""
+    """Raise each topic's number of partitions, or with `validate_only` check each."""
     names = Counter(topic.name for topic in request.topics)
 
-    def answer(wanted: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+    def answer(wanted: CreatePartitionsTopic) -> tuple[CreatePartitionsTopicResult, Change]:
         if names[wanted.name] > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} stands in the request more than once")
-        _create(wanted, request.validate_only, context)
-        return CreatePartitionsTopicResult(name=wanted.name)
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request has topic {wanted.name} more than once")
+        return CreatePartitionsTopicResult(name=wanted.name), _create(wanted, request.validate_only, context)
 
     unique = {topic.name: topic for topic in request.topics}
 
@@ -48,10 +48,10 @@ def create_partitions(request: CreatePartitionsRequest, context: HandlerContext)
     return response
 
 
-def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: HandlerContext) -> None:
+def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: HandlerContext) -> Change:
     metadata = context.broker.metadata
     if wanted.name in INTERNAL_TOPICS and wanted.name in metadata.image.topics:
-        # Where a group is follows from the number: all would be looked for in other places, and be new there
+        # The partition of a group depends on the number: after a change every group would seem to be new
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"the number of partitions of {wanted.name} cannot be changed")
     assignments = None
     if wanted.assignments is not None:
@@ -60,7 +60,7 @@ def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: Handler
             message = f"{wanted.count - present} new partitions of {wanted.name} must be assigned, or null given"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         assignments = {index: row.broker_ids for index, row in enumerate(wanted.assignments, start=present)}
-    metadata.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
+    return metadata.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
 
 
 def _refuse(wanted: CreatePartitionsTopic, code: ErrorCode, message: str) -> CreatePartitionsTopicResult:

@@ -15,6 +15,7 @@ from headgate.gateway.api.handlers.each import each_in_turns
 from headgate.gateway.config.describe import ConfigEntry, TopicRows
 from headgate.gateway.metadata.image import Topic
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE
+from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_topics import (
@@ -50,17 +51,18 @@ _authorize_topics = elements(
 
 @handles(CreateTopicsRequest, versions="0-7", authorize=every(_authorize_topics, _authorize_configs))
 def create_topics(request: CreateTopicsRequest, context: HandlerContext) -> CreateTopicsResponse | Waiting:
-    """Create every topic that can be, or with `validate_only` tell which could."""
+    """Create each topic, or with `validate_only` check each."""
     _check_size(request, context)
     names = Counter(topic.name for topic in request.topics)
     rows = TopicRows(context.broker.config, _row)
 
-    def answer(wanted: CreatableTopic) -> CreatableTopicResult:
+    def answer(wanted: CreatableTopic) -> tuple[CreatableTopicResult, Change]:
         if names[wanted.name] > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} stands in the request more than once")
-        topic = _create(wanted, request.validate_only, context)
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request has topic {wanted.name} more than once")
+        change = _create(wanted, request.validate_only, context)
+        topic = change.image.topics[wanted.name]
         configs = rows.of(topic.configs) if context.version >= 5 else []
-        return _result(topic, ZERO_UUID if request.validate_only else topic.topic_id, configs)
+        return _result(topic, ZERO_UUID if request.validate_only else topic.topic_id, configs), change
 
     unique = {topic.name: topic for topic in request.topics}
 
@@ -74,7 +76,7 @@ def create_topics(request: CreateTopicsRequest, context: HandlerContext) -> Crea
 
 
 def _check_size(request: CreateTopicsRequest, context: HandlerContext) -> None:
-    """Many topics of one partition cost as much as one of many."""
+    """Raises KafkaError(POLICY_VIOLATION) for too many partitions, of however many topics."""
     default, total = context.broker.config.num_partitions, len(request.topics)
     if total <= MAX_PARTITIONS_AT_ONCE:
         total = sum(len(topic.assignments) or max(topic.num_partitions, default) for topic in request.topics)
@@ -83,10 +85,12 @@ def _check_size(request: CreateTopicsRequest, context: HandlerContext) -> None:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
 
 
-def _create(wanted: CreatableTopic, validate_only: bool, context: HandlerContext) -> Topic:
+def _create(wanted: CreatableTopic, validate_only: bool, context: HandlerContext) -> Change:
     assignments = {row.partition_index: row.broker_ids for row in wanted.assignments}
     if len(assignments) != len(wanted.assignments):
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition of {wanted.name} is assigned twice")
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the request assigns a partition of {wanted.name} twice"
+        )
     return context.broker.metadata.create_topic(
         wanted.name,
         wanted.num_partitions,

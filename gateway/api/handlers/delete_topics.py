@@ -11,6 +11,7 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_turns
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_topics import (
@@ -56,7 +57,7 @@ DENIAL = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAI
 
 @handles(DeleteTopicsRequest, versions="0-6", authorize=_authorize)
 def delete_topics(request: DeleteTopicsRequest, context: HandlerContext) -> DeleteTopicsResponse | Waiting:
-    """Delete by name, from v6 also by id."""
+    """Delete each topic, by name or from v6 also by id."""
     if not context.broker.config.delete_topic_enable:
         code = ErrorCode.TOPIC_DELETION_DISABLED if context.version >= 3 else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "topics cannot be deleted: delete.topic.enable=false")
@@ -65,9 +66,9 @@ def delete_topics(request: DeleteTopicsRequest, context: HandlerContext) -> Dele
     wanted = Counter((state.name, state.topic_id) for state in states)
     meant = Counter(_meant(key, image) for key in wanted)
 
-    def answer(key: Key) -> DeletableTopicResult:
+    def answer(key: Key) -> tuple[DeletableTopicResult, Change]:
         if wanted[key] > 1 or meant[_meant(key, image)] > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic stands in the request more than once")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has the topic more than once")
         return _delete(*key, context)
 
     def respond(rows: list[DeletableTopicResult]) -> DeleteTopicsResponse:
@@ -80,19 +81,19 @@ def delete_topics(request: DeleteTopicsRequest, context: HandlerContext) -> Dele
 
 
 def _meant(key: Key, image: Image) -> Key:
-    """A key that is the same for a topic that is named by its name and by its id; the key as it is for no topic."""
+    """One key for the name and the id of the same topic; the key as it is for an unknown topic."""
     name, topic_id = key
     known = image.topic_names.get(topic_id) if name is None else name
     return key if known is None else (known, ZERO_UUID)
 
 
-def _delete(name: str | None, topic_id: bytes, context: HandlerContext) -> DeletableTopicResult:
+def _delete(name: str | None, topic_id: bytes, context: HandlerContext) -> tuple[DeletableTopicResult, Change]:
     if (name is None) == (topic_id == ZERO_UUID):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named either by its name or by its id")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is identified either by its name or by its id")
     image = context.broker.metadata.image
     topic = image.topic_by_id(topic_id) if name is None else image.topic(name)
-    context.broker.metadata.delete_topic(topic.name)
-    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+    change = context.broker.metadata.delete_topic(topic.name)
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id), change
 
 
 def _refuse(key: Key, code: ErrorCode, message: str) -> DeletableTopicResult:

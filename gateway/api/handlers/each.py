@@ -19,7 +19,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.steps import FEW_ITEMS, Steps, as_steps, finish, lazy_map
 
 if TYPE_CHECKING:
-    from headgate.gateway.metadata.embedded import Change
+    from headgate.gateway.metadata.store import Change
 
 P = TypeVar("P")
 N = TypeVar("N")
@@ -96,41 +96,37 @@ AT_ONCE = 10
 
 
 class _Rows(Generic[P, R]):
-    """Rows that tell of changes of the metadata: they are made in order, and told when the changes are on the disk."""
+    """Rows of a response, each with a change of the metadata: made in order, complete when the changes have settled."""
 
     def __init__(
         self,
         items: Sequence[P],
-        answer: Callable[[P], R],
+        answer: Callable[[P], tuple[R, Change]],
         refuse: Callable[[P, ErrorCode, str], R],
-        context: HandlerContext,
     ) -> None:
         self._items = items
         self._answer = answer
         self._refuse = refuse
-        self._metadata = context.broker.metadata
         self._rows: list[R] = []
         self._pending: deque[tuple[int, Change]] = deque()  # each holds an image: only those are kept that have to be
         self._failed: dict[int, KafkaError] = {}
         self.fault: Exception | None = None
-        """What kept the rows from being made: a fault of ours."""
+        """The unexpected exception that kept rows from being made."""
 
     def add(self) -> None:
-        """Make the next one."""
+        """Make the next row."""
         number = len(self._rows)
         item = self._items[number]
         try:
-            row = self._answer(item)
-            change = self._metadata.pending
-            if change is not None:
-                self._pending.append((number, change))
+            row, change = self._answer(item)
+            self._pending.append((number, change))
         except (KafkaError, OSError) as error:
             row = self._refuse(item, *refusal(error))
         self._rows.append(row)
         self._settle()
 
     def _settle(self) -> None:
-        """Forget the changes that have ended, which they do in order."""
+        """Forget the changes that have settled; changes settle in order."""
         pending = self._pending
         while pending and pending[0][1].is_settled:
             number, change = pending.popleft()
@@ -138,7 +134,7 @@ class _Rows(Generic[P, R]):
                 self._failed[number] = change.error
 
     def steps(self) -> Steps[None]:
-        """Make those that are not made yet, until all are, or too many changes wait for the disk."""
+        """Make rows until all are made, or too many changes are pending."""
         while not self.are_made and len(self._pending) < MOST_PENDING:
             self.add()
             yield
@@ -146,32 +142,32 @@ class _Rows(Generic[P, R]):
 
     @property
     def are_made(self) -> bool:
-        """Whether there is a row for every item."""
+        """True if every item has a row."""
         return len(self._rows) == len(self._items)
 
     @property
     def is_settled(self) -> bool:
-        """Whether all are made, and nothing that they tell of is pending."""
+        """True if every item has a row, and no change is pending."""
         self._settle()
         return self.are_made and not self._pending
 
-    def told(self) -> list[R]:
-        """All of them; what has not ended yet has timed out, and may still be done."""
+    def results(self) -> list[R]:
+        """All rows. What has not settled yet has timed out, and may still be done."""
         self._settle()
         made = len(self._rows)
         failed = dict(self._failed)
         pending = {number for number, _ in self._pending}
 
-        def told(number: int) -> R:
+        def result(number: int) -> R:
             item = self._items[number]
             if number >= made:
-                return self._late(item, "it was not its turn yet")
+                return self._late(item, "its turn has not come yet")
             if number in pending:
-                return self._late(item, "it is not on the disk yet")
+                return self._late(item, "the change is not on the disk yet")
             error = failed.get(number)
             return self._rows[number] if error is None else self._refuse(item, *refusal(error))
 
-        return lazy_map(range(len(self._items)), told)
+        return lazy_map(range(len(self._items)), result)
 
     def _late(self, item: P, message: str) -> R:
         return self._refuse(item, ErrorCode.REQUEST_TIMED_OUT, message)
@@ -179,25 +175,25 @@ class _Rows(Generic[P, R]):
 
 def each_in_turns(
     items: Sequence[P],
-    answer: Callable[[P], R],
+    answer: Callable[[P], tuple[R, Change]],
     refuse: Callable[[P, ErrorCode, str], R],
     respond: Callable[[list[R]], Any],
     timeout_ms: int,
     context: HandlerContext,
 ) -> Any:
-    """The response that `respond` makes of a row for every item, or what it is awaited by.
+    """The response that `respond` makes of the rows of all items, or a `Waiting` for it.
 
-    More than `AT_ONCE` are gone through in steps, with turns for everybody else in between. Changes of the metadata are
-    told when they are on the disk. What is not done when the client no longer waits, or the broker stops, is told to
-    have timed out; it may still be done.
+    `answer` returns the row of an item with the change of the metadata that the row reports; the response waits until
+    every change has settled. More than `AT_ONCE` items take several turns. What has not settled when the client no
+    longer waits, or the broker stops, is reported as timed out; it may still be done.
     """
-    services, made, is_done = context.broker, _Rows(items, answer, refuse, context), WaitList()
+    services, made, is_done = context.broker, _Rows(items, answer, refuse), WaitList()
 
     def response() -> Any:
         if made.fault is not None:
             raise made.fault
-        told = respond(made.told())
-        return as_steps(told) if len(items) > FEW_ITEMS else told
+        finished = respond(made.results())
+        return as_steps(finished) if len(items) > FEW_ITEMS else finished
 
     def begin() -> None:
         services.slices.put(Work(made.steps(), ended))
@@ -226,9 +222,9 @@ def each_in_turns(
 def settled(
     context: HandlerContext, change: Change | None, respond: Callable[[], Any], *, in_any_case: bool = False
 ) -> Any:
-    """What `respond` makes when a change of the metadata is on the disk, or what it is awaited by; None: at once.
+    """What `respond` makes once a change of the metadata has settled, or a `Waiting` for it; None has settled.
 
-    Then raises the KafkaError that kept it from getting there, if not `in_any_case` a response is to be made.
+    The response raises the KafkaError of a failed change, unless `in_any_case` is set.
     """
     services = context.broker
     if change is None:
@@ -241,16 +237,18 @@ def settled(
         if in_any_case:
             return respond()
         if not change.is_settled:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the metadata is not on the disk yet")
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the change of the metadata is not on the disk yet")
         if change.error is not None:
             raise change.error
         return respond()
 
+    if change.is_settled:
+        return expire()
     return Waiting([services.metadata.waiters], services.clock.monotonic_ms() + SETTLED_MS, attempt, expire)
 
 
 SETTLED_MS = 30_000.0
-"""So long a disk may take for a change of the metadata, where the client does not say how long it waits."""
+"""The time limit of a change of the metadata, for requests without a timeout."""
 
 _LEAST_TIMEOUT_MS = 1_000
 
@@ -359,24 +357,23 @@ def describe_groups_each(
 
 def alter_each(
     resources: Sequence[Named],
-    alter: Callable[[Named], None],
+    alter: Callable[[Named], Change],
     row: Callable[[int, str | None, int, str], P],
     respond: Callable[[list[P]], Any],
     context: HandlerContext,
 ) -> Any:
-    """The response of a row of (error code, message, type, name) for every resource, or what it is awaited by.
+    """The response of a row of (error code, message, type, name) for every resource, or a `Waiting` for it.
 
-    Each is changed, or refused as a whole. One that stands in the request more than once is refused, as nobody can know
-    which was meant.
+    Each resource is changed, or refused as a whole. A resource that is named twice is refused.
     """
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
 
-    def answer(resource: Named) -> P:
+    def answer(resource: Named) -> tuple[P, Change]:
         if counts[resource.resource_type, resource.resource_name] > 1:
             message = f"{resource.resource_name} stands in the request more than once"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-        alter(resource)
-        return row(ErrorCode.NONE, None, resource.resource_type, resource.resource_name)
+        change = alter(resource)
+        return row(ErrorCode.NONE, None, resource.resource_type, resource.resource_name), change
 
     def refuse(resource: Named, code: ErrorCode, message: str) -> P:
         return row(code, message, resource.resource_type, resource.resource_name)

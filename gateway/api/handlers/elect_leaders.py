@@ -1,8 +1,8 @@
-"""ElectLeaders: move leadership to the preferred replica, or, uncleanly, to one that is alive (KIP-183).
+"""ElectLeaders: move leadership to the preferred replica, or, uncleanly, to any live replica (KIP-183).
 
 v1 unclean elections, top-level error (KIP-460)   v2 flexible
 
-A node that stands alone leads every partition, as its preferred replica: no election is ever needed.
+A single node leads every partition as the preferred replica: no election is ever needed.
 """
 
 from headgate.gateway.api.authorization import AclOperation
@@ -26,9 +26,9 @@ from headgate.protocol.steps import lazy_map
 
 @handles(ElectLeadersRequest, versions="0-2", authorize=cluster(AclOperation.ALTER))
 def elect_leaders(request: ElectLeadersRequest, context: HandlerContext) -> ElectLeadersResponse:
-    """Answer for every partition that is named; of all partitions, those would be told that got another leader."""
+    """Answer for every partition in the request. A request for all partitions lists new leaders alone: none."""
     if request.election_type not in {PREFERRED, UNCLEAN}:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election of type {request.election_type}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"election type {request.election_type} does not exist")
     topics = request.topic_partitions or ()
     image = context.broker.metadata.image
     return ElectLeadersResponse(
@@ -42,7 +42,7 @@ def _results(wanted: TopicPartitions, image: Image) -> list[PartitionResult]:
     def answer(index: int) -> PartitionResult:
         state = image.topic(wanted.topic).partition(index)
         raise KafkaError(
-            ErrorCode.ELECTION_NOT_NEEDED, f"broker {state.leader} leads {wanted.topic}-{index}, as it should"
+            ErrorCode.ELECTION_NOT_NEEDED, f"the preferred replica, broker {state.leader}, leads {wanted.topic}-{index}"
         )
 
     return each_row(wanted.partitions, answer, PartitionResult)

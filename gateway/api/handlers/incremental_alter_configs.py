@@ -1,8 +1,8 @@
-"""IncrementalAlterConfigs: change single settings of topics, brokers, groups and loggers, the others stay (KIP-339).
+"""IncrementalAlterConfigs: change single configs of topics, brokers, groups and loggers (KIP-339).
 
 v1 flexible
 
-Of a broker's settings those can be changed that can be in Kafka while it runs, but for its listeners.
+Of a broker's configs those can be changed that Kafka changes at run time, except listeners.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,6 +23,7 @@ from headgate.gateway.config import catalogue, dynamic, loggers
 from headgate.gateway.config.definition import Type
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.metadata.image import Topic
+from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import BROKER_RESOURCE
@@ -38,7 +39,7 @@ from headgate.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-# What a setting has now if it is a list, by its name
+# The present items of a config that is a list, by its name; None for a config that is no list
 Items = Callable[[str], Sequence[str] | None]
 
 
@@ -46,16 +47,16 @@ Items = Callable[[str], Sequence[str] | None]
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: HandlerContext
 ) -> IncrementalAlterConfigsResponse | Waiting:
-    """Change every resource, all or nothing of each."""
+    """Change each resource, or refuse the resource as a whole."""
 
-    def alter(resource: AlterConfigsResource) -> None:
+    def alter(resource: AlterConfigsResource) -> Change:
         if len({config.name for config in resource.configs}) != len(resource.configs):
-            message = f"a setting of {resource.resource_name} stands in the request more than once"
+            message = f"the request has a config of {resource.resource_name} more than once"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         kind = _KINDS.get(resource.resource_type)
         if kind is None:
             raise has_no_settings(resource)
-        kind(resource, context, request.validate_only)
+        return kind(resource, context, request.validate_only)
 
     def respond(rows: list[AlterConfigsResourceResponse]) -> IncrementalAlterConfigsResponse:
         return IncrementalAlterConfigsResponse(responses=rows)
@@ -66,10 +67,10 @@ def incremental_alter_configs(
     return response
 
 
-def _alter_topic(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> None:
+def _alter_topic(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> Change:
     topic = altered_topic(resource, context)
     changes = _changes(resource, lambda name: _items_of_topic(name, topic, context))
-    context.broker.metadata.change_topic_configs(topic.name, changes, validate_only=validate_only)
+    return context.broker.metadata.change_topic_configs(topic.name, changes, validate_only=validate_only)
 
 
 def _items_of_topic(name: str, topic: Topic, context: HandlerContext) -> tuple[str, ...] | None:
@@ -80,30 +81,31 @@ def _items_of_topic(name: str, topic: Topic, context: HandlerContext) -> tuple[s
     return value if isinstance(value, tuple) else None
 
 
-def _alter_broker(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> None:
+def _alter_broker(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> Change:
     node_id, metadata = altered_broker(resource, context), context.broker.metadata
     configs = metadata.planned.configs.get((BROKER_RESOURCE, resource.resource_name), {})
     changes = _changes(resource, lambda name: dynamic.items(context.broker.config, name, configs))
-    metadata.change_broker_configs(node_id, changes, validate_only=validate_only)
+    return metadata.change_broker_configs(node_id, changes, validate_only=validate_only)
 
 
-def _alter_loggers(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> None:
+def _alter_loggers(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> Change:
     this_broker(resource, context)
     if any(change.config_operation in {APPEND, SUBTRACT} for change in resource.configs):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger is no list; set it, or delete it")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger is no list; set or delete it")
     levels = _changes(resource, lambda _: None)
     for name, level in levels.items():
         loggers.check(name, level)
     if not validate_only:
         loggers.change(levels)
+    return context.broker.metadata.submit(())
 
 
-def _alter_group(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> None:
+def _alter_group(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> Change:
     group_id, changes = altered_group(resource), _changes(resource, lambda _: None)
-    context.broker.metadata.change_group_configs(group_id, changes, validate_only=validate_only)
+    return context.broker.metadata.change_group_configs(group_id, changes, validate_only=validate_only)
 
 
-_KINDS: dict[int, Callable[[AlterConfigsResource, HandlerContext, bool], None]] = {
+_KINDS: dict[int, Callable[[AlterConfigsResource, HandlerContext, bool], Change]] = {
     ResourceType.TOPIC: _alter_topic,
     ResourceType.BROKER: _alter_broker,
     ResourceType.BROKER_LOGGER: _alter_loggers,
@@ -116,18 +118,20 @@ def _changes(resource: AlterConfigsResource, items: Items) -> dict[str, str | No
 
 
 def _changed(change: AlterableConfig, items: Items) -> str | None:
-    """The new value; None takes it away."""
+    """The new value; None removes the config."""
     if change.config_operation == DELETE:
         return None
     if change.value is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} is to be null; delete it instead")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} is null; delete it instead")
     if change.config_operation == SET:
         return change.value
     if change.config_operation not in {APPEND, SUBTRACT}:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no operation {change.config_operation} on {change.name}")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"operation {change.config_operation} on {change.name} does not exist"
+        )
     present = items(change.name)
     if present is None:
-        message = f"{change.name} is no list, to which could be added or from which taken"
+        message = f"{change.name} is no list, so nothing can be appended or subtracted"
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
     named = [item.strip() for item in change.value.split(",")]
     if change.config_operation == SUBTRACT:

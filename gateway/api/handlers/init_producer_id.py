@@ -26,16 +26,16 @@ def _authorize(authorization: Authorization) -> None:
 
 @handles(InitProducerIdRequest, versions="0-5", authorize=_authorize)
 def init_producer_id(request: InitProducerIdRequest, context: HandlerContext) -> InitProducerIdResponse | Waiting:
-    """Give a new id with epoch 0; without a transactional id, also to one who has an id, as Kafka does."""
+    """Hand out a new id with epoch 0. An idempotent producer with an id gets a new one too, as in Kafka."""
     if request.transactional_id is not None:
         message = (
             f"transactions are not served yet; use a producer without transactional.id ({request.transactional_id})"
         )
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
-        message = f"producer id {request.producer_id} and epoch {request.producer_epoch} do not go together"
+        message = f"producer id {request.producer_id} and epoch {request.producer_epoch} contradict each other"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    producer_ids = context.broker.producer_ids
-    response = InitProducerIdResponse(producer_id=producer_ids.next(), producer_epoch=0)
-    told: InitProducerIdResponse | Waiting = settled(context, producer_ids.pending, lambda: response)
-    return told
+    producer_id, change = context.broker.producer_ids.next()
+    response = InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    settled_response: InitProducerIdResponse | Waiting = settled(context, change, lambda: response)
+    return settled_response

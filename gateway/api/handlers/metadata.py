@@ -22,6 +22,7 @@ from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_in_turns
 from headgate.gateway.metadata.image import INTERNAL_TOPICS, Topic
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, check_name
+from headgate.gateway.metadata.store import Change
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import (
     MetadataRequest,
@@ -151,8 +152,8 @@ def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, con
         if not number % ROWS_A_STEP:
             yield
 
-    def create(key: Key) -> None:
-        _create(key[0] or "", context)
+    def create(key: Key) -> tuple[None, Change]:
+        return None, _create(key[0] or "", context)
 
     def refuse(key: Key, code: ErrorCode, message: str) -> ErrorCode:
         return code
@@ -195,11 +196,12 @@ def _may_create(name: str, request: MetadataRequest, context: HandlerContext) ->
     return is_wanted and name not in INTERNAL_TOPICS
 
 
-def _create(name: str, context: HandlerContext) -> None:
-    """Create a topic by the defaults. Raises KafkaError where there can be none."""
+def _create(name: str, context: HandlerContext) -> Change:
+    """Create a topic with the broker's defaults. Raises KafkaError if the topic is refused."""
     metadata = context.broker.metadata
-    if name not in metadata.planned.topics:  # somebody else may have asked for it
-        metadata.create_topic(name)
+    if name in metadata.planned.topics:  # another client has asked for the same topic
+        return metadata.submit(())
+    return metadata.create_topic(name)
 
 
 class _Description:

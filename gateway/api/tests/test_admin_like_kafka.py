@@ -21,6 +21,8 @@ from headgate.gateway.api.tests.admin_scenario import SETTINGS, play
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.schema import Message
 
+pytestmark = pytest.mark.every_metadata_store
+
 pytestmark = pytest.mark.slow
 _LINES = (Path(__file__).parent / "admin_of_kafka.txt").read_text().splitlines()
 KAFKAS = dict(line.split("\t") for line in _LINES)

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.handlers.each import AT_ONCE, MOST_PENDING, PENDING_PAUSE_MS, each, each_in_turns
-from headgate.gateway.metadata.embedded import Change
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -14,6 +15,8 @@ from headgate.protocol.messages.create_partitions import CreatePartitionsRequest
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest
 from headgate.protocol.steps import finish, is_steps
+
+pytestmark = pytest.mark.every_metadata_store
 
 
 def test_every_partition_has_its_row(caplog: pytest.LogCaptureFixture) -> None:
@@ -54,6 +57,13 @@ def test_a_fault_of_ours_is_no_value() -> None:
         each([0], lambda number: 1 // number, lambda number, code, message: 0)
 
 
+def settled(row: str) -> tuple[str, Change]:
+    """A row whose change is done."""
+    change = Change([], Image.empty())
+    change.is_settled = True
+    return row, change
+
+
 class InTurns:
     """Forty items of which each takes 0.6 ms, and what is said of them."""
 
@@ -65,12 +75,12 @@ class InTurns:
         assert isinstance(outcome, Waiting)
         node.services.purgatory.park(outcome, self.replies.append)
 
-    def answer(self, number: int) -> str:
+    def answer(self, number: int) -> tuple[str, Change]:
         self.node.time.clock.elapsed_ms += 0.6
         self.done.append(number)
         if number == 30:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "not this one")
-        return f"{number} is done"
+        return settled(f"{number} is done")
 
     def refuse(self, number: int, code: ErrorCode, message: str) -> str:
         return f"{number} {code.name}"
@@ -126,13 +136,9 @@ class Changing:
 
     waiters = WaitList()
 
-    @property
-    def pending(self) -> Change | None:
-        return self.changes[-1]
-
-    def answer(self, number: int) -> str:
+    def answer(self, number: int) -> tuple[str, Change]:
         self.changes.append(Change([], self._image))
-        return f"{number} is done"
+        return f"{number} is done", self.changes[-1]
 
     def refuse(self, number: int, code: ErrorCode, message: str) -> str:
         return f"{number} {code.name}"
@@ -177,8 +183,8 @@ def test_a_small_request_may_have_more_changes_than_may_wait(node: Node) -> None
 
 
 def test_a_fault_of_ours_is_told_at_once(node: Node) -> None:
-    def fail(number: int) -> str:
-        return f"{1 // (number - 20)}"
+    def fail(number: int) -> tuple[str, Change]:
+        return settled(f"{1 // (number - 20)}")
 
     outcome = each_in_turns(range(40), fail, lambda *_: "", list, 60_000, node.context(0))
     replies: list[Any] = []
@@ -189,7 +195,9 @@ def test_a_fault_of_ours_is_told_at_once(node: Node) -> None:
 
 
 def test_a_few_are_done_at_once(node: Node) -> None:
-    rows = each_in_turns([1, 2], str, lambda number, code, message: "", list, 0, node.context(0))
+    rows = each_in_turns(
+        [1, 2], lambda number: settled(str(number)), lambda number, code, message: "", list, 0, node.context(0)
+    )
     assert rows == ["1", "2"]
 
 

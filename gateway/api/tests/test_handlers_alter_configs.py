@@ -7,6 +7,8 @@ from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 
+pytestmark = pytest.mark.every_metadata_store
+
 
 def replace(name: str, kind: int = ResourceType.TOPIC, **configs: str | None) -> AlterConfigsResource:
     rows = [AlterableConfig(key.replace("_", "."), value) for key, value in configs.items()]

@@ -8,6 +8,8 @@ from headgate.gateway.tests.builders import Node, refusal
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
+pytestmark = pytest.mark.every_metadata_store
+
 
 def advertised(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
     return {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}

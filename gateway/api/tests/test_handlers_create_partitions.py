@@ -10,6 +10,8 @@ from headgate.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 
+pytestmark = pytest.mark.every_metadata_store
+
 
 def grow(name: str, count: int, *brokers: list[int]) -> CreatePartitionsTopic:
     assignments = [CreatePartitionsAssignment(broker_ids=ids) for ids in brokers] or None

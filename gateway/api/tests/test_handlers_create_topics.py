@@ -15,6 +15,8 @@ from headgate.protocol.messages.create_topics import (
 )
 from headgate.protocol.wire import ZERO_UUID
 
+pytestmark = pytest.mark.every_metadata_store
+
 VERSIONS = range(8)
 
 

@@ -9,6 +9,8 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from headgate.protocol.wire import ZERO_UUID
 
+pytestmark = pytest.mark.every_metadata_store
+
 UNKNOWN_ID = bytes(range(16))
 
 
@@ -20,7 +22,7 @@ def exclusive_locks(version: int, *names: str) -> DeleteTopicsRequest:
 
 @pytest.mark.parametrize("version", range(7))
 def test_by_name(node: Node, version: int) -> None:
-    topic_id = node.services.metadata.create_topic("a", 2).topic_id
+    topic_id = node.services.metadata.create_topic("a", 2).image.topics["a"].topic_id
     node.services.metadata.create_topic("kept", 1)
     rows = node.ask(exclusive_locks(version, "a", "unknown"), version).responses
     assert [(row.name, row.error_code) for row in rows] == [("a", 0), ("unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
@@ -32,7 +34,7 @@ def test_by_name(node: Node, version: int) -> None:
 
 
 def test_by_id(node: Node) -> None:
-    topic_id = node.services.metadata.create_topic("a", 1).topic_id
+    topic_id = node.services.metadata.create_topic("a", 1).image.topics["a"].topic_id
     states = [DeleteTopicState(topic_id=topic_id), DeleteTopicState(topic_id=UNKNOWN_ID)]
     rows = node.ask(DeleteTopicsRequest(topics=states), 6).responses
     assert [(row.name, row.topic_id, row.error_code) for row in rows] == [
@@ -43,7 +45,7 @@ def test_by_id(node: Node) -> None:
 
 
 def test_a_topic_is_named_in_one_way(node: Node) -> None:
-    topic_id = node.services.metadata.create_topic("a", 1).topic_id
+    topic_id = node.services.metadata.create_topic("a", 1).image.topics["a"].topic_id
     states = [DeleteTopicState(), DeleteTopicState(name="a", topic_id=topic_id)]
     rows = node.ask(DeleteTopicsRequest(topics=states), 6).responses
     assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST] * 2
@@ -67,7 +69,7 @@ def test_where_deletion_is_off(tmp_path: Path, version: int, code: ErrorCode) ->
 
 
 def test_a_topic_can_be_made_again_with_another_id(node: Node) -> None:
-    first = node.services.metadata.create_topic("a", 1).topic_id
+    first = node.services.metadata.create_topic("a", 1).image.topics["a"].topic_id
     node.ask(exclusive_locks(6, "a"), 6)
-    assert node.services.metadata.create_topic("a", 3).topic_id != first
+    assert node.services.metadata.create_topic("a", 3).image.topics["a"].topic_id != first
     assert node.services.partitions.get("a", 2).high_watermark == 0

@@ -10,6 +10,8 @@ from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
+pytestmark = pytest.mark.every_metadata_store
+
 TOPIC, BROKER, GROUP = 2, 4, 32
 OF_TOPIC, STATIC, DEFAULT, OF_GROUP = 1, 4, 5, 8
 

@@ -11,6 +11,8 @@ from headgate.gateway.tests.builders import Node, refusal
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 
+pytestmark = pytest.mark.every_metadata_store
+
 
 @pytest.fixture
 def filled(tmp_path: Path) -> Iterator[Node]:

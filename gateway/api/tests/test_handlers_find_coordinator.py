@@ -9,6 +9,8 @@ from headgate.protocol.errors import ErrorCode, MalformedRequest
 from headgate.protocol.messages.find_coordinator import GROUP, SHARE, TRANSACTION, FindCoordinatorRequest
 from headgate.protocol.wire import MAX_TEXT_SIZE
 
+pytestmark = pytest.mark.every_metadata_store
+
 
 @pytest.mark.parametrize("version", range(4))
 def test_one_key(node: Node, version: int) -> None:

@@ -19,6 +19,8 @@ from headgate.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
+pytestmark = pytest.mark.every_metadata_store
+
 SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
 

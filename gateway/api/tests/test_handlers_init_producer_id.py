@@ -8,6 +8,8 @@ from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest
 
+pytestmark = pytest.mark.every_metadata_store
+
 IDEMPOTENT = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFF_FFFF)
 
 

@@ -1,9 +1,13 @@
 """ListConfigResources."""
 
+import pytest
+
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.list_config_resources import ListConfigResourcesRequest
+
+pytestmark = pytest.mark.every_metadata_store
 
 
 def ask(node: Node, version: int, *types: int) -> tuple[int, list[tuple[int, str]]]:

@@ -16,6 +16,8 @@ from headgate.protocol.messages.alter_partition_reassignments import (
 from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from headgate.protocol.messages.elect_leaders import PREFERRED, ElectLeadersRequest, TopicPartitions
 
+pytestmark = pytest.mark.every_metadata_store
+
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:

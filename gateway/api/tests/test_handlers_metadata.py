@@ -16,6 +16,8 @@ from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.wire import ZERO_UUID
 
+pytestmark = pytest.mark.every_metadata_store
+
 VERSIONS = range(14)
 
 

@@ -20,8 +20,8 @@ from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.gateway.coordinator.internal_topic import InternalTopic
 from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.runtime import CoordinatorRuntime
-from headgate.gateway.metadata.embedded import EmbeddedMetadata
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image
+from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.offsets import encode_key, encode_value
@@ -50,7 +50,7 @@ def consumer_offsets(config: BrokerConfig) -> InternalTopic:
 class ImageTopics:
     """The topics of the present image, as shards see them."""
 
-    def __init__(self, metadata: EmbeddedMetadata) -> None:
+    def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
         self.generation = 0
 
@@ -81,7 +81,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         config: BrokerConfig,
         random: Random,
         services: CoordinatorServices,
-        metadata: EmbeddedMetadata,
+        metadata: MetadataStore,
         partitions: ReplicaManager,
     ) -> None:
         super().__init__(consumer_offsets(config), self._new_shard, services, metadata, partitions, config.node_id)

@@ -1,39 +1,55 @@
 """Producer ids: each once, from blocks."""
 
+from random import Random
+
 import pytest
 
+from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.producer_ids import ProducerIds
-from headgate.gateway.metadata.embedded import Change
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
+from headgate.gateway.metadata.store import Change, MetadataStore
 from headgate.protocol.errors import ErrorCode, KafkaError
 
+FAILURE = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
 
-class Blocks:
-    """Blocks of three, as the metadata would write them down."""
+
+class Blocks(MetadataStore):
+    """Metadata that are written at once, unless a test says otherwise."""
 
     def __init__(self) -> None:
+        super().__init__(Image.empty(), BrokerConfig.load(""), Random(0))
         self.given = 0
-        self.fails = False
-        self.pending: Change | None = None
+        self.fails = self.is_held = False
 
-    def next_producer_id_block(self) -> tuple[int, int]:
+    @property
+    def end_offset(self) -> int:
+        return self.given
+
+    def _write(self, change: Change) -> None:
         if self.fails:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+            raise FAILURE
         self.given += 1
-        return (self.given - 1) * 3, 3
+        if not self.is_held:
+            self._written(change, None)
+
+    def end(self, change: Change, error: KafkaError | None = None) -> None:
+        self._written(change, error)
+
+
+def some(producer_ids: ProducerIds, count: int) -> list[int]:
+    return [producer_ids.next()[0] for _ in range(count)]
 
 
 def test_ids_are_those_of_the_blocks_in_order() -> None:
-    producer_ids = ProducerIds(Blocks())
-    assert [producer_ids.next() for _ in range(7)] == [0, 1, 2, 3, 4, 5, 6]
+    assert some(ProducerIds(Blocks()), 2 * BLOCK_SIZE + 1) == list(range(2 * BLOCK_SIZE + 1))
 
 
 def test_a_block_is_taken_only_when_it_is_needed() -> None:
     blocks = Blocks()
     producer_ids = ProducerIds(blocks)
     assert blocks.given == 0
-    for _ in range(3):
-        producer_ids.next()
+    some(producer_ids, BLOCK_SIZE)
     assert blocks.given == 1
     producer_ids.next()
     assert blocks.given == 2
@@ -41,8 +57,8 @@ def test_a_block_is_taken_only_when_it_is_needed() -> None:
 
 def test_after_a_restart_the_rest_of_a_block_is_left_out() -> None:
     blocks = Blocks()
-    before = ProducerIds(blocks).next()
-    assert ProducerIds(blocks).next() == before + 3
+    (before,) = some(ProducerIds(blocks), 1)
+    assert some(ProducerIds(blocks), 1) == [before + BLOCK_SIZE]
 
 
 def test_no_id_is_given_where_its_block_could_not_be_written() -> None:
@@ -52,17 +68,21 @@ def test_no_id_is_given_where_its_block_could_not_be_written() -> None:
     with pytest.raises(KafkaError):
         producer_ids.next()
     blocks.fails = False
-    assert producer_ids.next() == 0
+    assert some(producer_ids, 1) == [0]
 
 
 def test_a_block_that_could_not_be_written_is_not_used() -> None:
     """Another one begins where it would have."""
     blocks = Blocks()
     producer_ids = ProducerIds(blocks)
-    change = blocks.pending = Change([], Image.empty())
-    assert producer_ids.next() == 0
-    assert producer_ids.pending is change
-    change.error, change.is_settled = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), True
-    blocks.given, blocks.pending = 0, None
-    assert [producer_ids.next() for _ in range(4)] == [0, 1, 2, 3]
-    assert producer_ids.pending is None
+    blocks.is_held = True
+    producer_id, change = producer_ids.next()
+    assert producer_id == 0
+    assert change is not None
+    assert not change.is_settled
+    assert producer_ids.next() == (1, change), "which is of the same block"
+    blocks.end(change, FAILURE)
+    assert (change.is_settled, change.error) == (True, FAILURE)
+    blocks.is_held = False
+    assert some(producer_ids, 4) == [0, 1, 2, 3]
+    assert producer_ids.next() == (4, None), "the block is on the disk"

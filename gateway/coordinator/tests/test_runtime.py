@@ -11,7 +11,7 @@ import pytest
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.internal_topic import MAX_KEY_BYTES, partition_of
-from headgate.gateway.metadata.embedded import EmbeddedMetadata
+from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, refusal
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -24,6 +24,8 @@ from headgate.protocol.messages.offset_commit import (
 )
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from headgate.storage.segment.segment import Segment
+
+pytestmark = pytest.mark.every_metadata_store
 
 TOPIC = "__consumer_offsets"
 
@@ -81,7 +83,7 @@ def test_while_the_topic_cannot_be_made_clients_come_again(node: Node, monkeypat
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(EmbeddedMetadata, "create_topic", fails)
+        patched.setattr(MetadataStore, "create_topic", fails)
         assert refusal(node, FindCoordinatorRequest(key="g"), 3) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         rows = node.ask(FindCoordinatorRequest(coordinator_keys=["g", "h"]), 4).coordinators
         assert [row.error_code for row in rows] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from functools import partial
 from random import Random
 from typing import Any
 
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.metadata.embedded import EmbeddedMetadata, Recorded, check_fresh
+from headgate.gateway.metadata.embedded import EmbeddedMetadata, check_fresh
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
-from headgate.gateway.metadata.snapshot import load
+from headgate.gateway.metadata.snapshot import LoadedMetadata, load
 from headgate.gateway.metadata.snapshot_generator import RETRY_MS, START_DELAY_MS, SnapshotGenerator
+from headgate.gateway.metadata.store import Prepare, prepare_nothing
 from headgate.gateway.tests.manual import ManualClock, Threads
 from headgate.protocol.steps import finish
 from headgate.storage.directory.log_manager import LogManager
@@ -55,23 +56,36 @@ class MetadataNode:
         self.threads = Desk()
         plain = self.config.log_config({})
         self.stores = LogManager.take(paths or (DATA,), files=files, node_id=0, config=plain, random=Random(1))
-        self.recorded = Recorded(self.config)
+        self.prepare: Prepare = prepare_nothing
+        self.loaded = LoadedMetadata.nothing()
         log = self.stores.open_now((METADATA_TOPIC, 0), plain, 0)
         if log is None:
             check_fresh(self.stores)
         else:
-            self.recorded.settings(log)
-            self.stores.removed |= self.recorded.removed
-            self.stores.remove_strays(self.recorded.has_partition)
+            self.loaded = load(log)
+            self.stores.removed |= self.loaded.removed
+            self.stores.remove_strays(self.loaded.image.has_partition)
         clock, random = ManualClock(), Random(2)
         scheduler: Any = self.threads
-        self.metadata = EmbeddedMetadata(self.stores, self.config, clock, random, self.recorded.image, scheduler)
-        self.generator = SnapshotGenerator(self.stores, self.metadata, self.recorded.snapshot, clock, scheduler)
+        self.metadata = EmbeddedMetadata(
+            self.stores,
+            self.config,
+            clock,
+            random,
+            self.loaded.image,
+            scheduler,
+            self._prepare,
+        )
+        self.generator = SnapshotGenerator(self.stores, self.metadata, self.loaded.snapshot, clock, scheduler)
+        self.metadata.on_change(self.generator.follow)
         self._numbers = itertools.count(self.log.end_offset)
+
+    def _prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
+        self.prepare(old, new, names, done)
 
     @property
     def log(self) -> Log:
-        return self.metadata.journal.log
+        return self.metadata.metadata_log.log
 
     @property
     def records_read(self) -> int:
@@ -108,7 +122,7 @@ class MetadataNode:
         return sorted(name for name in self.files.list(DIRECTORY) if ".checkpoint" in name and "epoch" not in name)
 
 
-def told(image: Image) -> tuple[object, ...]:
+def recorded_state(image: Image) -> tuple[object, ...]:
     """What of an image the metadata log tells."""
     configs = {key: dict(values) for key, values in image.configs.items() if values}
     return image.topics, image.topic_names, image.features, configs, image.next_producer_id

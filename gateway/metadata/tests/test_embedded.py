@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from random import Random
 from unittest.mock import Mock
@@ -10,11 +10,14 @@ from unittest.mock import Mock
 import pytest
 
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.metadata.embedded import PRODUCER_IDS_A_BLOCK, EmbeddedMetadata
+from headgate.gateway.metadata.embedded import EmbeddedMetadata
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
+from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
+from headgate.gateway.metadata.store import Prepare, prepare_nothing
 from headgate.gateway.tests.manual import ManualClock
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import FeatureLevelRecord
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.files import File, Files
 from headgate.storage.recovery import sync_failure_repair
@@ -33,7 +36,23 @@ class Opened:
             now_ms=0,
             random=Random(seed),
         )
-        self.metadata = EmbeddedMetadata(self.store, self.config, ManualClock(), Random(seed))
+        self.prepare: Prepare = prepare_nothing
+        self.touched: list[object] = []
+        self.metadata = EmbeddedMetadata(
+            self.store,
+            self.config,
+            ManualClock(),
+            Random(seed),
+            prepare=self._prepare,
+            touch=self.touched.append,
+        )
+
+    def _prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
+        self.prepare(old, new, names, done)
+
+    def take_producer_ids(self) -> int:
+        """The first id of another block."""
+        return self.metadata.take_producer_ids()[0].start
 
 
 @pytest.fixture
@@ -63,7 +82,7 @@ def test_the_image_of_a_new_node(opened: Opened) -> None:
 
 
 def test_a_created_topic_is_in_the_image(metadata: EmbeddedMetadata) -> None:
-    topic = metadata.create_topic("a", 3, 1, {"retention.ms": "5"})
+    topic = metadata.create_topic("a", 3, 1, {"retention.ms": "5"}).image.topics["a"]
     assert metadata.image.topics == {"a": topic}
     assert metadata.image.topic_by_id(topic.topic_id) is topic
     assert [state.leader for state in topic.partitions] == [0, 0, 0]
@@ -76,8 +95,8 @@ def test_a_restart_finds_what_was_there(tmp_path: Path) -> None:
     before.metadata.create_topic("b")
     before.metadata.delete_topic("b")
     before.metadata.create_partitions("a", 4)
-    before.metadata.set_features({"group.version": 1})
-    before.metadata.next_producer_id_block()
+    before.metadata.submit([FeatureLevelRecord(name="group.version", feature_level=1)])
+    before.take_producer_ids()
     before.store.close()
     after = Opened(tmp_path, seed=1)
     assert after.metadata.image == before.metadata.image
@@ -89,7 +108,7 @@ def test_what_a_kill_leaves_has_every_change(tmp_path: Path) -> None:
     """A copy of the directory, taken while the store is open, is what SIGKILL leaves."""
     running = Opened(tmp_path / "running")
     running.metadata.create_topic("a", 2)
-    running.metadata.next_producer_id_block()
+    running.take_producer_ids()
     shutil.copytree(tmp_path / "running", tmp_path / "killed", ignore=shutil.ignore_patterns(".lock"))
     killed = Opened(tmp_path / "killed")
     assert killed.metadata.image == running.metadata.image
@@ -103,19 +122,16 @@ def test_no_producer_id_is_handed_out_twice(tmp_path: Path) -> None:
     directory = tmp_path / "0"
     for number in range(5):
         opened = Opened(directory, seed=number)
-        for _ in range(3):
-            first, length = opened.metadata.next_producer_id_block()
-            assert length == PRODUCER_IDS_A_BLOCK
-            seen.append(first)
+        seen += [opened.take_producer_ids() for _ in range(3)]
         if number % 2:
             directory = shutil.copytree(directory, tmp_path / str(number), ignore=shutil.ignore_patterns(".lock"))
         opened.store.close()
-    assert seen == [number * PRODUCER_IDS_A_BLOCK for number in range(15)]
+    assert seen == [number * BLOCK_SIZE for number in range(15)]
 
 
 def test_defaults_are_the_brokers(tmp_path: Path) -> None:
     opened = Opened(tmp_path, "num.partitions=3\ndefault.replication.factor=3")
-    topic = opened.metadata.create_topic("a")
+    topic = opened.metadata.create_topic("a").image.topics["a"]
     assert [state.replicas for state in topic.partitions] == [(0,)] * 3, "a node that stands alone has one replica"
     opened.store.close()
 
@@ -135,22 +151,22 @@ def test_what_cannot_be_created(metadata: EmbeddedMetadata) -> None:
 
 
 def test_replicas_may_be_assigned(metadata: EmbeddedMetadata) -> None:
-    assert len(metadata.create_topic("a", assignments={1: [0], 0: [0]}).partitions) == 2
+    assert len(metadata.create_topic("a", assignments={1: [0], 0: [0]}).image.topics["a"].partitions) == 2
 
 
 def test_validation_alone_changes_nothing(metadata: EmbeddedMetadata) -> None:
-    assert len(metadata.create_topic("a", 5, validate_only=True).partitions) == 5
+    assert len(metadata.create_topic("a", 5, validate_only=True).image.topics["a"].partitions) == 5
     assert not metadata.image.topics
     metadata.create_topic("a", 1)
-    assert len(metadata.create_partitions("a", 2, validate_only=True).partitions) == 2
+    assert len(metadata.create_partitions("a", 2, validate_only=True).image.topics["a"].partitions) == 2
     assert len(metadata.image.topics["a"].partitions) == 1
 
 
 def test_a_deleted_name_can_be_used_again(metadata: EmbeddedMetadata) -> None:
-    first = metadata.create_topic("a.b")
+    first = metadata.create_topic("a.b").image.topics["a.b"]
     metadata.delete_topic("a.b")
     assert not metadata.image.topics
-    assert metadata.create_topic("a_b").topic_id != first.topic_id
+    assert metadata.create_topic("a_b").image.topics["a_b"].topic_id != first.topic_id
     assert code_of(lambda: metadata.delete_topic("a.b")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -163,8 +179,8 @@ def test_deletion_may_be_off(tmp_path: Path) -> None:
 
 def test_partitions_are_added(metadata: EmbeddedMetadata) -> None:
     metadata.create_topic("a", 2)
-    assert len(metadata.create_partitions("a", 5).partitions) == 5
-    assert len(metadata.create_partitions("a", 7, {5: [0], 6: [0]}).partitions) == 7
+    assert len(metadata.create_partitions("a", 5).image.topics["a"].partitions) == 5
+    assert len(metadata.create_partitions("a", 7, {5: [0], 6: [0]}).image.topics["a"].partitions) == 7
     assert code_of(lambda: metadata.create_partitions("a", 7)) is ErrorCode.INVALID_PARTITIONS
     assert code_of(lambda: metadata.create_partitions("a", 3)) is ErrorCode.INVALID_PARTITIONS
     assert code_of(lambda: metadata.create_partitions("a", 9, {7: [0]})) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -174,7 +190,8 @@ def test_partitions_are_added(metadata: EmbeddedMetadata) -> None:
 
 def test_configs_are_changed(metadata: EmbeddedMetadata) -> None:
     metadata.create_topic("a", configs={"retention.ms": "5", "min.compaction.lag.ms": "7"})
-    topic = metadata.change_topic_configs("a", {"retention.ms": None, "segment.ms": "9"})
+    change = metadata.change_topic_configs("a", {"retention.ms": None, "segment.ms": "9"})
+    topic = change.image.topics["a"]
     assert topic.configs == {"min.compaction.lag.ms": "7", "segment.ms": "9"}
     assert code_of(lambda: metadata.change_topic_configs("a", {"retention.ms": "x"})) is ErrorCode.INVALID_CONFIG
     both = {"max.compaction.lag.ms": "6"}
@@ -194,25 +211,21 @@ def test_listeners_hear_of_every_change_once(metadata: EmbeddedMetadata) -> None
     assert heard[0][1] is metadata.image
 
 
-def test_a_change_is_seen_when_it_was_prepared_and_all_before_it(metadata: EmbeddedMetadata) -> None:
+def test_a_change_is_seen_when_it_was_prepared_and_all_before_it(opened: Opened) -> None:
     """That takes as long as files take; another change is written meanwhile."""
+    metadata = opened.metadata
     prepared: list[tuple[set[str], Callable[[], None]]] = []
-    ended: list[bool] = []
-    metadata.prepare = lambda old, new, names, done: prepared.append((set(new.topics) - set(old.topics), done))
-    metadata.settled = lambda: ended.append(True)
-    metadata.create_topic("a")
-    first = metadata.pending
-    metadata.create_topic("b")
-    second = metadata.pending
-    assert first is not None
-    assert second is not None
+    opened.prepare = lambda old, new, names, done: prepared.append((set(new.topics) - set(old.topics), done))
+    first = metadata.create_topic("a")
+    second = metadata.create_topic("b")
     assert [names for names, _ in prepared] == [{"a"}], "one after another"
     assert code_of(lambda: metadata.create_topic("a")) is ErrorCode.TOPIC_ALREADY_EXISTS
     prepared[0][1]()
     assert (first.is_settled, second.is_settled, set(metadata.image.topics)) == (True, False, {"a"})
     assert [names for names, _ in prepared] == [{"a"}, {"b"}]
     prepared[1][1]()
-    assert (second.is_settled, metadata.pending, len(ended)) == (True, None, 2)
+    assert (second.is_settled, metadata.planned is metadata.image) == (True, True)
+    assert opened.touched == [metadata.waiters] * 2
     assert set(metadata.image.topics) == {"a", "b"}
 
 
@@ -235,22 +248,22 @@ def test_the_log_tells_of_changes_and_of_no_secrets(
 
 
 def test_a_change_that_cannot_be_prepared_keeps_no_other_waiting(
-    metadata: EmbeddedMetadata, caplog: pytest.LogCaptureFixture
+    opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
+    metadata = opened.metadata
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metadata, "prepare", Mock(side_effect=ValueError("a fault of ours")))
+        patch.setattr(opened, "prepare", Mock(side_effect=ValueError("a fault of ours")))
         metadata.create_topic("a", 1)
     metadata.create_topic("b", 1)
     assert list(metadata.image.topics) == ["a", "b"]
-    assert metadata.pending is None
+    assert metadata.planned is metadata.image
     assert "a fault of ours" in caplog.text
 
 
-def test_a_listener_that_fails_keeps_no_later_change_waiting(
-    metadata: EmbeddedMetadata, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_listener_that_fails_keeps_no_later_change_waiting(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    metadata = opened.metadata
     prepared: list[Callable[[], None]] = []
-    metadata.prepare = lambda _old, _new, _names, done: prepared.append(done)
+    opened.prepare = lambda _old, _new, _names, done: prepared.append(done)
     metadata.on_change(Mock(side_effect=[ValueError("a fault of ours"), None]))
     metadata.create_topic("a", 1)
     metadata.create_topic("b", 1)
@@ -258,7 +271,7 @@ def test_a_listener_that_fails_keeps_no_later_change_waiting(
     assert len(prepared) == 2, "the next one is begun"
     prepared[1]()
     assert list(metadata.image.topics) == ["a", "b"]
-    assert metadata.pending is None
+    assert metadata.planned is metadata.image
     assert "a fault of ours" in caplog.text
 
 
@@ -267,13 +280,12 @@ def test_a_change_that_fails_behind_one_that_is_prepared_leaves_that_one_alone(
 ) -> None:
     metadata = opened.metadata
     prepared: list[Callable[[], None]] = []
-    metadata.prepare = lambda _old, _new, _names, done: prepared.append(done)
-    metadata.create_topic("a.b")
-    first = metadata.pending
+    opened.prepare = lambda _old, _new, _names, done: prepared.append(done)
+    first = metadata.create_topic("a.b")
     with monkeypatch.context() as full:
         full.setattr(File, "write_at", _refuse_to_write)
         assert code_of(lambda: metadata.create_topic("c")) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert metadata.pending is first
+    assert not first.is_settled
     assert set(metadata.planned.topics) == {"a.b"}
     assert code_of(lambda: metadata.create_topic("a_b")) is ErrorCode.INVALID_TOPIC_EXCEPTION, "it collides"
     prepared[0]()
@@ -286,7 +298,8 @@ def _refuse_to_write(*_: object) -> None:
 
 
 def test_topic_ids_are_random_and_of_version_4(metadata: EmbeddedMetadata) -> None:
-    ids = [metadata.create_topic(f"t{number}").topic_id for number in range(50)]
+    names = [f"t{number}" for number in range(50)]
+    ids = [metadata.create_topic(name).image.topics[name].topic_id for name in names]
     assert len(set(ids)) == 50
     assert all(topic_id[6] >> 4 == 4 and topic_id[8] >> 6 == 2 for topic_id in ids)
 

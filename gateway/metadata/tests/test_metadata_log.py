@@ -34,10 +34,10 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 def test_what_is_appended_is_replayed(log: Log) -> None:
-    journal = MetadataLog(log)
-    assert list(journal.replay()) == []
-    journal.append([TOPIC, FEATURE], 1_000)
-    journal.append([ProducerIdsRecord(next_producer_id=5)], 2_000)
+    metadata_log = MetadataLog(log)
+    assert list(metadata_log.replay()) == []
+    metadata_log.append([TOPIC, FEATURE], 1_000)
+    metadata_log.append([ProducerIdsRecord(next_producer_id=5)], 2_000)
     assert list(MetadataLog(log).replay()) == [TOPIC, FEATURE, ProducerIdsRecord(next_producer_id=5)]
 
 
@@ -50,10 +50,10 @@ def test_a_change_is_one_batch_and_on_disk(log: Log) -> None:
 
 def test_a_long_log_is_read_in_pieces(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.gateway.metadata.metadata_log._READ_BYTES", 100)
-    journal = MetadataLog(log)
+    metadata_log = MetadataLog(log)
     for level in range(20):
-        journal.append([FeatureLevelRecord(name="f", feature_level=level)] * 3, 0)
-    assert [record.feature_level for record in journal.replay() if isinstance(record, FeatureLevelRecord)] == [
+        metadata_log.append([FeatureLevelRecord(name="f", feature_level=level)] * 3, 0)
+    assert [record.feature_level for record in metadata_log.replay() if isinstance(record, FeatureLevelRecord)] == [
         level for level in range(20) for _ in range(3)
     ]
 
@@ -78,28 +78,28 @@ def test_a_damaged_record_is_not_guessed(log: Log) -> None:
 def test_without_descriptors_nothing_is_written_and_the_next_change_succeeds(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = MetadataLog(log)
+    metadata_log = MetadataLog(log)
     with monkeypatch.context() as patch:
         patch.setattr(Files, "sync_directory", lambda *_: (_ for _ in ()).throw(OSError(24, "Too many open files")))
         with pytest.raises(KafkaError, match="Too many open files"):
-            journal.append([TOPIC], 0)
+            metadata_log.append([TOPIC], 0)
     assert log.end_offset == 0
-    journal.append([FEATURE], 0)
+    metadata_log.append([FEATURE], 0)
     assert list(MetadataLog(log).replay()) == [FEATURE]
 
 
 class Submitted:
-    """A journal whose changes are written by threads, and what became of them."""
+    """A metadata_log whose changes are written by threads, and what became of them."""
 
     def __init__(self, log: Log) -> None:
         self.threads = Threads()
-        self.journal = MetadataLog(log, self.threads)  # type: ignore[arg-type]
+        self.metadata_log = MetadataLog(log, self.threads)  # type: ignore[arg-type]
         self.ended: list[tuple[int, ErrorCode | None]] = []
 
     def submit(self, *levels: int, now_ms: int = 0, copies: int = 1) -> None:
         for level in levels:
             record = FeatureLevelRecord(name="f", feature_level=level)
-            self.journal.submit([record] * copies, now_ms, partial(self._end, level))
+            self.metadata_log.submit([record] * copies, now_ms, partial(self._end, level))
 
     def _end(self, level: int, error: KafkaError | None) -> None:
         self.ended.append((level, None if error is None else error.code))
@@ -154,7 +154,7 @@ def test_after_a_failed_sync_nothing_is_written_until_the_log_was_mended(
             if error is not None:
                 raise KafkaError(error)
         else:
-            submitted.journal.append([FeatureLevelRecord(name="f", feature_level=level)], 0)
+            submitted.metadata_log.append([FeatureLevelRecord(name="f", feature_level=level)], 0)
 
     with monkeypatch.context() as patch:
         patch.setattr(File, "sync", lambda _: (_ for _ in ()).throw(OSError(5, "I/O error")))
@@ -255,7 +255,7 @@ def test_nothing_is_written_while_a_thread_is_at_the_files(log: Log) -> None:
         return partial(order.append, "work")
 
     submitted.submit(1)
-    submitted.journal.between_writes(begin, lambda result: order.append(f"done: {result}"))
+    submitted.metadata_log.between_writes(begin, lambda result: order.append(f"done: {result}"))
     submitted.submit(2)
     submitted.threads.run_one()
     assert (order, submitted.ended) == (["begin at 1"], [(1, None)]), "what was written is told before"
@@ -268,9 +268,9 @@ def test_nothing_is_written_while_a_thread_is_at_the_files(log: Log) -> None:
 
 def test_work_that_fails_or_is_none_keeps_no_change_waiting(log: Log) -> None:
     submitted, ended = Submitted(log), list[object]()
-    submitted.journal.between_writes(lambda: None, ended.append)
-    submitted.journal.between_writes(lambda: int("no number"), ended.append)  # type: ignore[arg-type, return-value]
-    submitted.journal.between_writes(lambda: partial(log.pool.files.read, "/not/there"), ended.append)  # type: ignore[arg-type, return-value]
+    submitted.metadata_log.between_writes(lambda: None, ended.append)
+    submitted.metadata_log.between_writes(lambda: int("no number"), ended.append)  # type: ignore[arg-type, return-value]
+    submitted.metadata_log.between_writes(lambda: partial(log.pool.files.read, "/not/there"), ended.append)  # type: ignore[arg-type, return-value]
     submitted.submit(1)
     submitted.threads.run_all()
     assert [type(result) for result in ended] == [FileNotFoundError]
@@ -282,7 +282,7 @@ def test_work_comes_also_behind_a_change_that_fails(log: Log, monkeypatch: pytes
     with monkeypatch.context() as patch:
         patch.setattr(File, "write_at", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         submitted.submit(1)
-        submitted.journal.between_writes(lambda: lambda: None, ended.append)
+        submitted.metadata_log.between_writes(lambda: lambda: None, ended.append)
         submitted.threads.run_all()
     assert (submitted.ended, ended) == ([(1, ErrorCode.KAFKA_STORAGE_ERROR)], [None])
 
@@ -291,7 +291,7 @@ def test_a_stop_drops_the_work_that_has_not_begun(log: Log) -> None:
     submitted, ended = Submitted(log), list[object]()
     log.flush()
     submitted.submit(1)
-    submitted.journal.between_writes(lambda: lambda: None, ended.append)
+    submitted.metadata_log.between_writes(lambda: lambda: None, ended.append)
     submitted.threads.is_over = True
     submitted.threads.run_all()
     assert (submitted.ended, ended) == ([(1, None)], [])

@@ -9,7 +9,7 @@ from headgate.gateway.metadata.new_topics import (
     assigned_partitions,
     check_name,
     check_new,
-    collision_key,
+    colliding,
     new_partitions,
 )
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -35,15 +35,22 @@ def test_names_that_are_not(name: str) -> None:
 
 def test_a_name_must_be_new() -> None:
     image = ONE.apply(TopicRecord(name="a.b", topic_id=b"a" * 16))
-    collisions = {collision_key("a.b"): "a.b"}
-    check_new("ab", image, collisions)
+    check_new("ab", image)
     with pytest.raises(KafkaError) as exists:
-        check_new("a.b", image, collisions)
+        check_new("a.b", image)
     assert exists.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
     with pytest.raises(KafkaError) as collides:
-        check_new("a_b", image, collisions)
+        check_new("a_b", image)
     assert collides.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert collides.value.message == "'a_b' collides with 'a.b': the two differ in '.' and '_' only"
+    assert collides.value.message == "'a_b' collides with 'a.b': the two names differ in '.' and '_' only"
+
+
+@pytest.mark.parametrize("others", [0, 100])
+def test_names_that_metrics_cannot_tell_apart(others: int) -> None:
+    """Few topics are searched; among many, each spelling is looked up."""
+    topics = dict.fromkeys(("a.b_c", "_", "plain", *(f"other{number}" for number in range(others))))
+    assert [colliding(name, topics) for name in ("a_b.c", "a.b.c", "a_b_c", ".")] == ["a.b_c"] * 3 + ["_"]
+    assert [colliding(name, topics) for name in ("abc", "a.bc", "a._c", "..", "plai_n", "plain")] == [None] * 6
 
 
 def test_partitions_are_spread_over_the_brokers() -> None:
@@ -84,7 +91,7 @@ def test_a_client_may_place_replicas() -> None:
         ({0: [1], 1: [1, 2]}, "as many replicas"),
         ({0: []}, "partition 0 has no replica"),
         ({0: [1, 1]}, "names a broker twice"),
-        ({0: [1, 9]}, "brokers that are not there: [9]"),
+        ({0: [1, 9]}, "brokers that are not alive: [9]"),
     ],
 )
 def test_placements_that_cannot_be(assignments: Assignments, sentence: str) -> None:

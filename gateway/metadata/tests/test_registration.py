@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.registration import raised, refill
+from headgate.gateway.metadata.planning.leader_epochs import raise_leader_epochs
+from headgate.gateway.metadata.registration import refill
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.internal.metadata import PartitionRecord, RegisterBrokerRecord, TopicRecord, decode
+from headgate.protocol.internal.metadata import RegisterBrokerRecord, decode
 from headgate.protocol.records.batch import Record, build, iterate, split
 from headgate.storage.disk.reserve import PART_BYTES, RESERVE_BYTES, Reserve
 from headgate.storage.errors import StorageError
@@ -23,7 +23,6 @@ from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 LOG = "/data/__headgate_metadata-0/00000000000000000000.log"
 RESERVE = "/data/.headgate-reserve"
-TOPIC_ID = b"t" * 16
 
 
 class CrashingNode(Node):
@@ -137,7 +136,7 @@ def test_a_full_disk_gives_up_a_part_of_the_reserve(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.WARNING):
         node = CrashingNode(files)
     assert epoch_of(node) == 1
-    assert f"the disk is full: a part of {RESERVE} is given up" in caplog.text
+    assert f"the disk is full: a part of {RESERVE} makes room" in caplog.text
     assert files.size(RESERVE) == RESERVE_BYTES - PART_BYTES
     assert epoch_of(CrashingNode(files.crash(Random(0), power=True))) == 2
     files.heal()
@@ -182,29 +181,18 @@ def test_a_broker_without_partitions_starts_on_a_full_disk() -> None:
     assert not CrashingNode(files).services.metadata.image.topics
 
 
-def test_records_that_raise_single_partitions() -> None:
-    partitions = [
-        PartitionRecord(partition_id=index, topic_id=TOPIC_ID, replicas=[4, 5], isr=[4], leader=4) for index in range(2)
-    ]
-    for partition in partitions:
-        partition.leader_epoch, partition.partition_epoch = 3, 8
-    image = Image.empty().apply(TopicRecord(name="t", topic_id=TOPIC_ID), *partitions)
-    after = image.apply_all(raised(image, {("t", 1): 6, ("t", 2): 6, ("gone", 0): 0}))
-    unchanged, state = after.topics["t"].partitions
-    assert unchanged == image.topics["t"].partitions[0]
-    assert state == unchanged._replace(leader_epoch=7, partition_epoch=9), "above what its log knows"
-    (record,) = raised(image, {("t", 0): -1})
-    assert isinstance(record, PartitionRecord)
-    assert (record.replicas, record.isr, record.leader, record.leader_epoch) == ([4, 5], [4], 4, 4)
+def _raise(node: Node) -> None:
+    metadata = node.services.metadata
+    metadata.submit(raise_leader_epochs(metadata.planned, {("t", 0): 0}))
 
 
 def test_a_failed_change_leaves_the_epochs() -> None:
     node = started(CrashingFiles())
     node.files.fail(errno.EIO, "write", path=LOG, times=1)
     with pytest.raises(KafkaError):
-        node.services.metadata.raise_leader_epochs({("t", 0): 0})
+        _raise(node)
     assert epoch_of(node) == 0
-    node.services.metadata.raise_leader_epochs({("t", 0): 0})
+    _raise(node)
     assert [epoch_of(node, index=index) for index in range(2)] == [1, 0]
 
 

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.metadata_log import LOG_CONFIG, MetadataLog
 from headgate.gateway.metadata.records import image_records
-from headgate.gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT, Loaded, Snapshot, among, is_due, load, name_of
+from headgate.gateway.metadata.snapshot import (
+    MIN_BYTES,
+    NO_SNAPSHOT,
+    LoadedMetadata,
+    Snapshot,
+    among,
+    is_due,
+    load,
+    name_of,
+)
 from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, RemoveTopicRecord, TopicRecord
 from headgate.protocol.internal.metadata_snapshot import encode_steps
 from headgate.protocol.steps import finish
@@ -99,10 +108,10 @@ def test_a_start_reads_little_more_than_twice_what_lived(lived: list[int]) -> No
 
 def test_a_log_without_a_snapshot_is_read_from_its_beginning() -> None:
     log = opened(CrashingFiles())
-    assert load(log) == Loaded(Image.empty(), set(), NO_SNAPSHOT, 0)
+    assert load(log) == LoadedMetadata(Image.empty(), set(), NO_SNAPSHOT, 0)
     MetadataLog(log).append([TopicRecord(name="a", topic_id=GONE), RemoveTopicRecord(topic_id=GONE)], 0)
     change(log, 7)
-    assert load(log) == Loaded(Image.empty()._replace(next_producer_id=7), {GONE}, NO_SNAPSHOT, 3)
+    assert load(log) == LoadedMetadata(Image.empty()._replace(next_producer_id=7), {GONE}, NO_SNAPSHOT, 3)
 
 
 def test_the_newest_snapshot_is_read_and_the_log_behind_it() -> None:

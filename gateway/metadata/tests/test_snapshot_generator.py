@@ -10,11 +10,18 @@ from random import Random
 import pytest
 
 from headgate.gateway.metadata import snapshot
+from headgate.gateway.metadata.planning.leader_epochs import register_broker
 from headgate.gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT
 from headgate.gateway.metadata.snapshot_generator import START_DELAY_MS
-from headgate.gateway.metadata.tests.metadata_node import DATA, DIRECTORY, MetadataNode, told
+from headgate.gateway.metadata.tests.metadata_node import DATA, DIRECTORY, MetadataNode, recorded_state
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from headgate.protocol.internal.metadata import (
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
@@ -31,8 +38,8 @@ def filled(node: MetadataNode) -> MetadataNode:
     """Some of everything that an image has."""
     metadata = node.metadata
     metadata.create_topic("kept", 3, configs={"retention.ms": "5"})
-    metadata.set_features({"group.version": 1})
-    metadata.next_producer_id_block()
+    metadata.submit([FeatureLevelRecord(name="group.version", feature_level=1)])
+    metadata.take_producer_ids()
     metadata.change_group_configs("g", {"consumer.session.timeout.ms": "50000"})
     metadata.change_broker_configs(None, {"log.retention.ms": "7000"})
     node.threads.run_all()
@@ -56,8 +63,8 @@ def test_a_snapshot_takes_the_place_of_the_log_before_it() -> None:
     assert node.snapshots() == [f"{end_offset:020d}-0000000000.checkpoint"]
     assert [segment.base_offset for segment in node.log.segments] == [node.log.start_offset] == [end_offset]
     after = restarted(node)
-    assert told(after.image) == told(node.image)
-    assert after.recorded.snapshot == node.generator.snapshot
+    assert recorded_state(after.image) == recorded_state(node.image)
+    assert after.loaded.snapshot == node.generator.snapshot
     assert after.records_read < end_offset
 
 
@@ -77,7 +84,20 @@ def test_a_start_that_read_a_long_log_is_followed_by_a_snapshot() -> None:
     after.start()
     assert after.generator.snapshot.end_offset == after.log.end_offset == after.log.start_offset
     last = restarted(after)
-    assert told(last.image) == told(node.image)
+    assert recorded_state(last.image) == recorded_state(node.image)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_registration_of_this_start_is_in_the_snapshot_that_follows() -> None:
+    """Else the leader epochs of the next start would be those of this one."""
+    node = filled(MetadataNode(CrashingFiles()))
+    node.churn(5)
+    after = restarted(node)
+    after.metadata.register(register_broker(0, None, b"i" * 16, after.metadata.end_offset))
+    after.start()
+    assert after.generator.snapshot.end_offset == after.log.end_offset
+    assert [state.leader_epoch for state in after.image.topics["kept"].partitions] == [1, 1, 1]
+    assert recorded_state(restarted(after).image) == recorded_state(after.image)
 
 
 @pytest.mark.usefixtures("small")
@@ -97,14 +117,14 @@ def test_changes_go_on_while_a_snapshot_is_made() -> None:
     assert seen, "a snapshot ended while changes waited"
     threads.run_all()
     assert len(node.image.topics) == 41
-    assert told(restarted(node).image) == told(node.image)
+    assert recorded_state(restarted(node).image) == recorded_state(node.image)
 
 
 @pytest.mark.usefixtures("small")
 def test_a_change_that_is_not_seen_yet_is_in_the_snapshot() -> None:
     node = filled(MetadataNode(CrashingFiles()))
     node.churn(5)
-    node.metadata.prepare = lambda *_: None  # the disk of the new partitions hangs
+    node.prepare = lambda *_: None  # the disk of the new partitions hangs
     node.metadata.create_topic("unseen", 1)
     node.threads.run_all()
     node.start()
@@ -134,7 +154,7 @@ def test_a_stop_ends_a_snapshot_under_way(steps: int) -> None:
     node.generator.stop()
     node.threads.is_over = True
     node.threads.run_all()
-    assert told(restarted(node).image) == told(node.image)
+    assert recorded_state(restarted(node).image) == recorded_state(node.image)
 
 
 # --------------------------------------------------------------------------------------------------------------- scale
@@ -160,7 +180,7 @@ def test_what_a_start_reads_is_bounded_by_what_lives() -> None:
     for number in range(1, 21):
         made, deleted = made_and_deleted(number * 1_000, 1_000)
         for records in (made, deleted):
-            node.metadata._change(records)
+            node.metadata.submit(records)
             node.threads.run_all()
         node.stores.removed |= {record.topic_id for record in deleted if isinstance(record, RemoveTopicRecord)}
     assert node.log.end_offset > 60_000
@@ -168,7 +188,7 @@ def test_what_a_start_reads_is_bounded_by_what_lives() -> None:
     sizes = {name: size for name, size in node.files.list(DIRECTORY).items() if size > 0}
     assert sum(sizes.values()) < 2 * MIN_BYTES
     after = restarted(node)
-    assert told(after.image) == told(node.image)
+    assert recorded_state(after.image) == recorded_state(node.image)
     assert after.records_read < 2 * MIN_BYTES // 30, "so small is no record"
     assert after.records_read < node.log.end_offset // 2
 
@@ -191,9 +211,9 @@ def lived(files: CrashingFiles, churned: int = 6) -> MetadataNode:
 
 def possible(node: MetadataNode) -> Iterator[tuple[object, ...]]:
     """What may be found after a crash: what was acknowledged, and any number of the changes under way."""
-    yield told(node.image)
+    yield recorded_state(node.image)
     for change in node.metadata._pending:
-        yield told(change.image)
+        yield recorded_state(change.image)
 
 
 @pytest.mark.slow
@@ -211,12 +231,12 @@ def test_no_crash_at_any_moment_loses_a_change(power: bool, mixes_names: bool) -
         files.mixes_names, files.cut_after = mixes_names, cut
         node = lived(files)
         found = MetadataNode(files.crash(Random(cut), power=power))
-        assert told(found.image) in list(possible(node)), f"cut {cut}"
+        assert recorded_state(found.image) in list(possible(node)), f"cut {cut}"
         crashed_on_the_way += len(found.snapshots()) > 1 or len(found.log.segments) > 1
         found.start()
         found.churn(3)
         assert len(found.snapshots()) == len(found.log.segments) == 1, f"cut {cut}: all of it is tidied up"
-        assert told(restarted(found).image) == told(found.image)
+        assert recorded_state(restarted(found).image) == recorded_state(found.image)
     assert crashed_on_the_way > 20
 
 
@@ -257,7 +277,7 @@ def test_random_histories_up_to_a_power_cut(seed: int) -> None:
     random = Random(seed)
     node = history(random, seed)
     found = MetadataNode(node.files.crash(random, power=True))
-    assert told(found.image) in list(possible(node))
+    assert recorded_state(found.image) in list(possible(node))
 
 
 @pytest.mark.slow
@@ -265,7 +285,7 @@ def test_random_histories_up_to_a_power_cut(seed: int) -> None:
 def test_the_histories_are_about_something() -> None:
     nodes = [history(Random(seed), seed) for seed in range(10)]
     assert sum(node.generator.snapshot != NO_SNAPSHOT for node in nodes) > 5
-    assert any(node.metadata.pending for node in nodes)
+    assert any(node.metadata.planned is not node.image for node in nodes)
     assert any(node.generator._is_busy for node in nodes)
 
 
@@ -286,11 +306,11 @@ def test_an_error_leaves_everything_as_it_was(operation: str, error: int, caplog
         first = node.generator.snapshot
         node.generator._has_failed = True  # a minute without snapshots
         node.churn(5)
-        image = told(node.image)
+        image = recorded_state(node.image)
         fault = node.files.fail(error, operation, path=DIRECTORY, after=after, times=1)
         node.generator._retry()
         node.threads.run_all()
-        assert told(MetadataNode(_copy(node)).image) == image
+        assert recorded_state(MetadataNode(_copy(node)).image) == image
         if not fault.met:
             break
         met += 1
@@ -299,7 +319,7 @@ def test_an_error_leaves_everything_as_it_was(operation: str, error: int, caplog
         node.churn(1)
         assert node.generator.snapshot.end_offset > first.end_offset
         assert len(node.snapshots()) == len(node.log.segments) == 1
-        assert told(restarted(node).image) == image
+        assert recorded_state(restarted(node).image) == image
     assert met, "there is such an operation"
     assert after < 19, "each of them was tried"
     told_of = [record for record in caplog.records if "no snapshot of the metadata" in record.message]
@@ -356,7 +376,7 @@ def test_a_log_that_waits_for_its_repair_has_no_snapshot() -> None:
     assert sync_failure_repair.repair(node.log)
     node.retry()
     assert len(node.snapshots()) == 1
-    assert told(restarted(node).image) == told(node.image)
+    assert recorded_state(restarted(node).image) == recorded_state(node.image)
 
 
 @pytest.mark.usefixtures("small")
@@ -368,11 +388,11 @@ def test_old_segments_that_a_crash_brought_back_go() -> None:
     for _ in range(3):  # up to the snapshot, and not its deletions
         node.threads.run_one()
     after = MetadataNode(node.files.crash(Random(0), power=True))
-    assert after.recorded.snapshot != NO_SNAPSHOT
+    assert after.loaded.snapshot != NO_SNAPSHOT
     assert len(after.log.segments) > 1
     after.start()
     assert len(after.log.segments) == 1
-    assert told(restarted(after).image) == told(node.image)
+    assert recorded_state(restarted(after).image) == recorded_state(node.image)
 
 
 # ------------------------------------------------------------------------------------------------------ deleted topics
@@ -404,12 +424,12 @@ def test_a_deleted_topic_is_known_while_it_has_a_directory() -> None:
     assert node.stores.removed == {LEFT}, "those of which there is none are forgotten"
     again(node)
     after = MetadataNode(node.files.copy())
-    assert after.recorded.removed >= {LEFT}
+    assert after.loaded.removed >= {LEFT}
     assert ("gone", 0) not in after.stores, "so that a start removes it"
     node.stores.delete("gone", 0, remove=False)
     again(node)
     assert LEFT not in node.stores.removed
-    assert LEFT not in MetadataNode(node.files.copy()).recorded.removed
+    assert LEFT not in MetadataNode(node.files.copy()).loaded.removed
 
 
 @pytest.mark.usefixtures("small")
@@ -444,7 +464,7 @@ def test_nothing_is_forgotten_while_a_log_directory_is_away() -> None:
     node.stores.close()
     files.heal()
     after = MetadataNode(files, *paths)
-    assert after.recorded.removed >= {LEFT}
+    assert after.loaded.removed >= {LEFT}
     assert ("gone", 0) not in after.stores, "it came back with the directory, and goes"
 
 
@@ -457,7 +477,7 @@ def test_nothing_is_forgotten_if_a_directory_cannot_be_listed() -> None:
     assert fault.met
     assert node.generator.snapshot != NO_SNAPSHOT
     assert LEFT in node.stores.removed
-    assert LEFT in MetadataNode(node.files.copy()).recorded.removed
+    assert LEFT in MetadataNode(node.files.copy()).loaded.removed
 
 
 @pytest.mark.usefixtures("small")
@@ -467,7 +487,7 @@ def test_a_deleted_topic_is_known_while_a_partition_is_made() -> None:
     making = node.stores.begin_creation(("late", 0), LEFT, node.config.log_config({}))
     node.start()
     making.run()
-    assert LEFT in MetadataNode(node.files.copy()).recorded.removed
+    assert LEFT in MetadataNode(node.files.copy()).loaded.removed
     node.stores.end_creation(making)
     assert LEFT in node.stores.removed
     node.stores.delete("late", 0, remove=False)
@@ -482,7 +502,7 @@ def test_a_deletion_that_partitions_do_not_follow_yet_is_known() -> None:
     node.metadata.create_topic("unseen", 1)
     node.threads.run_all()
     topic_id = node.image.topics["unseen"].topic_id
-    node.metadata.prepare = lambda *_: None
+    node.prepare = lambda *_: None
     node.metadata.create_topic("hangs", 1)
     node.metadata.delete_topic("unseen")
     node.threads.run_all()
@@ -490,4 +510,4 @@ def test_a_deletion_that_partitions_do_not_follow_yet_is_known() -> None:
     assert "unseen" in node.image.topics
     after = MetadataNode(node.files.copy())
     assert "unseen" not in after.image.topics
-    assert topic_id in after.recorded.removed
+    assert topic_id in after.loaded.removed

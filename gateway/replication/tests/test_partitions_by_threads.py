@@ -34,7 +34,6 @@ class Desk:
         self.is_over = False
         self.waiting: list[tuple[Any, Callable[[Any], None]]] = []
         self.later: list[Callable[[], None]] = []
-        self.metadata.prepare = self.partitions.prepare
         self.partitions._files.go_on_in_threads(self)  # type: ignore[arg-type]
 
     def in_slices(self, work: Any, done: Callable[[Any], None]) -> None:
@@ -102,16 +101,15 @@ class Full:
 
 
 def test_a_new_topic_is_seen_when_its_files_are_there(desk: Desk) -> None:
-    desk.metadata.create_topic("t", 2)
-    change = desk.metadata.pending
-    assert change is not None
+    change = desk.metadata.create_topic("t", 2)
     assert not change.is_settled
     assert "t" not in desk.metadata.image.topics
     assert "t" in desk.metadata.planned.topics
     assert desk.names() == []
     assert desk.code() == NOT_LEADER
     desk.run_all()
-    assert (change.is_settled, change.error, desk.metadata.pending) == (True, None, None)
+    assert (change.is_settled, change.error) == (True, None)
+    assert desk.metadata.planned is desk.metadata.image
     assert len(desk.metadata.image.topics["t"].partitions) == 2
     assert desk.names() == ["t-0", "t-1"]
     assert [desk.code("t", index) for index in (0, 1)] == [NONE, NONE]
@@ -143,9 +141,7 @@ def test_changes_are_seen_in_their_order(desk: Desk) -> None:
     desk.metadata.create_topic("a", 1)
     desk.run_all()
     desk.metadata.create_topic("b", 1)
-    desk.metadata.change_topic_configs("a", {"retention.ms": "5"})
-    later = desk.metadata.pending
-    assert later is not None
+    later = desk.metadata.change_topic_configs("a", {"retention.ms": "5"})
     assert desk.metadata.image.topics["a"].configs == {}
     desk.run_all()
     assert later.is_settled
@@ -156,9 +152,7 @@ def test_changes_are_seen_in_their_order(desk: Desk) -> None:
 def test_a_disk_that_hangs_keeps_no_change_waiting_for_ever(desk: Desk) -> None:
     desk.partitions._scheduler = desk.node.services.scheduler
     desk.metadata.create_topic("t", 2)
-    desk.metadata.create_topic("u", 1)
-    later = desk.metadata.pending
-    assert later is not None
+    later = desk.metadata.create_topic("u", 1)
     desk.node.time.advance(PREPARE_MS - 1)
     assert "t" not in desk.metadata.image.topics
     desk.node.time.advance(1)
@@ -184,7 +178,7 @@ def test_a_topic_that_is_deleted_while_it_is_made_goes_afterwards(desk: Desk) ->
     assert desk.code() == UNKNOWN
     desk.run_all()
     assert desk.names() == ["delete", "delete"]
-    assert desk.metadata.pending is None
+    assert desk.metadata.planned is desk.metadata.image
 
 
 def test_a_topic_that_is_made_anew_while_the_old_one_is_deleted_is_another(desk: Desk) -> None:
@@ -339,7 +333,7 @@ def test_a_stop_in_the_middle_is_ended_by_the_next_start(desk: Desk, caplog: pyt
     desk.is_over = True
     _, done = desk.waiting.pop()
     done(StoppedError("the broker stops"))
-    assert desk.metadata.pending is None
+    assert desk.metadata.planned is desk.metadata.image
     assert desk.names() == []
     assert "offline" not in caplog.text
     desk.node.restart()
@@ -408,9 +402,7 @@ def test_a_new_topic_in_one_directory_is_told_while_another_one_hangs(disks: Two
     disks.run_all()
     disks.metadata.delete_topic("t")
     prefer(disks, disks.b)
-    disks.metadata.create_topic("u", 1)
-    change = disks.metadata.pending
-    assert change is not None
+    change = disks.metadata.create_topic("u", 1)
     disks.run_in(disks.b)
     assert (change.is_settled, disks.code("u")) == (True, NONE)
     assert disks.names_in(disks.a) == ["t-0"]

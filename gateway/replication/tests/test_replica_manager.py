@@ -18,6 +18,8 @@ from headgate.storage.errors import StorageError
 from headgate.storage.files import Files
 from headgate.storage.log.log import Log
 
+pytestmark = pytest.mark.every_metadata_store
+
 NOW_MS = 1_700_000_000_000
 
 
@@ -33,7 +35,7 @@ def code_of(partitions: ReplicaManager, topic: str, index: int = 0) -> ErrorCode
 
 def test_topics_come_grow_and_go(node: Node) -> None:
     metadata, partitions = node.services.metadata, node.services.partitions
-    topic = metadata.create_topic("t", 2)
+    topic = metadata.create_topic("t", 2).image.topics["t"]
     assert partitions.topic_name(topic.topic_id) == "t"
     kept = partitions.get("t", 1)
     metadata.create_partitions("t", 3)
@@ -140,6 +142,7 @@ def test_a_damaged_partition_stops_no_other(tmp_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.embedded_metadata
 def test_a_directory_whose_metadata_log_is_gone_is_refused(tmp_path: Path) -> None:
     node = Node(tmp_path / "data")
     node.services.metadata.create_topic("t", 1)
@@ -186,6 +189,7 @@ def _refuse(*_: object) -> None:
     raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "there is no descriptor left")
 
 
+@pytest.mark.embedded_metadata
 def test_recovery_makes_indexes_as_the_topic_wants_them(tmp_path: Path) -> None:
     node = Node(tmp_path / "data")
     node.services.metadata.create_topic("t", 1, configs={"index.interval.bytes": "100"})
@@ -199,6 +203,7 @@ def test_recovery_makes_indexes_as_the_topic_wants_them(tmp_path: Path) -> None:
     assert index.read_bytes() == written
 
 
+@pytest.mark.embedded_metadata
 def test_what_is_left_of_a_deleted_topic_goes_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -218,6 +223,7 @@ def test_what_is_left_of_a_deleted_topic_goes_at_the_next_start(
     again.close()
 
 
+@pytest.mark.embedded_metadata
 @pytest.mark.parametrize("names", ["a", "a,b"])
 def test_an_older_copy_of_the_metadata_log_costs_no_records_of_a_topic_that_was_made_anew(
     names: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -249,6 +255,7 @@ def test_an_older_copy_of_the_metadata_log_costs_no_records_of_a_topic_that_was_
     node.close()
 
 
+@pytest.mark.embedded_metadata
 def test_a_deletion_takes_no_log_of_another_topic_of_that_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -275,6 +282,7 @@ def test_a_deletion_takes_no_log_of_another_topic_of_that_name(
     broker._store.close()
 
 
+@pytest.mark.embedded_metadata
 @pytest.mark.parametrize("has_id", [True, False])
 def test_a_log_of_a_topic_that_the_metadata_do_not_know_is_never_removed(
     has_id: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -316,6 +324,7 @@ def test_a_log_of_a_topic_that_the_metadata_do_not_know_is_never_removed(
     node.close()
 
 
+@pytest.mark.embedded_metadata
 def test_a_log_that_knows_a_later_epoch_than_the_metadata_gets_one_above_it(tmp_path: Path) -> None:
     """As after an older copy of the metadata log was brought back: the log has another history in that epoch."""
     data, copy = tmp_path / "data", tmp_path / "copy"

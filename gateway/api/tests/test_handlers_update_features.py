@@ -1,31 +1,24 @@
-"""Features: which there are, at which level, and what is off at level 0."""
+"""UpdateFeatures: levels of features, and what is off at level 0."""
 
 import pytest
 
-from headgate.gateway.api import features
 from headgate.gateway.api.handlers import load
-from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata import features
 from headgate.gateway.tests.builders import Node, refusal
 from headgate.protocol.errors import ErrorCode
-from headgate.protocol.internal.metadata import FeatureLevelRecord
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headgate.protocol.messages.update_features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdateKey, UpdateFeaturesRequest
 from headgate.protocol.schema import Message
 
+pytestmark = pytest.mark.every_metadata_store
+
 
 def update(node: Node, level: int, kind: int, version: int = 2) -> int:
     change = FeatureUpdateKey(features.GROUP_VERSION, level, kind != UPGRADE, kind)
     code: int = node.ask(UpdateFeaturesRequest(feature_updates=[change]), version).error_code
     return code
-
-
-def test_what_nobody_finalized_is_at_its_highest() -> None:
-    image = Image.empty()
-    assert features.levels(image) == {features.GROUP_VERSION: 1}
-    lowered = image.apply(FeatureLevelRecord(name=features.GROUP_VERSION, feature_level=0))
-    assert features.levels(lowered) == {features.GROUP_VERSION: 0}
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

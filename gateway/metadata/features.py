@@ -1,4 +1,4 @@
-"""Features of the cluster, which an operator finalizes at a level (KIP-584): what there is, and what is on."""
+"""Features of the cluster, which an operator finalizes at a level (KIP-584)."""
 
 from collections.abc import Mapping
 
@@ -9,15 +9,15 @@ GROUP_VERSION = "group.version"
 """Level 1: consumer groups of KIP-848."""
 
 HIGHEST: Mapping[str, int] = {GROUP_VERSION: 1}
-"""By name; every feature may also be off, which is level 0."""
+"""The highest level of each feature; level 0 means off."""
 
 
 def levels(image: Image) -> dict[str, int]:
-    """The level of every feature. What nobody ever finalized is at its highest: nothing older has to go along here."""
+    """The level of every feature. The default is the highest: a single node has no older broker to wait for."""
     return {name: image.features.get(name, highest) for name, highest in HIGHEST.items()}
 
 
 def check_is_on(name: str, image: Image) -> None:
-    """Raises KafkaError(UNSUPPORTED_VERSION) where the feature is at level 0."""
+    """Raises KafkaError(UNSUPPORTED_VERSION) if the feature is at level 0."""
     if not levels(image)[name]:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{name} is finalized at level 0; kafka-features can raise it")

@@ -1,0 +1,38 @@
+"""Levels of features that can be finalized, and levels that cannot."""
+
+import pytest
+
+from headgate.gateway.metadata import features
+from headgate.gateway.metadata.features import GROUP_VERSION
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.planning.features import FeatureUpdate, update_features
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.update_features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
+
+EMPTY = Image.empty()
+LOWERED = EMPTY.apply_all(update_features(EMPTY, [FeatureUpdate(GROUP_VERSION, 0, SAFE_DOWNGRADE)]))
+
+
+def test_levels_go_down_and_up() -> None:
+    assert features.levels(LOWERED) == {GROUP_VERSION: 0}
+    raised = LOWERED.apply_all(update_features(LOWERED, [FeatureUpdate(GROUP_VERSION, 1, UPGRADE)]))
+    assert features.levels(raised) == {GROUP_VERSION: 1}
+    assert update_features(EMPTY, []) == []
+
+
+@pytest.mark.parametrize(
+    "image, name, level, upgrade_type, sentence",
+    [
+        (EMPTY, "transaction.version", 1, UPGRADE, "'transaction.version' does not exist"),
+        (EMPTY, GROUP_VERSION, 2, UPGRADE, "levels 0 to 1, not at 2"),
+        (EMPTY, GROUP_VERSION, -1, UNSAFE_DOWNGRADE, "levels 0 to 1, not at -1"),
+        (EMPTY, GROUP_VERSION, 1, 4, "upgrade type 4 does not exist"),
+        (EMPTY, GROUP_VERSION, 0, UPGRADE, "ask for a downgrade"),
+        (LOWERED, GROUP_VERSION, 1, SAFE_DOWNGRADE, "ask for an upgrade"),
+    ],
+)
+def test_levels_that_cannot_be(image: Image, name: str, level: int, upgrade_type: int, sentence: str) -> None:
+    with pytest.raises(KafkaError) as caught:
+        update_features(image, [FeatureUpdate(name, level, upgrade_type)])
+    assert caught.value.code is ErrorCode.INVALID_UPDATE_VERSION
+    assert sentence in caught.value.message

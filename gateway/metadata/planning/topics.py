@@ -1,0 +1,95 @@
+"""Plans that create topics, delete topics and add partitions. Pure: an image in, records out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from headgate.gateway.config import topic_config as topic_configs
+from headgate.gateway.config.broker import BrokerConfig
+from headgate.gateway.metadata.image import Image, PartitionState
+from headgate.gateway.metadata.new_topics import Assignments, assigned_partitions, check_new, new_partitions
+from headgate.gateway.metadata.records import config_records, partition_records
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import MetadataRecord, RemoveTopicRecord, TopicRecord
+
+
+class NewTopic(NamedTuple):
+    """A topic as a client wants it. -1 means the broker's default; `assignments` replaces both numbers."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str | None] = MappingProxyType({})
+    assignments: Assignments = MappingProxyType({})
+
+
+def create_topic(image: Image, config: BrokerConfig, topic_id: bytes, wanted: NewTopic) -> list[MetadataRecord]:
+    """The records of a new topic: the topic, its partitions, its configs.
+
+    Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, POLICY_VIOLATION,
+    INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG.
+    """
+    check_new(wanted.name, image)
+    topic_configs.check(wanted.configs)
+    states = _place(image, config, wanted)
+    return [
+        TopicRecord(name=wanted.name, topic_id=topic_id),
+        *partition_records(topic_id, 0, states),
+        *config_records(wanted.name, wanted.configs),
+    ]
+
+
+def _place(image: Image, config: BrokerConfig, wanted: NewTopic) -> list[PartitionState]:
+    partitions, factor = wanted.partitions, wanted.replication_factor
+    if wanted.assignments:
+        if partitions != -1 or factor != -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "with an assignment of replicas, the numbers of partitions and of replicas must be -1",
+            )
+        return assigned_partitions(image, 0, wanted.assignments)
+    # A default that was written for a larger cluster must not keep a smaller one from working.
+    default_factor = min(config.default_replication_factor, len(image.brokers))
+    return new_partitions(
+        image,
+        0,
+        config.num_partitions if partitions == -1 else partitions,
+        default_factor if factor == -1 else factor,
+    )
+
+
+def delete_topic(image: Image, config: BrokerConfig, name: str) -> list[MetadataRecord]:
+    """The record that removes a topic. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED."""
+    topic = image.topic(name)
+    if not config.delete_topic_enable:
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "topics are not deleted: delete.topic.enable is false")
+    return [RemoveTopicRecord(topic_id=topic.topic_id)]
+
+
+def create_partitions(
+    image: Image, name: str, total: int, assignments: Assignments | None = None
+) -> list[MetadataRecord]:
+    """The records that raise the number of a topic's partitions to `total`. `assignments`: new index -> brokers.
+
+    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION,
+    INVALID_REPLICATION_FACTOR.
+    """
+    topic = image.topic(name)
+    present = len(topic.partitions)
+    if total <= present:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, f"{name!r} has {present} partitions; the number can grow, but not to {total}"
+        )
+    factor = len(topic.partitions[0].replicas)
+    if assignments is None:
+        states = new_partitions(image, present, total - present, factor)
+    else:
+        states = assigned_partitions(image, present, assignments)
+        if len(states) != total - present or len(states[0].replicas) != factor:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{total - present} new partitions with {factor} replicas each must be assigned",
+            )
+    return partition_records(topic.topic_id, present, states)

@@ -1,0 +1,308 @@
+"""The metadata of the cluster: the image that everybody reads, and the changes that make the next image.
+
+A `MetadataStore` keeps the image in step with stored records; a subclass knows the store. A change takes four steps:
+
+    submitted   planned upon `planned`, the image with all earlier changes of this broker
+    written     the store has the records for good, or refused them (`error`)
+    prepared    the files of the change's new partitions exist
+    settled     `image` includes the change and every listener was called; or the change failed
+
+Changes settle in the order of the store, whatever time each step takes. Nobody sees a change before it is written.
+
+Other brokers may change the store as well. Their changes take the same steps from `written` on, and a submitted change
+is planned anew behind them; the store refuses a submitted change that another broker's change has overtaken.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from headgate.gateway.metadata.image import Image, changed_topics
+from headgate.gateway.metadata.new_topics import Assignments, new_topic_id
+from headgate.gateway.metadata.planning import configs as config_plans
+from headgate.gateway.metadata.planning import topics as topic_plans
+from headgate.gateway.metadata.planning.producer_ids import take_producer_ids
+from headgate.gateway.metadata.planning.topics import NewTopic
+from headgate.gateway.runtime.purgatory import WaitList
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.internal.metadata import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    MetadataRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+if TYPE_CHECKING:
+    from headgate.gateway.config import BrokerConfig
+    from headgate.storage.config import LogConfig
+
+logger = logging.getLogger("headgate.metadata")
+
+_RESOURCES = {TOPIC_RESOURCE: "topic", BROKER_RESOURCE: "broker", GROUP_RESOURCE: "group"}
+
+Listener = Callable[[Image, Image, Collection[str]], None]
+"""Called with the old image, the new image, and the names of all topics in which the two may differ."""
+Prepare = Callable[[Image, Image, Collection[str], Callable[[], None]], None]
+"""Called with the same when a change is written, and with what to call when the change may be seen."""
+Configs = Mapping[str, str | None]
+
+
+class Change:
+    """Records on their way into the store, and the image with them. `error` is the reason of a failure.
+
+    A change without records of its own waits for the change that it was planned upon, and fails with that change.
+    """
+
+    __slots__ = ("error", "image", "is_begun", "is_prepared", "is_settled", "is_written", "records", "validated")
+
+    def __init__(self, records: Sequence[MetadataRecord], image: Image) -> None:
+        self.records = records
+        self.image = image
+        self.error: KafkaError | None = None
+        self.is_written = self.is_begun = self.is_prepared = self.is_settled = False
+        self.validated: list[Change] = []
+        """The changes without records that were planned upon this one."""
+
+
+def prepare_nothing(_old: Image, _new: Image, _names: Collection[str], done: Callable[[], None]) -> None:
+    """The `Prepare` of a store without partitions."""
+    done()
+
+
+class MetadataStore(ABC):
+    """The image of the moment, and the operations that change it. Operations raise KafkaError for what is refused."""
+
+    def __init__(
+        self,
+        image: Image,
+        config: BrokerConfig,
+        random: Random,
+        prepare: Prepare = prepare_nothing,
+        touch: Callable[[WaitList], None] = lambda _: None,
+    ) -> None:
+        """`touch` wakes `waiters`: it is called after each change has settled."""
+        self.image = image
+        self.waiters = WaitList()
+        """Those who wait for a change to settle."""
+        self._config = config
+        self._random = random
+        self._prepare = prepare
+        self._touch = touch
+        self._listeners: list[Listener] = []
+        self._pending: deque[Change] = deque()
+        self._is_settling = False
+        config.change(*image.broker_configs(config.node_id))
+
+    @property
+    @abstractmethod
+    def end_offset(self) -> int:
+        """A number that grows with every change of the store."""
+
+    @abstractmethod
+    def _write(self, change: Change) -> None:
+        """Begin to store a change. `_written` is to be called once for each, in the order of submission.
+
+        Raises KafkaError if the store refuses the change at once; `_written` is then not to be called.
+        """
+
+    @property
+    def planned(self) -> Image:
+        """The image as it will be if all pending changes succeed: what a further change is checked against."""
+        pending = self._last_pending()
+        return self.image if pending is None else pending.image
+
+    @property
+    def written_image(self) -> Image:
+        """The image of all that is in the store; a part may not be seen yet."""
+        written = (change.image for change in reversed(self._pending) if change.is_written and change.error is None)
+        return next(written, self.image)
+
+    def on_change(self, listener: Listener) -> None:
+        """Call a listener after every change, behind all listeners that were added before."""
+        self._listeners.append(listener)
+
+    def log_config(self, name: str) -> LogConfig:
+        """The settings of a topic's logs; the broker's defaults for an unknown topic."""
+        return self._config.log_config(self.image.topic_configs(name))
+
+    def renew_image(self) -> None:
+        """Drop what is cached with the image, such as Metadata responses: the broker serves other partitions now."""
+        self.image = self.image._replace()
+
+    # Operations
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Configs | None = None,
+        assignments: Assignments | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> Change:
+        """Create a topic, see `planning.topics.create_topic`."""
+        planned = self.planned
+        wanted = NewTopic(name, partitions, replication_factor, configs or {}, assignments or {})
+        topic_id = new_topic_id(self._random, planned.topic_names)
+        return self.submit(topic_plans.create_topic(planned, self._config, topic_id, wanted), validate_only)
+
+    def delete_topic(self, name: str) -> Change:
+        """Delete a topic with everything in it, see `planning.topics.delete_topic`."""
+        return self.submit(topic_plans.delete_topic(self.planned, self._config, name))
+
+    def create_partitions(
+        self, name: str, total: int, assignments: Assignments | None = None, *, validate_only: bool = False
+    ) -> Change:
+        """Add partitions to a topic, see `planning.topics.create_partitions`."""
+        return self.submit(topic_plans.create_partitions(self.planned, name, total, assignments), validate_only)
+
+    def change_topic_configs(self, name: str, changes: Configs, *, validate_only: bool = False) -> Change:
+        """Set and remove configs of a topic, see `planning.configs.change_topic_configs`."""
+        return self.submit(config_plans.change_topic_configs(self.planned, name, changes), validate_only)
+
+    def change_group_configs(self, group_id: str, changes: Configs, *, validate_only: bool = False) -> Change:
+        """Set and remove configs of a group, see `planning.configs.change_group_configs`."""
+        return self.submit(
+            config_plans.change_group_configs(self.planned, self._config, group_id, changes), validate_only
+        )
+
+    def change_broker_configs(self, node_id: int | None, changes: Configs, *, validate_only: bool = False) -> Change:
+        """Set and remove configs of a broker, or of all, see `planning.configs.change_broker_configs`."""
+        return self.submit(
+            config_plans.change_broker_configs(self.planned, self._config, node_id, changes), validate_only
+        )
+
+    def take_producer_ids(self) -> tuple[range, Change]:
+        """Take a block of producer ids, see `planning.producer_ids`. If the change fails, no id may ever be used."""
+        block = take_producer_ids(self.planned, self._config.node_id)
+        return range(block.first, block.first + block.size), self.submit(block.records)
+
+    # Changes
+
+    def submit(self, records: Sequence[MetadataRecord], validate_only: bool = False) -> Change:
+        """Store records that were planned upon `planned`. The change may be settled already.
+
+        Without records, and with `validate_only`, nothing is stored: the change settles with those that are pending.
+        Raises KafkaError if the store refuses the records at once, and ValueError if they do not fit `planned`.
+        """
+        change = Change(records, self.planned.apply_all(records) if records else self.planned)
+        if validate_only or not records:
+            upon = self._last_pending()
+            if upon is None:
+                change.is_settled = True
+            else:
+                upon.validated.append(change)
+            return change
+        self._pending.append(change)
+        try:
+            self._write(change)
+        except KafkaError as error:
+            self._written(change, error)
+        if change.error is not None:
+            raise change.error
+        return change
+
+    def _last_pending(self) -> Change | None:
+        return next((change for change in reversed(self._pending) if change.error is None), None)
+
+    def _written(self, change: Change, error: KafkaError | None) -> None:
+        """A change is in the store, or was refused."""
+        change.error, change.is_written = error, True
+        if error is not None:
+            self._plan_anew()
+        self._settle()
+
+    def _written_by_others(self, records: Sequence[MetadataRecord]) -> None:
+        """Another broker has changed the store: after all that `_written` was called for, before everything else."""
+        change = Change(records, self.written_image.apply_all(records))
+        change.is_written = True
+        unwritten = (number for number, one in enumerate(self._pending) if not one.is_written)
+        self._pending.insert(next(unwritten, len(self._pending)), change)
+        self._plan_anew()
+        self._settle()
+
+    def _plan_anew(self) -> None:
+        """Plan what is not written yet upon what comes before by now."""
+        image = self.written_image
+        for change in self._pending:
+            if not change.is_written:
+                try:
+                    image = image.apply_all(change.records)
+                except ValueError as error:  # the store will refuse it
+                    logger.debug("a change of the metadata was overtaken: %s", error)
+                change.image = image
+
+    def _settle(self) -> None:
+        """Settle the changes that are written and prepared, in their order."""
+        if self._is_settling:
+            return
+        self._is_settling = True
+        try:
+            while self._pending and self._is_ready(self._pending[0]):
+                try:
+                    self._end(self._pending.popleft())
+                except Exception:  # a listener's fault must not keep later changes waiting
+                    logger.exception("a change of the metadata was not followed by every listener")
+        finally:
+            self._is_settling = False
+
+    def _is_ready(self, change: Change) -> bool:
+        if change.is_written and not change.is_begun and change.error is None:
+            change.is_begun = True
+            names = changed_topics(change.records, self.image, change.image)
+            try:
+                self._prepare(self.image, change.image, names, partial(self._prepared, change))
+            except Exception:  # a fault of the preparation must not keep later changes waiting
+                logger.exception("a change of the metadata could not be prepared; it takes effect all the same")
+                change.is_prepared = True
+        return change.is_written and (change.is_prepared or change.error is not None)
+
+    def _prepared(self, change: Change) -> None:
+        change.is_prepared = True
+        self._settle()
+
+    def _end(self, change: Change) -> None:
+        change.is_settled = True
+        for validated in change.validated:
+            validated.error, validated.is_settled = change.error, True
+        try:
+            if change.error is None:
+                self._apply(change)
+        finally:
+            self._touch(self.waiters)
+
+    def _apply(self, change: Change) -> None:
+        old, new = self.image, change.image
+        self.image = new
+        configs = new.broker_configs(self._config.node_id)
+        if configs != old.broker_configs(self._config.node_id):
+            self._config.change(*configs)
+        for line in _log_lines(change.records, old):
+            logger.info("%s", line)
+        names = changed_topics(change.records, old, new)
+        for listener in self._listeners:
+            listener(old, new, names)
+
+
+def _log_lines(records: Sequence[MetadataRecord], old: Image) -> Iterator[str]:
+    """What the log says of a change. A value is shown for topics alone: others may be secrets."""
+    for record in records:
+        if isinstance(record, TopicRecord):
+            yield f"created topic {record.name}"
+        elif isinstance(record, RemoveTopicRecord):
+            yield f"deleted topic {old.topic_names[record.topic_id]}"
+        elif isinstance(record, ConfigRecord):
+            resource = _RESOURCES.get(record.resource_type, str(record.resource_type))
+            value = f" to {record.value!r}" if record.resource_type == TOPIC_RESOURCE else ""
+            done = "removed" if record.value is None else f"set{value}"
+            yield f"{record.name} of {resource} {record.resource_name or '(all)'} was {done}"
