@@ -7,8 +7,7 @@ something is looked up in them, and both are given back when others need the roo
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.storage.disk.pending_deletions import PendingDeletions
@@ -45,10 +44,6 @@ class Pool:
         self.files = files
         self.held = HeldFiles() if held is None else held
         """The files that pieces keep open, beside those of segments; several pools may share it."""
-        self.defers_blocks = False
-        """Whether blocks of indexes stay in memory, as the disk is slow: until it is not, or the segment ends."""
-        self.may_block = True
-        """Whether what is read may wait for the disk; if not, `storage.files.WouldBlock` is raised instead."""
         self.write_recovery_points: Callable[[], None] = _nothing
         """Called before a log is cut below its recovery point: the checkpoint must not promise what will be gone."""
         self.doomed = PendingDeletions(files)
@@ -61,15 +56,6 @@ class Pool:
         self._opened: OrderedDict[Closable, None] = OrderedDict()
         self._loaded: OrderedDict[Closable, int] = OrderedDict()
         self._loaded_bytes = 0
-
-    @contextmanager
-    def waiting(self, blocking: bool) -> Iterator[None]:
-        """Have what is read in the meantime wait for the disk, or not. A fetch does that by hand, which is quicker."""
-        self.may_block = blocking
-        try:
-            yield
-        finally:
-            self.may_block = True
 
     def open(self, path: str) -> File:
         """Open a file of a segment, which may have got its name in this moment: see `replacement`. Raises OSError."""

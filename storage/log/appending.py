@@ -127,13 +127,10 @@ def end_write(log: Log, staged: PendingWrite, error: BaseException | None) -> No
     staged.release()
     if error is not None and not isinstance(error, OSError):  # no thread, no memory: it was not written all the same
         error = OSError(errno.ECANCELED, repr(error))
-    log.pool.defers_blocks = True
     try:
-        log.active.finish_append(staged.written, log.config.index_interval_bytes, error)
+        log.active.finish_append(staged.written, log.config.index_interval_bytes, error, in_memory=True)
     except OSError as failure:
         raise take_back(log, staged, failure) from failure
-    finally:
-        log.pool.defers_blocks = False
     written(log, staged)
 
 

@@ -258,8 +258,7 @@ class Log:
 
         Raises OSError and KafkaError, with which the append would be refused too.
         """
-        with self.pool.waiting(False):
-            self._segments.active.look_up()
+        self._segments.active.look_up()
 
     def begin_write(self) -> PendingWrite | None:
         """Hand out what is staged: a thread may call its `write`, then comes `end_write`. None if nothing is staged.
@@ -413,13 +412,10 @@ class Log:
             return None
         if not at_least_one and self.pool.held.is_full and not self._segments.owner(offset).is_lent:
             return None
-        self.pool.may_block = blocking
         try:
-            return self._segments.plan(offset, max_bytes, up_to, self.end_offset, at_least_one)
+            return self._segments.plan(offset, max_bytes, up_to, self.end_offset, at_least_one, blocking)
         except OSError as error:
             raise self.disk_error(error) from error
-        finally:
-            self.pool.may_block = True
 
     def locate(self, offset: int) -> tuple[Segment, int]:
         """Where the batch that holds `offset`, or the next one behind it, begins. Raises OSError, KafkaError."""
@@ -431,15 +427,12 @@ class Log:
         With a piece that `read` planned from `start` on, little more than what concerns that. Raises
         KafkaError(KAFKA_STORAGE_ERROR), and WouldBlock if not `blocking`.
         """
-        self.pool.may_block = blocking
         try:
             if piece is not None:
-                up_to = min(up_to, self._segments.bound(start, piece, self.end_offset))
-            return self._segments.aborted(start, up_to)
+                up_to = min(up_to, self._segments.bound(start, piece, self.end_offset, blocking))
+            return self._segments.aborted(start, up_to, blocking)
         except OSError as error:
             raise self.disk_error(error) from error
-        finally:
-            self.pool.may_block = True
 
     def offset_for_time(
         self, timestamp_ms: int, up_to: int, more: More | None = None, blocking: bool = True
@@ -464,8 +457,7 @@ class Log:
         self, plan: Callable[..., timestamp_lookup.Search], blocking: bool, since: int, *wanted: object
     ) -> timestamp_lookup.Search:
         try:
-            with self.pool.waiting(blocking):
-                return plan(self._segments.since(since), *wanted)
+            return plan(self._segments.since(since), *wanted, blocking=blocking)
         except OSError as error:
             raise self.disk_error(error) from error
 

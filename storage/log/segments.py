@@ -102,15 +102,15 @@ class Segments:
         """The segments from the one with an offset on."""
         return self._items[self.position_of(offset) :]
 
-    def locate(self, offset: int) -> tuple[Segment, int]:
-        """Where the batch that holds `offset`, or the next one behind it, begins."""
+    def locate(self, offset: int, blocking: bool = True) -> tuple[Segment, int]:
+        """Where the batch that holds `offset`, or the next one behind it, begins. Raises WouldBlock if not `blocking`."""
         if self._memo is not None:
             found = self._memo.get(offset)
             if found is not None:
                 return found
         number = self.position_of(offset)
         segment = self._items[number]
-        position = segment.locate(offset)
+        position = segment.locate(offset, blocking)
         while position == segment.size and segment is not self.active:
             number += 1
             segment, position = self._items[number], 0
@@ -153,41 +153,47 @@ class Segments:
 
     # Reading
 
-    def aborted(self, start: int, up_to: int) -> Reaching:
+    def aborted(self, start: int, up_to: int, blocking: bool = True) -> Reaching:
         """The aborted transactions with records from `start` on and before `up_to`.
 
-        They are known where their markers are, which may be in a later segment. Raises OSError, WouldBlock.
+        They are known where their markers are, which may be in a later segment. Raises OSError; WouldBlock if not
+        `blocking`.
         """
         found = []
         for number in range(self.position_of(start), len(self._items)):
             index = self._items[number].aborted
             if index is not None and index.entries:
-                some, is_complete = index.collect(start, up_to)
+                some, is_complete = index.collect(start, up_to, blocking)
                 found += some
                 if is_complete:
                     break
         return found
 
-    def bound(self, offset: int, piece: FileSlice, end_offset: int) -> int:
-        """An offset behind all batches of a piece that was planned for an offset, and not much higher."""
+    def bound(self, offset: int, piece: FileSlice, end_offset: int, blocking: bool = True) -> int:
+        """An offset behind all batches of a piece that was planned for an offset, and not much higher.
+
+        Raises OSError; WouldBlock if not `blocking`.
+        """
         if self._compacted is not None and offset < self._compacted.offset:  # the piece may be of a later segment
             return end_offset
-        segment, _ = self.locate(offset)
-        bound = segment.offsets.bound(piece.position + len(piece))
+        segment, _ = self.locate(offset, blocking)
+        bound = segment.offsets.bound(piece.position + len(piece), blocking)
         if bound is not None:
             return bound
         if segment is self.active:
             return end_offset
         return self._items[self.position_of(segment.base_offset) + 1].base_offset
 
-    def plan(self, offset: int, max_bytes: int, up_to: int, end_offset: int, at_least_one: bool) -> FileSlice | None:
-        """A read of whole batches of one segment, as `Log.read` describes it. Raises OSError, WouldBlock."""
-        segment, position = self.locate(offset)
+    def plan(
+        self, offset: int, max_bytes: int, up_to: int, end_offset: int, at_least_one: bool, blocking: bool = True
+    ) -> FileSlice | None:
+        """A read of whole batches of one segment: see `Log.read`. Raises OSError; WouldBlock if not `blocking`."""
+        segment, position = self.locate(offset, blocking)
         if self._compacted is not None and offset < self._compacted.offset:
-            segment, position = self._behind_empty(segment, position, up_to)
-        limit = segment.size if up_to >= end_offset else self._limit(segment, up_to)
+            segment, position = self._behind_empty(segment, position, up_to, blocking)
+        limit = segment.size if up_to >= end_offset else self._limit(segment, up_to, blocking)
         if limit - position > max_bytes:
-            limit = self._cut(segment, position, max_bytes, at_least_one)
+            limit = self._cut(segment, position, max_bytes, at_least_one, blocking)
         elif segment is self.active:
             self._remember(min(up_to, end_offset), segment, limit)
         if limit <= position:
@@ -195,7 +201,7 @@ class Segments:
         kind = MessagesSlice if segment.has_legacy_format else FileSlice
         return kind(segment.file, position, limit - position)
 
-    def _behind_empty(self, segment: Segment, position: int, up_to: int) -> tuple[Segment, int]:
+    def _behind_empty(self, segment: Segment, position: int, up_to: int, blocking: bool) -> tuple[Segment, int]:
         """Where the next batch with records is; else the last one without: so nobody asks for one after the other.
 
         librdkafka takes ten answers without a record in a row for a message that is too large.
@@ -204,7 +210,7 @@ class Segments:
         for _ in range(_MOST_EMPTY):
             if segment.has_legacy_format:  # a message of that size is none of these
                 break
-            hop = seek(segment, position, position)
+            hop = seek(segment, position, position, blocking=blocking)
             if hop is None:
                 if segment is self.active:
                     break
@@ -218,9 +224,9 @@ class Segments:
                 break
         return found
 
-    def _cut(self, segment: Segment, position: int, max_bytes: int, at_least_one: bool) -> int:
+    def _cut(self, segment: Segment, position: int, max_bytes: int, at_least_one: bool, blocking: bool) -> int:
         """Where a read ends that may not take all: before the batch that does not fit, unless it is the first."""
-        start, end, base_offset, last_offset = segment.cut(position, position + max_bytes)
+        start, end, base_offset, last_offset = segment.cut(position, position + max_bytes, blocking)
         if start > position:
             self._remember(base_offset, segment, start)
             return start
@@ -230,9 +236,9 @@ class Segments:
             self._remember(last_offset + 1, segment, end)
         return end
 
-    def _limit(self, segment: Segment, up_to: int) -> int:
+    def _limit(self, segment: Segment, up_to: int, blocking: bool) -> int:
         """The position in this segment that a read up to an offset may not pass."""
-        owner, position = self.locate(up_to)
+        owner, position = self.locate(up_to, blocking)
         return position if owner is segment else segment.size
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:

@@ -233,39 +233,41 @@ def _scan(header: BatchHeader, data: bytes, wanted: Wanted) -> Steps[TimestampOf
     return best
 
 
-def first_from(segments: Sequence[Segment], timestamp_ms: int, start_offset: int) -> First:
-    """For the first record of this time or later, from `start_offset` on. Raises OSError, WouldBlock."""
+def first_from(segments: Sequence[Segment], timestamp_ms: int, start_offset: int, blocking: bool = True) -> First:
+    """For the first record of this time or later, from `start_offset` on. Raises OSError; WouldBlock if not `blocking`."""
     pieces: list[FileSlice] = []
     more = None
     for segment in segments:
-        if segment.max_timestamp >= timestamp_ms:
+        if segment.read_max_timestamp(blocking) >= timestamp_ms:
             if len(pieces) == SEGMENTS_AT_ONCE:
                 more = More(segment.base_offset)
                 break
-            pieces.append(_piece(segment, timestamp_ms))
+            pieces.append(_piece(segment, timestamp_ms, blocking))
     return First(pieces, Wanted(timestamp_ms, start_offset), more)
 
 
-def newest(segments: Sequence[Segment], start_offset: int, more: More | None = None) -> Search:
-    """For the first record with the highest timestamp. Raises OSError, WouldBlock.
+def newest(
+    segments: Sequence[Segment], start_offset: int, more: More | None = None, blocking: bool = True
+) -> Search:
+    """For the first record with the highest timestamp. Raises OSError; WouldBlock if not `blocking`.
 
-    Who says `more` has looked where the headers claim the highest one to be, and has not found it there.
+    `more`: the search has looked where the headers claim the highest timestamp to be, and has not found it there.
     """
     if more is None:
-        latest = max(segments, key=lambda segment: segment.max_timestamp)  # the oldest of equal ones
+        latest = max(segments, key=lambda segment: segment.read_max_timestamp(blocking))  # the oldest of equal ones
         claim = latest.max_timestamp
         if claim < 0:
             return First([], Wanted(0, start_offset), None)
-        return First([_piece(latest, claim)], Wanted(claim, start_offset), More(latest.base_offset, claim))
+        return First([_piece(latest, claim, blocking)], Wanted(claim, start_offset), More(latest.base_offset, claim))
     reached = Rank(more.claim, more.base_offset).key
-    ranked = [(Rank(segment.max_timestamp, segment.base_offset), segment) for segment in segments]
+    ranked = [(Rank(segment.read_max_timestamp(blocking), segment.base_offset), segment) for segment in segments]
     ranked = sorted([one for one in ranked if one[0].claim >= 0 and one[0].key >= reached], key=lambda one: one[0].key)
-    pieces = [(rank, _piece(segment, -1)) for rank, segment in ranked[:SEGMENTS_AT_ONCE]]
+    pieces = [(rank, _piece(segment, -1, blocking)) for rank, segment in ranked[:SEGMENTS_AT_ONCE]]
     left = ranked[SEGMENTS_AT_ONCE][0] if len(ranked) > SEGMENTS_AT_ONCE else None
     return Newest(pieces, start_offset, more.best, left)
 
 
-def _piece(segment: Segment, timestamp_ms: int) -> FileSlice:
+def _piece(segment: Segment, timestamp_ms: int, blocking: bool) -> FileSlice:
     """All from where a record of this time or later may be."""
-    position = segment.offsets.floor(segment.times.floor(timestamp_ms))
+    position = segment.offsets.floor(segment.times.floor(timestamp_ms, blocking), blocking)
     return segment.slice(position, max(0, segment.size - position))

@@ -6,8 +6,7 @@ import logging
 
 from headgate.protocol.records.compression import Steps
 from headgate.protocol.records.control import TRANSACTION_BITS
-from headgate.storage.disk.pool import Pool
-from headgate.storage.files import NO_ROOM
+from headgate.storage.files import NO_ROOM, Files
 from headgate.storage.log import snapshots
 from headgate.storage.log.log import Log
 from headgate.storage.recovery.index_check import end_of_finished, has_indexes
@@ -58,21 +57,16 @@ def rebuild(
     log: Log, found: RecoveryInput, segment: Segment, known: Transactions | None = None
 ) -> Steps[Transactions | None]:
     """Make the indexes of a segment again. `known` and the result: the transactions open at its ends, if known."""
-    pool = log.pool
-    pool.defers_blocks = True
-    try:
-        walk = segment.rebuild(log.config.index_interval_bytes)
-        for _, header in walk:
-            if header.attributes & TRANSACTION_BITS and walk.transactions is None:
-                walk.transactions = known or (yield from transactions_at(log, segment.base_offset))
-            yield
-        if walk.problem is not None:
-            raise corrupt(found, segment, f"byte {walk.position}, offset {walk.next_offset}: {walk.problem}")
-        if log.has_transactions:
-            segment.follow_transactions()
-    finally:
-        pool.defers_blocks = False
-    _write(pool, segment)
+    walk = segment.rebuild(log.config.index_interval_bytes, in_memory=True)
+    for _, header in walk:
+        if header.attributes & TRANSACTION_BITS and walk.transactions is None:
+            walk.transactions = known or (yield from transactions_at(log, segment.base_offset))
+        yield
+    if walk.problem is not None:
+        raise corrupt(found, segment, f"byte {walk.position}, offset {walk.next_offset}: {walk.problem}")
+    if log.has_transactions:
+        segment.follow_transactions()
+    _write(log.pool.files, segment)
     return walk.transactions or known
 
 
@@ -115,18 +109,18 @@ def check_transactions(log: Log, found: RecoveryInput) -> Steps[None]:
         logger.info("%s: made %s files of %d segments that had none", found, TransactionIndex.SUFFIX, made)
 
 
-def _write(pool: Pool, segment: Segment) -> None:
+def _write(files: Files, segment: Segment) -> None:
     """Write the indexes such that the next start finds them, or finds that they are missing, whatever comes between.
 
     It looks no closer at a segment that is safe on the disk.
     """
     segment.file.sync()
     try:
-        index_finalization.write(pool.files, segment)
+        index_finalization.write(files, segment)
     except OSError as error:
         _without_room(segment, error)
     else:
-        index_finalization.note_written(pool, segment)
+        index_finalization.note_written(segment)
 
 
 def seal(segment: Segment) -> None:

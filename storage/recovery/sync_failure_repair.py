@@ -126,7 +126,6 @@ class SyncFailureRepair:
     def steps(self) -> Steps[None]:
         """Read, check, write and sync, in slices."""
         pool = Pool(self._files, max_open_segments=1)  # the log's own is the loop's
-        pool.defers_blocks = True  # of indexes that are made to be compared
         try:
             self._settle_names()
             for piece in self._pieces:
@@ -213,7 +212,7 @@ class SyncFailureRepair:
         """The indexes by their suffixes, made from the segment as it is read."""
         segment = self._segment(pool, piece.facts)
         try:
-            for _ in segment.rebuild(self._log.config.index_interval_bytes):
+            for _ in segment.rebuild(self._log.config.index_interval_bytes, in_memory=True):
                 yield
             times = segment.times.content()
             if piece.is_sealed:
@@ -228,7 +227,7 @@ class SyncFailureRepair:
         try:
             file_size = segment.file.size()
             segment.size = size
-            walk = segment.rebuild(self._log.config.index_interval_bytes)
+            walk = segment.rebuild(self._log.config.index_interval_bytes, in_memory=True)
             for _, header in walk:
                 if header.attributes & TRANSACTION_BITS and walk.transactions is None:
                     walk.transactions = yield from transactions_at(self._copy(), segment.base_offset)
@@ -245,7 +244,6 @@ class SyncFailureRepair:
     def remake_steps(self, base_offset: int) -> Steps[None]:
         """Make the indexes of one segment anew, in slices: see `take_up_index`."""
         pool = Pool(self._files, max_open_segments=1)
-        pool.defers_blocks = True
         try:
             self._settle_names()
             for facts in self._facts:
@@ -436,7 +434,7 @@ def end(log: Log, mending: SyncFailureRepair) -> bool:
     if not mending.is_wanted:
         return False
     for segment in mending.sealed:
-        note_written(log.pool, segment)
+        note_written(segment)
     log.active.may_be_longer = False
     if mending.producers is not None:
         log.take_producers(*mending.producers)

@@ -35,7 +35,9 @@ class BatchIterator:
     to when that was given, else none are taken to be open before it. None afterwards: there was no such batch.
     """
 
-    def __init__(self, segment: Segment, position: int, index_interval_bytes: int | None) -> None:
+    def __init__(
+        self, segment: Segment, position: int, index_interval_bytes: int | None, in_memory: bool = False
+    ) -> None:
         self.position = position
         self.next_offset = segment.base_offset
         self.check_crc_from = NO_LIMIT
@@ -46,6 +48,7 @@ class BatchIterator:
         self._read_head = segment.read_head
         self._check_crc = legacy_messages.check_crc if segment.has_legacy_format else batch.check_crc
         self._interval_bytes = index_interval_bytes
+        self._in_memory = in_memory
         self._window = memoryview(b"")
         self._start = position
 
@@ -62,7 +65,8 @@ class BatchIterator:
             if self.problem:
                 return
             if self._interval_bytes is not None:
-                segment.index(self.position, header.last_offset, header.max_timestamp, self._interval_bytes)
+                its = self.position, header.last_offset, header.max_timestamp
+                segment.index(*its, self._interval_bytes, self._in_memory)
             self.next_offset = header.last_offset + 1
             yield self.position, header
             if header.attributes & TRANSACTION_BITS and self._interval_bytes is not None:
@@ -79,7 +83,7 @@ class BatchIterator:
         if self.transactions is None:
             self.transactions = Transactions()
         aborted = self.transactions.follow(header, header.base_offset, self.marker(header))
-        self._segment.follow_transactions(() if aborted is None else (aborted,))
+        self._segment.follow_transactions(() if aborted is None else (aborted,), self._in_memory)
 
     def _check(self, header: BatchHeader) -> str | None:
         left = self._segment.size - self.position

@@ -7,6 +7,7 @@ windows of some kilobytes. Where messages of magic 0 and 1 may be, `messages.see
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -30,18 +31,20 @@ Hop: TypeAlias = tuple[int, int, int, int]
 """Where a batch begins and ends: position, position of the end, base offset, last offset."""
 
 
-def seek(segment: Segment, position: int, limit: int, offset: int = NO_LIMIT) -> Hop | None:
+def seek(segment: Segment, position: int, limit: int, offset: int = NO_LIMIT, blocking: bool = True) -> Hop | None:
     """The first batch, from `position` on, that ends behind the position `limit` or with `offset` or later.
 
-    None at the end of the segment. Raises KafkaError(KAFKA_STORAGE_ERROR) where there is no batch.
+    None at the end of the segment. Raises KafkaError(KAFKA_STORAGE_ERROR) where there is no batch; WouldBlock if not
+    `blocking`.
     """
     if segment.has_legacy_format:
-        return _seek_messages(segment, position, limit, offset)
-    size, start, window = segment.size, position, segment.read_window(position) if position < segment.size else b""
+        return _seek_messages(segment, position, limit, offset, blocking)
+    size, start = segment.size, position
+    window = segment.read_window(position, blocking) if position < size else b""
     while position < size:
         at = position - start
         if at + _HOP_BYTES > len(window):
-            window, start, at = segment.read_window(position), position, 0
+            window, start, at = segment.read_window(position, blocking), position, 0
             if len(window) < _HOP_BYTES:
                 raise damaged(segment, position)
         base_offset, length, delta = _unpack_hop(window, at)
@@ -54,9 +57,10 @@ def seek(segment: Segment, position: int, limit: int, offset: int = NO_LIMIT) ->
     return None
 
 
-def _seek_messages(segment: Segment, position: int, limit: int, offset: int) -> Hop | None:
+def _seek_messages(segment: Segment, position: int, limit: int, offset: int, blocking: bool) -> Hop | None:
     try:
-        return legacy_messages.seek(segment.read_window, segment.size, position, limit, offset)
+        read_window = partial(segment.read_window, blocking=blocking)
+        return legacy_messages.seek(read_window, segment.size, position, limit, offset)
     except KafkaError as error:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{error.message} of {segment.path}") from None
 

@@ -1,13 +1,12 @@
 """The index files of a segment that was gone through, with all of its indexes in memory: what they are to hold.
 
-Whoever goes through it has the pool defer blocks, so that nothing is written before all is known. `Segment.seal` is the
+The segment is rebuilt `in_memory`, so that nothing is written before all is known. `Segment.seal` is the
 other way, of a segment that was appended to: its indexes were written block by block.
 """
 
 from __future__ import annotations
 
 from headgate.storage.disk.checkpoint import replace
-from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
 from headgate.storage.segment.index import EntryFile, TimeIndex
 from headgate.storage.segment.segment import DERIVED_SUFFIXES, Segment
@@ -43,11 +42,9 @@ def write(files: Files, segment: Segment) -> None:
             replace(files, f"{segment.directory}/{segment.base_offset:020d}{suffix}", content)
 
 
-def note_written(pool: Pool, segment: Segment) -> None:
-    """Somebody has written them."""
-    pool.defers_blocks = True
-    segment.times.append(segment.max_timestamp, segment.max_timestamp_offset)
-    pool.defers_blocks = False
+def note_written(segment: Segment) -> None:
+    """The index files were written, with what `content_of` gave."""
+    segment.times.append(segment.max_timestamp, segment.max_timestamp_offset, in_memory=True)
     for index in indexes_of(segment):
         index.note_written()
     segment.is_sealed = True

@@ -223,16 +223,25 @@ class Segment:
     def first_timestamp(self) -> int:
         """The timestamp of the first batch: the segment's age is counted from it."""
         if self._first_timestamp == _UNKNOWN:
-            self._load_first_timestamp()
+            return self.read_first_timestamp(blocking=True)
         return self._first_timestamp
 
-    def _load_first_timestamp(self) -> None:
-        self._first_timestamp = self.read_head(self.read_window(0)).max_timestamp
+    def read_max_timestamp(self, blocking: bool) -> int:
+        """`max_timestamp`. Raises WouldBlock if not `blocking`."""
+        if self._max_timestamp == _UNKNOWN:
+            self._load_max_timestamp(blocking)
+        return self._max_timestamp
 
-    def _load_max_timestamp(self) -> None:
+    def read_first_timestamp(self, blocking: bool) -> int:
+        """`first_timestamp`. Raises WouldBlock if not `blocking`."""
+        if self._first_timestamp == _UNKNOWN:
+            self._first_timestamp = self.read_head(self.read_window(0, blocking)).max_timestamp
+        return self._first_timestamp
+
+    def _load_max_timestamp(self, blocking: bool = True) -> None:
         """From the last entry of the time index, which is written when the segment is sealed."""
         if self.times.entries:
-            timestamp, relative = self.times.last()
+            timestamp, relative = self.times.last(blocking)
             self._max_timestamp, self._max_offset = timestamp, self.base_offset + relative
         else:
             self._max_timestamp = NO_TIMESTAMP
@@ -240,20 +249,20 @@ class Segment:
     # Writing
 
     def look_up(self) -> None:
-        """Have in memory what the first append since the start asks for. Raises OSError, WouldBlock, and KafkaError.
+        """Load what the first append since the start needs, without waiting for the disk.
 
-        That is its age, what `_unseal` looks at, and the page in which the file ends.
+        That is the segment's age, what `_unseal` looks at, and the page in which the file ends. Raises WouldBlock,
+        OSError, KafkaError.
         """
         if not self.is_sealed:
             return
-        if self._first_timestamp == _UNKNOWN:
-            self._load_first_timestamp()
+        self.read_first_timestamp(blocking=False)
         if self.times.entries:
-            self.times.last()
-            self.times.first()
+            self.times.last(blocking=False)
+            self.times.first(blocking=False)
         if self.offsets.entries:
-            self.offsets.last()
-        self.read_window(self.size - 1)
+            self.offsets.last(blocking=False)
+        self.read_window(self.size - 1, blocking=False)
 
     def append(
         self, data: memoryview | bytes | bytearray, batches: Iterable[Written], index_interval_bytes: int
@@ -287,9 +296,16 @@ class Segment:
         return file
 
     def finish_append(
-        self, batches: Iterable[Written], index_interval_bytes: int, error: BaseException | None = None
+        self,
+        batches: Iterable[Written],
+        index_interval_bytes: int,
+        error: BaseException | None = None,
+        in_memory: bool = False,
     ) -> None:
-        """Take up what was written behind the end, or raise the error with which that failed. Raises OSError."""
+        """Take up what was written behind the end, or raise the error with which that failed. Raises OSError.
+
+        `in_memory`: new entries of indexes stay in memory, as the disk is slow.
+        """
         self.may_be_longer = False
         if self._is_retired:
             return
@@ -301,19 +317,21 @@ class Segment:
             raise error
         position = self.size
         for size, last_offset, timestamp in batches:
-            self.index(position, last_offset, timestamp, index_interval_bytes)
+            self.index(position, last_offset, timestamp, index_interval_bytes, in_memory)
             position += size
         self.size = position
 
-    def index(self, position: int, last_offset: int, timestamp: int, index_interval_bytes: int) -> None:
-        """Take a batch into the indexes, if it is its turn. Part of `append` and `rebuild`."""
+    def index(
+        self, position: int, last_offset: int, timestamp: int, index_interval_bytes: int, in_memory: bool = False
+    ) -> None:
+        """Index a batch, if it begins far enough behind the one indexed last. Part of `append` and `rebuild`."""
         if timestamp > self._max_timestamp:
             self._max_timestamp, self._max_offset = timestamp, last_offset
         if not position:
             self._first_timestamp = timestamp
         if position - self._indexed_position > index_interval_bytes:
-            self.offsets.append(last_offset, position)
-            self.times.append(self._max_timestamp, self._max_offset)
+            self.offsets.append(last_offset, position, in_memory)
+            self.times.append(self._max_timestamp, self._max_offset, in_memory)
             self._indexed_position = position
 
     def is_full(self, index_bytes: int, more: int = 0) -> bool:
@@ -369,12 +387,12 @@ class Segment:
         """The same, and the segment if it `was_truncated`: its offsets do not tell that it has to be synced."""
         return [*self.sealed_indexes, self.path] if self.was_truncated else self.sealed_indexes
 
-    def follow_transactions(self, aborted: Iterable[AbortedEntry] = ()) -> None:
-        """Have a `.txnindex` from now on, with these that ended here."""
+    def follow_transactions(self, aborted: Iterable[AbortedEntry] = (), in_memory: bool = False) -> None:
+        """Have a `.txnindex` from now on, and add these transactions, which ended here; `in_memory`: write no block."""
         if self.aborted is None:
             self.aborted = TransactionIndex(self._pool, self.directory, self.base_offset, suffix=self.suffix)
         for one in aborted:
-            self.aborted.append(one)
+            self.aborted.append(one, in_memory)
 
     def sync(self) -> None:
         """Wait until the bytes are on the disk, the indexes of a sealed segment too."""
@@ -403,17 +421,18 @@ class Segment:
             if header.max_timestamp > self.max_timestamp:
                 self._max_timestamp, self._max_offset = header.max_timestamp, header.last_offset
 
-    def rebuild(self, index_interval_bytes: int) -> BatchIterator:
+    def rebuild(self, index_interval_bytes: int, in_memory: bool = False) -> BatchIterator:
         """Begin the indexes anew: the caller walks the result to its end, and cuts the segment where it ends early.
 
-        Who knows which transactions are open at the base offset says so in `BatchIterator.transactions`.
+        A caller that knows which transactions are open at the base offset sets `BatchIterator.transactions`.
+        `in_memory`: no block is written before all is known.
         """
         for index in (self.offsets, self.times, self.aborted):
             if index is not None:
                 index.truncate(0)
         self._first_timestamp = self._max_timestamp = NO_TIMESTAMP
         self._max_offset, self._indexed_position, self.is_sealed = self.base_offset, 0, False
-        return BatchIterator(self, 0, index_interval_bytes)
+        return BatchIterator(self, 0, index_interval_bytes, in_memory)
 
     def delete(self, delay_ms: float = 0.0, replaced: int | None = None) -> None:
         """Have the files removed after `delay_ms`; may be called again where it fails. Raises OSError.
@@ -439,10 +458,10 @@ class Segment:
 
     # Reading
 
-    def read_window(self, position: int) -> bytes | bytearray:
-        """As much as hops look at together. Raises WouldBlock if the pool is not patient."""
+    def read_window(self, position: int, blocking: bool = True) -> bytes | bytearray:
+        """As much as a batch seek looks at together. Raises WouldBlock if not `blocking`."""
         file = self._file or self.file
-        if self._pool.may_block:
+        if blocking:
             return file.read_at(WINDOW_BYTES, position)
         length = min(WINDOW_BYTES, self.size - position)
         data = file.read_cached(length, position)
@@ -450,18 +469,18 @@ class Segment:
             raise WouldBlock(file, self.path, length, position)
         return data
 
-    def locate(self, offset: int) -> int:
-        """Where the first batch begins that does not end before `offset`; the segment's size if all do."""
-        return offset_lookup.locate(self, offset)
+    def locate(self, offset: int, blocking: bool = True) -> int:
+        """See `offset_lookup.locate`."""
+        return offset_lookup.locate(self, offset, blocking)
 
     def end_offset(self) -> int:
         """The offset behind the last batch; the base offset if there is none."""
         last = seek(self, self.offsets.last_position, self.size - 1)
         return self.base_offset if last is None else last[3] + 1
 
-    def cut(self, position: int, limit: int) -> Hop:
+    def cut(self, position: int, limit: int, blocking: bool = True) -> Hop:
         """The first batch, from `position` on, that ends behind the position `limit`. There must be one."""
-        hop = offset_lookup.cut(self, position, limit)
+        hop = offset_lookup.cut(self, position, limit, blocking)
         if hop is None:
             raise damaged(self, self.size)
         return hop

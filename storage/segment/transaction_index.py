@@ -50,8 +50,8 @@ class TransactionIndex(EntryFile):
         super().__init__(pool, directory, base_offset, written, suffix)
         self._data: bytearray | None = None
 
-    def append(self, aborted: AbortedEntry) -> None:
-        """Add the transaction that ended last.
+    def append(self, aborted: AbortedEntry, in_memory: bool = False) -> None:
+        """Add the transaction that ended last; `in_memory`: write no block.
 
         What cannot be written yet stays in memory: the marker is in the log already, and the file is made from that.
         """
@@ -59,16 +59,17 @@ class TransactionIndex(EntryFile):
         self._keep(entry)
         if self._data is not None:
             self._data += entry
-        self._flush_block()
+        if not in_memory:
+            self._flush_block()
 
-    def collect(self, start: int, up_to: int) -> tuple[Reaching, bool]:
+    def collect(self, start: int, up_to: int, blocking: bool = True) -> tuple[Reaching, bool]:
         """The transactions with records from `start` on and before `up_to`.
 
-        With it, whether entries of later segments can be left alone. Raises WouldBlock if the pool is not patient.
+        Also returned: whether entries of later segments can be left alone. Raises WouldBlock if not `blocking`.
         """
         if not self.entries:
             return [], False
-        data = self._load()
+        data = self._load(blocking)
         found = []
         first = bisect_left(range(self.entries), start, key=lambda number: _last_offset(data, number))
         behind = memoryview(data)[first * self.ENTRY.size :]
@@ -100,9 +101,9 @@ class TransactionIndex(EntryFile):
             self._data = None
             self._pool.unloaded(self)
 
-    def _load(self) -> bytearray:
+    def _load(self, blocking: bool = True) -> bytearray:
         if self._data is None:
-            self._data = bytearray(self.content())
+            self._data = bytearray(self.content(blocking))
         self._pool.used(self, self.size)
         return self._data
 
