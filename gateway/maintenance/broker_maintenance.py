@@ -22,7 +22,6 @@ from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.files import parent
-from headgate.storage.log.flush import is_due
 from headgate.storage.log.log import Log
 
 logger = logging.getLogger("headgate.upkeep")
@@ -187,7 +186,7 @@ class BrokerMaintenance:
         """Have no more changes made: they would follow what the log does not have, and no start could read them."""
         why = "the disk has lost changes of topics or settings that are in memory still: restart, and make them again"
         logger.error("metadata cannot be changed any more: %s", why)
-        log.sync_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why)
+        log.refuse(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))
 
     def expire_producers(self) -> None:
         """Forget producers that have not written for `producer.id.expiration.ms`."""
@@ -199,5 +198,5 @@ class BrokerMaintenance:
         """Flush the logs that ask for it: those with flush.ms, and those that have begun a new segment."""
         now_ms = self._clock.now_ms()
         for partition in self._partitions:
-            if is_due(partition.log, now_ms) and not self._is_offline(partition):
+            if partition.log.is_flush_due(now_ms) and not self._is_offline(partition):
                 partition.sync_soon()

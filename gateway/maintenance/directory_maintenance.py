@@ -18,7 +18,7 @@ from headgate.protocol.errors import KafkaError
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.checkpoint import TopicPartition, offsets_of
 from headgate.storage.log.log import Log
-from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair, take_up_index
+from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair, needing_repair, take_up_index
 
 logger = logging.getLogger("headgate.upkeep")
 
@@ -109,7 +109,7 @@ class DirectoryMaintenance:
     def _changed(self, directory: str, reason: KafkaError | None) -> None:
         if reason is None:  # what the disk took in the last moments, nobody knows
             for log in self._store.logs.values():
-                log.release()  # an open file is of the disk that was there before
+                log.close_files()  # an open file is of the disk that was there before
                 if log.recovery_point < log.end_offset or log.indexes_unsynced:
                     log.fail(OSError(errno.EIO, "the disk was gone for a time"))
         self._tell_changed(directory, reason)
@@ -118,7 +118,7 @@ class DirectoryMaintenance:
 
     def needs_repair(self) -> list[Log]:
         """The logs of which a sync failed."""
-        return list(self._store.pool.needs_repair)
+        return needing_repair(self._store.pool)
 
     def _is_at_hand(self, log: Log) -> bool:
         return self._is_there(log) and not self.health.is_offline

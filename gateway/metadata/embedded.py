@@ -106,7 +106,7 @@ class EmbeddedMetadata:
         if log is None:
             check_fresh(store)
             log = store.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LOG_CONFIG)
-        log.config = LOG_CONFIG
+        log.configure(LOG_CONFIG)
         self._journal = MetadataLog(log, scheduler)
         self._pending: deque[Change] = deque()
         self._listeners: list[Changed] = []

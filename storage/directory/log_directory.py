@@ -29,7 +29,6 @@ from headgate.storage.disk.layout import Meta
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile, NotALog, StorageError
 from headgate.storage.files import Files, Lock, parent
-from headgate.storage.log import log_lock
 from headgate.storage.log.log import Log, LogConfig
 from headgate.storage.recovery.recovery_input import RecoveryInput, bytes_to_scan
 
@@ -180,7 +179,6 @@ class LogDirectory:
         if self.unopened and not self._was_clean:
             sentence = "%s: the last stop was not in order, or left a log closed; what was not flushed is looked at"
             logger.info(sentence, self.directory)
-        self.pool.write_recovery_points = self._write_recovery_points
 
     # Opening
 
@@ -233,7 +231,7 @@ class LogDirectory:
             opening.log.move_to(self.pool)
             self.logs[opening.log.key] = opening.log
             if key in self._cleaned_offsets:
-                opening.log.compacted.offset = self._cleaned_offsets[key]
+                opening.log.compacted.note_end(self._cleaned_offsets[key])
         elif isinstance(opening.error, NotALog):
             pass  # it is nobody's partition, and `create` will not make one there
         elif opening.error is not None:
@@ -342,7 +340,7 @@ class LogDirectory:
     def _check_not_lent(self, key: TopicPartition) -> None:
         """Who still works with the names of a deleted log would meet those of the new one."""
         if self._lent:
-            self._lent = {lent: log for lent, log in self._lent.items() if log_lock.is_acquired(log)}
+            self._lent = {lent: log for lent, log in self._lent.items() if log.exclusive_operations}
         if key in self._lent:
             message = f"a thread is at the files of an older log of {key[0]}-{key[1]}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
@@ -410,10 +408,8 @@ class LogDirectory:
         log = self.logs.pop(key, None)
         if log is not None:
             log.retire()
-            if log_lock.is_acquired(log):
+            if log.exclusive_operations:
                 self._lent[key] = log
-            elif not log_lock.held(log) & (log_lock.STAGED | log_lock.WRITING):
-                log.owner = None  # else only the garbage collector, which passes over what is frozen, could free both
         return log
 
     def remove_deleted(self) -> None:
@@ -471,7 +467,8 @@ class LogDirectory:
     def _of_closed(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {**offsets_of(self.failed, offsets), **offsets_of(self.unopened, offsets)}
 
-    def _write_recovery_points(self) -> None:
+    def write_recovery_points(self) -> None:
+        """Write the recovery points of this moment: before a log is cut below its own. Raises OSError."""
         self._begin_recovery_points()()
 
     def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
@@ -501,7 +498,7 @@ class LogDirectory:
         """Let go of the directory and leave everything as it is."""
         self._is_open = False
         for log in self.logs.values():
-            log.release()
+            log.close_files()
         self._lock.release()
 
     def _close_logs(self) -> bool:
@@ -521,7 +518,7 @@ class LogDirectory:
             errors += 1
             logger.error("%s; the next start scans", error)
         for log in self.logs.values():
-            log.release()
+            log.close_files()
         return not errors
 
     def _flush(self, logs: Sequence[Log]) -> None:

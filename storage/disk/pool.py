@@ -7,14 +7,10 @@ something is looked up in them, and both are given back when others need the roo
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from headgate.storage.disk.pending_deletions import PendingDeletions
 from headgate.storage.files import File, Files, HeldFiles, parent
-
-if TYPE_CHECKING:
-    from headgate.storage.log.log import Log
 
 SWAP_SUFFIX = ".swap"
 """Behind the names of a segment that compaction has made, until a thread has renamed those in whose place it is."""
@@ -44,12 +40,10 @@ class Pool:
         self.files = files
         self.held = HeldFiles() if held is None else held
         """The files that pieces keep open, beside those of segments; several pools may share it."""
-        self.write_recovery_points: Callable[[], None] = _nothing
-        """Called before a log is cut below its recovery point: the checkpoint must not promise what will be gone."""
         self.doomed = PendingDeletions(files)
         """Files of deleted segments, renamed already, and directories of deleted partitions."""
-        self.needs_repair: list[Log] = []
-        """Those of which a sync failed: `storage.recovery.sync_failure_repair` is to be done to them."""
+        self.needs_repair: list[object] = []
+        """The logs of which a sync failed: see `storage.recovery.sync_failure_repair.needing_repair`."""
         # Half of what the process may open is left to connections.
         self._max_open_segments = max(1, min(max_open_segments, files.open_limit() // 2))
         self._max_index_bytes = max_index_bytes
@@ -105,7 +99,3 @@ class Pool:
     def unloaded(self, index: Closable) -> None:
         """An index has left the memory by itself."""
         self._loaded_bytes -= self._loaded.pop(index, 0)
-
-
-def _nothing() -> None:
-    """Do nothing: a log without a store has no checkpoints."""

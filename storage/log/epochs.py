@@ -163,6 +163,10 @@ class Epochs:
         self._take(entries)
         self._changes += 1
 
+    def note_synced(self) -> None:
+        """The file is on the disk, or somebody is about to sync it."""
+        self.is_synced = True
+
     @property
     def is_stale(self) -> bool:
         """Whether the file lags behind."""

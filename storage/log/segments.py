@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
 from operator import is_
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
+from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader
 from headgate.protocol.records.control import Marker
-from headgate.storage.cleanup.replacement import Compacted
-from headgate.storage.cleanup.retention import Expirable
+from headgate.storage.log.replacement import Compacted
 from headgate.storage.segment.batch_seek import seek
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 from headgate.storage.segment.segment import Segment
@@ -76,16 +74,6 @@ class Segments:
         """Whether there may be messages of magic 0 and 1 in one of them."""
         return any(segment.has_legacy_format for segment in self._items)
 
-    def facts(self, start_offset: int, end_offset: int, *, reads_times: bool) -> Iterator[Expirable]:
-        """What decides which of them may go, the oldest first, each when it is asked for. Raises OSError, WouldBlock.
-
-        Times are not read where nobody wants them, nor of a segment before the log's start.
-        """
-        for segment, behind in zip_longest(self._items, self._items[1:]):
-            end = end_offset if behind is None else behind.base_offset
-            is_wanted = reads_times and end > start_offset
-            yield Expirable(end, segment.size, _newest_ms(segment) if is_wanted else NO_TIMESTAMP)
-
     # Finding
 
     def position_of(self, offset: int) -> int:
@@ -103,7 +91,7 @@ class Segments:
         return self._items[self.position_of(offset) :]
 
     def locate(self, offset: int, blocking: bool = True) -> tuple[Segment, int]:
-        """Where the batch that holds `offset`, or the next one behind it, begins. Raises WouldBlock if not `blocking`."""
+        """Where the batch begins that holds `offset`, or the next one. Raises WouldBlock if not `blocking`."""
         if self._memo is not None:
             found = self._memo.get(offset)
             if found is not None:
@@ -269,10 +257,6 @@ class Segments:
         self._items[0].delete(delay_ms)
         del self._items[0]
 
-    def first(self, count: int) -> list[Segment]:
-        """The oldest ones."""
-        return self._items[:count]
-
     def forget_first(self, count: int) -> list[Segment]:
         """The oldest ones, which are no longer among these; at least one stays."""
         self._memo = None
@@ -356,12 +340,6 @@ class Segments:
         first = self.position_of(old[0].base_offset)
         self._items[first : first + len(old)] = [new]
         self._memo = None
-
-
-def _newest_ms(segment: Segment) -> int:
-    if segment.max_timestamp >= 0 or not segment.size:
-        return segment.max_timestamp
-    return segment.modified_ms  # its records have no time, as before Kafka 0.10
 
 
 def _base_offset(segment: Segment) -> int:

@@ -234,7 +234,10 @@ def _scan(header: BatchHeader, data: bytes, wanted: Wanted) -> Steps[TimestampOf
 
 
 def first_from(segments: Sequence[Segment], timestamp_ms: int, start_offset: int, blocking: bool = True) -> First:
-    """For the first record of this time or later, from `start_offset` on. Raises OSError; WouldBlock if not `blocking`."""
+    """For the first record of this time or later, from `start_offset` on.
+
+    Raises OSError; WouldBlock if not `blocking`.
+    """
     pieces: list[FileSlice] = []
     more = None
     for segment in segments:
@@ -246,9 +249,7 @@ def first_from(segments: Sequence[Segment], timestamp_ms: int, start_offset: int
     return First(pieces, Wanted(timestamp_ms, start_offset), more)
 
 
-def newest(
-    segments: Sequence[Segment], start_offset: int, more: More | None = None, blocking: bool = True
-) -> Search:
+def newest(segments: Sequence[Segment], start_offset: int, more: More | None = None, blocking: bool = True) -> Search:
     """For the first record with the highest timestamp. Raises OSError; WouldBlock if not `blocking`.
 
     `more`: the search has looked where the headers claim the highest timestamp to be, and has not found it there.

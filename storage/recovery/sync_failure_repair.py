@@ -29,8 +29,8 @@ from headgate.storage.disk.layout import base_of, replace_topic_id
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile
 from headgate.storage.files import NO_DESCRIPTORS, NO_ROOM, Files, parent
-from headgate.storage.log import log_lock
 from headgate.storage.log.log import Log
+from headgate.storage.log.log_lock import DELETE_SEGMENTS, REPAIR, REPAIRING
 from headgate.storage.log.producers import Producers
 from headgate.storage.recovery.indexes import transactions_at
 from headgate.storage.recovery.quarantine import quarantine_cut, quarantine_name
@@ -262,7 +262,9 @@ class SyncFailureRepair:
         log, pool = self._log, Pool(self._files, max_open_segments=1)
         segments = [self._segment(pool, facts) for facts in self._facts]
         copy = Log(pool, self._directory, *log.key, log.topic_id, log.config, segments, Random(0))
-        copy.end_offset, copy.has_transactions = self.end_offset, log.has_transactions
+        copy.recovered(self.end_offset, is_clean=True)
+        if log.has_transactions:
+            copy.note_transactions()
         return copy
 
     # What the files are to be
@@ -285,7 +287,7 @@ class SyncFailureRepair:
                 yield
                 copy = self._copy()
                 yield from copy.reload_producers_steps()
-                copy.release()
+                copy.close_files()
                 self.producers = copy.producers, copy.snapshot_offset
             for segment, contents in self._unsealed:
                 self._seal(segment, contents)
@@ -381,9 +383,14 @@ def _is_in_memory(segment: Segment) -> bool:
     return segment.size > 0 and not segment.is_sealed and not any(index.written for index in indexes_of(segment))
 
 
+def needing_repair(pool: Pool) -> list[Log]:
+    """The logs of a pool of which a sync failed, in that order."""
+    return [log for log in pool.needs_repair if isinstance(log, Log)]
+
+
 def begin(log: Log) -> SyncFailureRepair | None:
     """What is to be run for a log with a failed sync; None while a thread has it."""
-    if not log_lock.may(log, log_lock.MEND):
+    if not log.may(REPAIR):
         return None
     unsynced = log.since(log.recovery_point)
     pieces = []
@@ -392,7 +399,7 @@ def begin(log: Log) -> SyncFailureRepair | None:
         if is_unsynced or not set(segment.sealed_indexes).isdisjoint(log.indexes_unsynced):
             pieces.append(_Piece(facts, is_unsynced, segment.is_sealed, tuple(_indexes(segment))))
     mending = SyncFailureRepair(log, pieces)
-    log_lock.acquire(log, log_lock.MENDING)
+    log.acquire(REPAIRING)
     return mending
 
 
@@ -406,7 +413,7 @@ def take_up(log: Log, mending: SyncFailureRepair) -> bool:
     """Have the log be what `steps` found of it, in memory. Whether `settle_steps` is to be run before `end`."""
     if not mending.is_wanted:
         return False
-    log.epochs.is_synced = True
+    log.epochs.note_synced()
     for segment in mending.renewed.values():
         log.renew(segment)
         logger.warning("%s-%d: the indexes of %s are made again", *log.key, segment.path)
@@ -430,12 +437,11 @@ def _forget(log: Log, base_offset: int, position: int, offset: int) -> None:
 
 def end(log: Log, mending: SyncFailureRepair) -> bool:
     """All was run, or failed to: whether the log takes records again."""
-    log_lock.release(log, log_lock.MENDING)
+    log.release(REPAIRING)
     if not mending.is_wanted:
         return False
     for segment in mending.sealed:
         note_written(segment)
-    log.active.may_be_longer = False
     if mending.producers is not None:
         log.take_producers(*mending.producers)
     log.repaired()
@@ -448,7 +454,7 @@ def take_up_index(log: Log, mending: SyncFailureRepair) -> bool:
     """`remake_steps` was run: whether the segment has its indexes again. They are written once the log rolls next."""
     there = _facts(log)[:-1]  # that of the last one is not read
     found = [segment for segment in mending.renewed.values() if _fact(segment) in there]
-    if not log_lock.may(log, log_lock.DELETE_SEGMENTS) or mending.error is not None or not found:
+    if not log.may(DELETE_SEGMENTS) or mending.error is not None or not found:
         return False  # a thread that rolls adds to the segments; it is asked for again
     for segment in found:
         log.renew(segment)

@@ -21,7 +21,7 @@ from random import Random
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import BatchHeader, read_header, split
-from headgate.storage.cleanup.segment_deletion import SegmentDeletion
+from headgate.storage.cleanup.retention import begin_segment_deletion
 from headgate.storage.config import CACHE, COMMIT, LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.errors import BadFile
@@ -30,6 +30,7 @@ from headgate.storage.log.flush import Flush
 from headgate.storage.log.log import Log
 from headgate.storage.log.pending_write import AppendInfo, PendingWrite
 from headgate.storage.log.producers import Producers
+from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.tests.builders import (
     NOW_MS,
@@ -187,8 +188,7 @@ class History:
             self.lost_directory()
             self.safe_start = 0  # its directory was never synced: it begins anew, with nothing
             log = self.store.create("t", 0, TOPIC_ID, self.config, NOW_MS)
-        log.config = self.config
-        log.owner = self
+        log.configure(self.config)
         self.log: Log = log
         self.may_differ = not self.store.was_clean
         if self.may_differ or self.random.random() < 0.5:  # a start that loses nothing may go on as it was
@@ -313,7 +313,8 @@ class History:
             self.acknowledge()
 
     def write(self, view: memoryview) -> AppendInfo:
-        return self.log.append(view, leader_epoch=self.leader_epoch, now_ms=NOW_MS, validate=validation_of(view))
+        how = validation_of(view)
+        return self.log.append(view, leader_epoch=self.leader_epoch, now_ms=NOW_MS, validate=how, owner=self)
 
     def gather(self) -> None:
         """Several batches, written together by the loop."""
@@ -328,7 +329,7 @@ class History:
     def stage(self, batches: list[tuple[Sent, memoryview]]) -> None:
         """A segment may end between two of them: then those before are written."""
         for sent, view in batches:
-            info = self.log.stage(view, self.leader_epoch, NOW_MS, validation_of(view), 4096)
+            info = self.log.stage(view, self.leader_epoch, NOW_MS, validation_of(view), 4096, self)
             assert (info.first_offset, info.last_offset + 1, info.is_duplicate) == (sent.offset, sent.end, False)
 
     def append_aside(self) -> None:
@@ -414,7 +415,7 @@ class History:
         assert self.log.recovery_point >= self.log.end_offset
 
     def begin_flush(self) -> None:
-        if log_lock.may(self.log, log_lock.FLUSH):
+        if self.log.may(log_lock.FLUSH):
             self.flushes.append(self.log.begin_flush())
 
     def end_flush(self) -> None:
@@ -440,7 +441,8 @@ class History:
     def commit(self) -> None:
         """Set, or set back, `headgate.flush`; what is there already becomes safe with the next append."""
         is_set = self.config.fsync_before_commit
-        self.config = self.log.config = dataclasses.replace(self.config, headgate_flush=CACHE if is_set else COMMIT)
+        self.config = dataclasses.replace(self.config, headgate_flush=CACHE if is_set else COMMIT)
+        self.log.configure(self.config)
 
     def checkpoint(self) -> None:
         self.store.checkpoint({KEY: self.end})
@@ -469,12 +471,12 @@ class History:
     def shrink(self) -> None:
         """Delete the oldest segments, as there are too many bytes."""
         before = self.log.start_offset
-        self.log.config = dataclasses.replace(self.config, retention_bytes=self.random.randrange(6000))
+        self.log.configure(dataclasses.replace(self.config, retention_bytes=self.random.randrange(6000)))
         try:
             self.latest_start = max(self.latest_start, self.end)
             self.delete_old_segments()
         finally:
-            self.log.config = self.config
+            self.log.configure(self.config)
             self.latest_start = self.log.start_offset
         assert before <= self.log.start_offset <= self.end
 
@@ -498,7 +500,7 @@ class History:
         """The same as `delete_records`, with the files left to a thread."""
         if not self.files.mixes_names:
             self.move_start()
-            expired = self.log.begin_segment_deletion(NOW_MS, self.log.end_offset)
+            expired = begin_segment_deletion(self.log, NOW_MS, self.log.end_offset)
             self.expired += () if expired is None else (expired,)
 
     def end_segment_deletion(self) -> None:
@@ -528,7 +530,7 @@ class History:
         self.acknowledged = [sent for sent in self.acknowledged if sent.end <= target]
         # With all that is wanted goes what lies before it, which a lost start might have brought back
         self.safe_end = min(self.safe_end, target) if target > self.log.start_offset else 0
-        self.log.truncate_to(target)
+        self.log.truncate_to(target, self.store.write_recovery_points)
         self.may_differ, self.leader_epoch, self.attempts = True, self.leader_epoch + 1, []
         self.settle(all_must_be_there=True)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from headgate.protocol.errors import KafkaError
-from headgate.storage.cleanup.replacement import CLEANED_SUFFIX
 from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
 from headgate.storage.files import Files
+from headgate.storage.log.replacement import CLEANED_SUFFIX
 from headgate.storage.recovery.quarantine import TORN_SUFFIX
 from headgate.storage.segment.batch_seek import seek
 from headgate.storage.segment.segment import DELETED_SUFFIX, Segment

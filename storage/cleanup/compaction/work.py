@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from headgate.protocol.records import batch, control
 from headgate.protocol.records.batch import BatchHeader, Buffer
 from headgate.protocol.records.compression import Steps
-from headgate.storage.cleanup import replacement
 from headgate.storage.cleanup.compaction import planning
 from headgate.storage.cleanup.compaction.batch_cleaner import BatchCleaner, Counts
 from headgate.storage.cleanup.compaction.batches import Batches, marker
 from headgate.storage.cleanup.compaction.job import Collected, Damaged, Job, Rewritten
 from headgate.storage.cleanup.compaction.keys import Keys
-from headgate.storage.cleanup.replacement import CLEANED_SUFFIX
 from headgate.storage.disk.pool import Pool
+from headgate.storage.log import replacement
+from headgate.storage.log.replacement import CLEANED_SUFFIX
 from headgate.storage.segment.segment import Segment, Written
 from headgate.storage.segment.transaction_index import AbortedEntry
 from headgate.storage.segment.transactions import Transactions

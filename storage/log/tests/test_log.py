@@ -14,7 +14,7 @@ from headgate.protocol.records import compression
 from headgate.protocol.records.batch import Record, _seal, build, iterate, read_header, split
 from headgate.protocol.records.compression import finish
 from headgate.storage.config import LogConfig
-from headgate.storage.log.flush import is_due
+from headgate.storage.log.validation import HEADER
 from headgate.storage.log.log import Log
 from headgate.storage.segment.segment import Segment
 from headgate.storage.tests.builders import (
@@ -27,6 +27,7 @@ from headgate.storage.tests.builders import (
     delete_old_segments,
     new_log,
     next_offset,
+    no_checkpoint,
     numbered,
     open_store,
     read,
@@ -34,10 +35,10 @@ from headgate.storage.tests.builders import (
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 
-def refused(log: Log, data: memoryview, **settings: str) -> ErrorCode:
+def refused(log: Log, data: memoryview, *, validate: str = HEADER) -> ErrorCode:
     before = log.end_offset, content(log)
     with pytest.raises(KafkaError) as caught:
-        log.append(data, leader_epoch=0, now_ms=NOW_MS, **settings)
+        log.append(data, leader_epoch=0, now_ms=NOW_MS, validate=validate)
     assert (log.end_offset, content(log)) == before
     return caught.value.code
 
@@ -333,7 +334,7 @@ def test_truncation(offset: int) -> None:
     log = filled()
     whole = [bytes(view) for header, view in split(content(log)) if header.last_offset < offset]
     log.flush()
-    log.truncate_to(offset)
+    log.truncate_to(offset, no_checkpoint)
     assert log.end_offset == min(offset, 90)
     assert content(log) == b"".join(whole)
     assert log.recovery_point <= log.end_offset
@@ -346,7 +347,7 @@ def test_truncation_forgets_producers_and_epochs() -> None:
     log = new_log()
     append(log, numbered(0))
     append(log, numbered(1), numbered(0, producer_id=8), leader_epoch=3)
-    log.truncate_to(1)
+    log.truncate_to(1, no_checkpoint)
     assert log.epochs.entries == [(0, 0)]
     assert list(log.producers.by_id) == [7]
     assert refused(log, numbered(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -418,12 +419,12 @@ def test_a_flush_is_due_after_a_roll_or_flush_ms() -> None:
     log = new_log(config=LogConfig(flush_ms=1000))
     log.flush(NOW_MS)
     append(log, batch())
-    assert not is_due(log, NOW_MS + 999)
-    assert is_due(log, NOW_MS + 1000)
+    assert not log.is_flush_due(NOW_MS + 999)
+    assert log.is_flush_due(NOW_MS + 1000)
     log.flush(NOW_MS + 1000)
     append(log, batch())
     log.roll(NOW_MS)
-    assert is_due(log, NOW_MS + 1000)
+    assert log.is_flush_due(NOW_MS + 1000)
 
 
 @pytest.mark.parametrize("room", [0, 10, 100])

@@ -86,7 +86,7 @@ def test_the_first_append_finds_in_memory_what_was_looked_up(monkeypatch: pytest
         return bytes(file._node.content[position : position + length]) if is_there else None
 
     monkeypatch.setattr(OpenFile, "read_cached", read_cached)
-    before, again._pool.may_block, is_ready = files.reads, False, False
+    before, is_ready = files.reads, False
     while not is_ready:
         try:
             again.look_up()
@@ -96,7 +96,6 @@ def test_the_first_append_finds_in_memory_what_was_looked_up(monkeypatch: pytest
             cold.release()
     assert [path.rpartition(".")[2] for path, _ in brought] == ["log", "timeindex", "timeindex", "index", "log"]
     assert len({*brought}) == len(brought)
-    again._pool.may_block = True
     assert again.first_timestamp == NOW_MS
     add(again, 120, NOW_MS + 10)
     assert files.reads == before

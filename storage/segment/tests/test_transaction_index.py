@@ -156,11 +156,9 @@ def test_an_impatient_lookup_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> N
     index = new_index(*ended((5, 3, 0)))
     index.touch()
     again = reopened(index)
-    again._pool.may_block = False
     opened = type(again._pool.files.open(PATH))
     monkeypatch.setattr(opened, "read_cached", lambda *_: None)
     with pytest.raises(WouldBlock) as caught:
-        again.collect(0, 5000)
+        again.collect(0, 5000, blocking=False)
     caught.value.release()
-    again._pool.may_block = True
     assert again.collect(0, 5000)[0] == [(0, 1002)]

@@ -35,6 +35,7 @@ from headgate.storage.tests.builders import (
     delete_old_segments,
     marker,
     new_log,
+    no_checkpoint,
     numbered,
     open_store,
     transactional,
@@ -285,7 +286,7 @@ def test_a_log_that_moves_to_another_pool_takes_its_indexes_along() -> None:
     log = filled()
     log.aborted(0, 100)
     pool = Pool(log.pool.files)
-    log.release()
+    log.close_files()
     log.move_to(pool)
     assert log.aborted(0, 100) == [(8, 3)]
     assert pool._loaded_bytes > 0
@@ -461,7 +462,7 @@ class Writer:
         """To a place where no transaction was ended, as a follower does that had none of what is cut off."""
         ends = [one.last_offset + 1 for one, _ in self.log.batches(self.log.start_offset)]
         target = self.random.choice([self.log.start_offset, *ends])
-        self.log.truncate_to(target)
+        self.log.truncate_to(target, no_checkpoint)
         self._remember()
         self._resume()
         self.check()

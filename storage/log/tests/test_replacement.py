@@ -17,15 +17,15 @@ from headgate.protocol.records.compression import finish
 from headgate.storage.cleanup.compaction.job import assess
 from headgate.storage.cleanup.compaction.log_compaction import Collect, Gone, LogCompaction, Rewrite, compact, go_on
 from headgate.storage.cleanup.compaction.work import Compaction
-from headgate.storage.cleanup.replacement import CLEANED_SUFFIX, Compacted, Replacement
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.pool import SWAP_SUFFIX
 from headgate.storage.errors import CorruptLog
 from headgate.storage.log.log import Log
+from headgate.storage.log.replacement import CLEANED_SUFFIX, Compacted, Replacement
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.segment.segment import Segment
-from headgate.storage.tests.builders import NOW_MS, TOPIC_ID, content, delete_old_segments, open_store
+from headgate.storage.tests.builders import NOW_MS, TOPIC_ID, content, delete_old_segments, no_checkpoint, open_store
 from headgate.storage.tests.compacted import (
     COMPACT,
     assert_indexes,
@@ -182,7 +182,7 @@ def test_what_a_round_has_left_does_not_undo_what_another_has_done(cut_after: in
     files = CrashingFiles()
     store = filled(files)
     log = store.logs[KEY]
-    log.config = COMPACT
+    log.configure(COMPACT)
     left = f"{PARTITION}/{0:020d}.log{CLEANED_SUFFIX}"
     files.write(left, b"of a process that was killed")
     log.advance_start(8)
@@ -332,7 +332,7 @@ def test_a_reader_finds_the_new_one_while_a_thread_gives_it_its_names() -> None:
     (new,) = [segment for segment in log.segments if segment.suffix == SWAP_SUFFIX]
     for name in names(files, SWAP_SUFFIX):
         files.rename(f"{PARTITION}/{name}", f"{PARTITION}/{name.removesuffix(SWAP_SUFFIX)}")
-    log.release()
+    log.close_files()
     assert new.suffix == SWAP_SUFFIX, "nobody has told the log yet"
     assert values(log) == EXPECTED
     assert_indexes(log)
@@ -348,7 +348,7 @@ def test_what_was_not_renamed_is_tried_again_and_once_all_is_done_nothing_is() -
         with pytest.raises(OSError, match="cannot be renamed"):
             replacement.settle()
         files.heal()
-        log.release()
+        log.close_files()
         assert values(log) == EXPECTED
     replacement.settle()
     new = replacement.new
@@ -407,7 +407,7 @@ def _drive(log: Log, meanwhile: str, syncs: list[str]) -> None:
             assert work is not None
             answer = finish(work.rewrite(request.bases))
             if meanwhile == "cut":
-                log.truncate_to(20)
+                log.truncate_to(20, no_checkpoint)
         else:
             answer = request.work()
             if meanwhile == "deleted" and len(syncs) > before:  # behind the question for room
@@ -446,7 +446,7 @@ def test_records_that_were_cut_off_meanwhile_do_not_come_back() -> None:
             replacement.new = _copied(log)
         assert replacement is not None
         log.compacted._begun = replacement
-        log.truncate_to(4)
+        log.truncate_to(4, store.write_recovery_points)
         replacement.run()
         assert not log.compacted.end(replacement, 0.0)
         files = files.crash(Random(2), power=True)
@@ -518,7 +518,7 @@ def test_what_was_replaced_is_removed_later() -> None:
     files = CrashingFiles()
     store = filled(files)
     log = store.logs[KEY]
-    log.config = COMPACT  # so that each becomes a segment of its own
+    log.configure(COMPACT)  # so that each becomes a segment of its own
     snapshots = names(files, ".snapshot")
     compact(log, NOW_MS)
     assert {f"{PARTITION}/{base:020d}.log.{number}.deleted" for number, base in ((1, 0), (2, 8))} <= set(
@@ -533,7 +533,7 @@ def test_what_was_replaced_is_removed_later() -> None:
 def test_who_planned_to_read_a_segment_that_was_replaced_twice_finds_what_was_in_it() -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
-    log.config = COMPACT
+    log.configure(COMPACT)
     planned = log.segments[0]
     before = files.read(planned.path)
     for _ in range(2):
@@ -583,5 +583,5 @@ def test_a_log_that_was_cut_is_dirty_from_there_on() -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
     compact(log, NOW_MS)
-    log.truncate_to(20)
+    log.truncate_to(20, no_checkpoint)
     assert log.compacted.offset <= 20

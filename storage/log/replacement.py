@@ -6,7 +6,8 @@
 
 The names are synced once the new one is `.swap`, and again once the old ones are `.deleted`: until these are gone for
 good something has to say that they are. All of that is done by a thread, beside the log, which has the new segment in
-memory as soon as it wins. What a crash interrupts the next start ends (`finish_steps`). The new segment has the base
+memory as soon as it wins. What a crash interrupts the next start ends
+(`storage.recovery.interrupted_replacements`). The new segment has the base
 offset of the first old one, and ends where the last one ended. Source: the suffixes and the order are those of Apache
 Kafka's `LocalLog.replaceSegments` and `LogLoader`, so that either program ends what the other one began.
 """
@@ -14,24 +15,18 @@ Kafka's `LocalLog.replaceSegments` and `LogLoader`, so that either program ends 
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
-from headgate.protocol.errors import KafkaError
-from headgate.protocol.records.compression import Steps
-from headgate.storage.disk.layout import base_of
-from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
-from headgate.storage.errors import CorruptLog
+from headgate.storage.disk.pool import SWAP_SUFFIX
 from headgate.storage.files import Files
 from headgate.storage.segment.segment import DERIVED_SUFFIXES, LOG_SUFFIX, Segment
 
-logger = logging.getLogger("headgate.storage")
-
 CLEANED_SUFFIX = ".cleaned"
-_KINDS = (LOG_SUFFIX, *DERIVED_SUFFIXES[:3])
+KINDS = (LOG_SUFFIX, *DERIVED_SUFFIXES[:3])
+"""The suffixes of a segment's files that compaction writes, the `.log` first."""
 NOTHING = -1
 """In the place of an offset: nothing was compacted."""
 
@@ -167,6 +162,10 @@ class Compacted:
         first = begun.new.base_offset
         return sum(segment.base_offset < first for segment in islice(self._segments, count))
 
+    def note_end(self, offset: int) -> None:
+        """A compaction has ended at this offset, now or before the start."""
+        self.offset = offset
+
     def closed(self, bases: Collection[int]) -> list[Segment] | None:
         """The segments that begin at these offsets; None if one of them is gone, or is the one being written."""
         found = [segment for segment in self._segments if segment.base_offset in bases]
@@ -242,109 +241,5 @@ def _telling_of_names() -> Iterator[None]:
 def remove(files: Files, directory: str, base_offset: int) -> None:
     """Remove what was written of a new segment. Raises OSError."""
     for suffix in (SWAP_SUFFIX, CLEANED_SUFFIX):  # the `.log` first: without it the others mean nothing
-        for kind in (LOG_SUFFIX, *DERIVED_SUFFIXES[:3]):
+        for kind in KINDS:
             files.remove(f"{directory}/{base_offset:020d}{kind}{suffix}")
-
-
-def finish_steps(pool: Pool, directory: str, names: dict[str, int]) -> Steps[dict[str, int]]:
-    """End the replacements that a crash interrupted, in slices; the names that are there then.
-
-    Raises CorruptLog for a new segment that is not whole although it was on the disk; OSError.
-    """
-    if not any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
-        return names
-    files = pool.files
-    begun = [_base(name) for name in names if name.endswith(LOG_SUFFIX + CLEANED_SUFFIX)]
-    swaps = sorted(_base(name) for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX))
-    undone = set()
-    for base_offset in swaps:
-        if (yield from _is_undone(pool, directory, base_offset, begun, names)):
-            undone.add(base_offset)
-    for name in names:
-        is_whole = name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and _base(name) not in undone
-        if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) and not is_whole:
-            files.remove(f"{directory}/{name}")  # also indexes: made anew, as they may be those of before by now
-    whole = [base_offset for base_offset in swaps if base_offset not in undone]
-    for base_offset in whole:
-        yield from _remove_replaced(pool, directory, base_offset, names)
-    files.sync_directory(directory)  # what was replaced must not come back once nothing tells of it
-    for base_offset in whole:
-        path = f"{directory}/{base_offset:020d}{LOG_SUFFIX}"
-        files.rename(path + SWAP_SUFFIX, path)
-    files.sync_directory(directory)
-    return files.list(directory)
-
-
-def _is_undone(
-    pool: Pool, directory: str, base_offset: int, begun: Sequence[int], names: Mapping[str, int]
-) -> Steps[bool]:
-    """Whether a new segment is a part of one that Kafka splits, of which an earlier part is not whole.
-
-    The old one is there then, and reaches into it. A part of something else that was broken off before says nothing.
-    """
-    if not any(base < base_offset for base in begun):
-        return False
-    logs = [_base(name) for name in names if name.endswith(LOG_SUFFIX)]
-    before = max((base for base in logs if 0 <= base < base_offset), default=-1)
-    if before < 0:
-        return False
-    old = Segment(pool, directory, before, (names[f"{before:020d}{LOG_SUFFIX}"], -1, -1, -1))
-    walk = old.walk()
-    for _ in walk:
-        yield
-    old.close()
-    return walk.next_offset > base_offset
-
-
-def _remove_replaced(pool: Pool, directory: str, base_offset: int, names: Mapping[str, int]) -> Steps[None]:
-    """Remove those whose offsets a new segment has. Raises CorruptLog where that is not whole; OSError."""
-    name = f"{base_offset:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"
-    segment = Segment(pool, directory, base_offset, (names[name], -1, -1, -1), suffix=SWAP_SUFFIX)
-    walk = segment.walk()
-    walk.check_crc_from = base_offset
-    for _ in walk:
-        yield
-    segment.close()
-    end_offset = max(walk.next_offset, base_offset + 1)
-    problem = walk.problem or _problem_of_end(pool, directory, base_offset, end_offset, names)
-    if problem is not None:
-        raise CorruptLog(
-            f"{segment.path}, which a compaction left, is damaged at byte {walk.position}: {problem}; bring it "
-            "back from a copy, or remove it if the segments that it was to replace are still there"
-        )
-    logger.info("%s ends a compaction that was interrupted, up to offset %d", segment.path, walk.next_offset)
-    replaced = sorted(name for name in names if name.endswith(_KINDS) and base_offset <= _base(name) < end_offset)
-    last = max(map(_base, replaced), default=base_offset)
-    for old in replaced:
-        if _base(old) < last:
-            pool.files.remove(f"{directory}/{old}")
-    if last > base_offset:  # where the new one may end that one tells: there must be no other one without it
-        pool.files.sync_directory(directory)
-    for old in replaced:
-        if _base(old) == last:
-            pool.files.remove(f"{directory}/{old}")
-
-
-def _problem_of_end(
-    pool: Pool, directory: str, base_offset: int, end_offset: int, names: Mapping[str, int]
-) -> str | None:
-    """What is wrong if it reaches behind those that it replaces: no checksum covers the offset of its last batch."""
-    bases = [_base(name) for name in names if name.endswith(LOG_SUFFIX)]
-    last = max((base for base in bases if base_offset <= base < end_offset), default=None)
-    if last is None or end_offset in bases:
-        return None
-    old = Segment(pool, directory, last, [names.get(f"{last:020d}{kind}", -1) for kind in _KINDS])
-    try:
-        reached = old.end_offset()
-    except KafkaError as error:
-        return error.message
-    finally:
-        old.close()
-    if end_offset <= reached:
-        return None
-    return f"its last batch would end at offset {end_offset}, and what it replaces ends at {reached}"
-
-
-def _base(name: str) -> int:
-    base_offset = base_of(name)
-    return -1 if base_offset is None else base_offset
