@@ -3,7 +3,7 @@
 Functions: median at most 10 lines, 95th percentile 50, none over 70; files: median about 120, 95th percentile 450,
 none over 700. Each module has its own test file. What pyproject.toml names exists, or is in PLANNED. The map in
 docs/architecture.md names every module of the broker, and nothing else. Our packages are imported by the one name that
-they have when installed. Lock files name no place. Nothing lies about that a run by hand has left.
+they have when installed. Only a log itself changes a log. Lock files name no place. Nothing lies about that a run by hand has left.
 Prints every finding with what to do, then the figures; exit status 1 if there was a finding.
 """
 
@@ -70,6 +70,9 @@ TOP: Final = frozenset(
 )
 # Whatever is smaller says nothing: a process id, an empty file that a redirection made
 SMALLEST_BYTES: Final = 16
+
+# What a `storage.log.log.Log` is called
+LOG_NAMES: Final = ("log", "_log")
 
 # A place of one machine or of one network; a lock file or a page that names it is wrong elsewhere
 PLACES: Final = re.compile(r"--(?:extra-)?index-url|--find-links|file://|/(?:root|home)/|/tmp/")
@@ -225,6 +228,24 @@ def old_imports(path: str, source: str) -> Iterator[str]:
                 yield f"{path}:{node.lineno}: imports {name}; say headgate.{name}"
 
 
+def changed_logs(path: str, source: str) -> Iterator[str]:
+    """Assignments to an attribute of something called `log`. The log's own modules say `self`."""
+    for node in ast.walk(ast.parse(source, path)):
+        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            log = log_of(node.value)
+            if log:
+                yield f"{path}:{node.lineno}: changes {ast.unparse(node)}; only {log} itself does that: ask it to"
+
+
+def log_of(value: ast.expr) -> str:
+    """What in an expression is called a log: `log`, `self._log` or `partition.log`; "" if nothing is."""
+    while isinstance(value, ast.Attribute | ast.Subscript):
+        if isinstance(value, ast.Attribute) and value.attr in LOG_NAMES:
+            return ast.unparse(value)
+        value = value.value
+    return value.id if isinstance(value, ast.Name) and value.id in LOG_NAMES else ""
+
+
 def silenced_seams(path: str, source: str) -> Iterator[str]:
     for number, line in enumerate(source.splitlines(), 1):
         if re.search(r"#\s*noqa:.*TID251", line):
@@ -247,6 +268,8 @@ def findings(root: Path, paths: list[str], functions: list[Length], files: list[
             files.append(Length(path, source.count("\n")))
             yield from silenced_seams(path, source)
             yield from old_imports(path, source)
+            if path.startswith(("storage/", "gateway/")) and "/tests/" not in path:
+                yield from changed_logs(path, source)
         elif path.startswith("requirements/"):
             yield from places(path, (root / path).read_text())
     yield from over_budget("function", functions, (FUNCTION_MEDIAN, FUNCTION_95TH, FUNCTION_LONGEST))

@@ -24,7 +24,7 @@ from headgate.protocol.messages.offset_commit import (
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from headgate.protocol.records.batch import Record, build, iterate
 from headgate.storage.files import File
-from headgate.storage.log import flush, log_lock
+from headgate.storage.log import log_lock
 from headgate.storage.log.epochs import read_entries
 
 TIMEOUT_MS = 60_000
@@ -413,7 +413,7 @@ def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: d
 def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
     node: Node, disk: Disk, configs: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flush, "MOST_SEGMENTS", 2)
+    monkeypatch.setattr("headgate.storage.log.log.MOST_SEGMENTS", 2)
     node.services.metadata.create_topic("small", 1, configs={"segment.bytes": "80", **configs})
     partition = partition_of(node, topic="small")
     now_ms = node.time.clock.now_ms()

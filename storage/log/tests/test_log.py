@@ -14,8 +14,8 @@ from headgate.protocol.records import compression
 from headgate.protocol.records.batch import Record, _seal, build, iterate, read_header, split
 from headgate.protocol.records.compression import finish
 from headgate.storage.config import LogConfig
-from headgate.storage.log.validation import HEADER
 from headgate.storage.log.log import Log
+from headgate.storage.log.validation import HEADER
 from headgate.storage.segment.segment import Segment
 from headgate.storage.tests.builders import (
     NOW_MS,
@@ -281,7 +281,7 @@ def test_a_sequential_consumer_needs_no_search(monkeypatch: pytest.MonkeyPatch) 
     log = filled(200, LogConfig(index_interval_bytes=100))
     offset, searched = 0, []
 
-    def locate(segment: Segment, offset: int) -> int:
+    def locate(segment: Segment, offset: int, blocking: bool) -> int:
         searched.append(offset)
         return 0
 

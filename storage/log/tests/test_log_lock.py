@@ -15,8 +15,8 @@ from headgate.protocol.records.compression import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import layout
-from headgate.storage.log import log as log_module
 from headgate.storage.log import flush, log_lock
+from headgate.storage.log import log as log_module
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.builders import (

@@ -35,7 +35,6 @@ from headgate.storage.tests.builders import (
     delete_old_segments,
     marker,
     new_log,
-    no_checkpoint,
     numbered,
     open_store,
     transactional,
@@ -462,7 +461,7 @@ class Writer:
         """To a place where no transaction was ended, as a follower does that had none of what is cut off."""
         ends = [one.last_offset + 1 for one, _ in self.log.batches(self.log.start_offset)]
         target = self.random.choice([self.log.start_offset, *ends])
-        self.log.truncate_to(target, no_checkpoint)
+        self.log.truncate_to(target, self.store.write_recovery_points)
         self._remember()
         self._resume()
         self.check()
