@@ -3,7 +3,8 @@
 Functions: median at most 10 lines, 95th percentile 50, none over 70; files: median about 120, 95th percentile 450,
 none over 700. Each module has its own test file. What pyproject.toml names exists, or is in PLANNED. The map in
 docs/architecture.md names every module of the broker, and nothing else. Our packages are imported by the one name that
-they have when installed. Only a log itself changes a log. Lock files name no place. Nothing lies about that a run by hand has left.
+they have when installed. Only a log itself changes a log. Lock files name no place. Nothing lies about that a run by
+hand has left.
 Prints every finding with what to do, then the figures; exit status 1 if there was a finding.
 """
 
