@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 
 from headgate.storage.errors import BadFile
@@ -33,14 +33,21 @@ TopicPartition = tuple[str, int]
 def replace(files: Files, path: str, data: bytes) -> None:
     """Replace a file atomically, and wait until it is on the disk. Raises OSError."""
     temporary = path + TEMPORARY_SUFFIX
-    try:
+    with removed_on_error(files, temporary):
         files.write(temporary, data, sync=True)
         files.rename(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):  # on a full disk its room is wanted
-            files.remove(temporary)
-        raise
     files.sync_directory(parent(path))
+
+
+@contextlib.contextmanager
+def removed_on_error(files: Files, path: str) -> Iterator[None]:
+    """Remove a file whose writing the disk refuses: half of it is worth nothing, and a full disk wants its room."""
+    try:
+        yield
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(path)
+        raise
 
 
 def text(lines: Iterable[str]) -> bytes:

@@ -6,7 +6,6 @@ A follower asks where an epoch ends, to cut what another leader never had. Sourc
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from bisect import bisect_right
@@ -195,10 +194,9 @@ class Epochs:
     def _make(self, content: bytes, needs_room: bool) -> bool:
         """Whether there was room for it."""
         try:
-            self._files.write(self.path, content)
+            with checkpoint.removed_on_error(self._files, self.path):
+                self._files.write(self.path, content)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                self._files.remove(self.path)
             if needs_room or error.errno not in NO_ROOM:
                 raise
             return False

@@ -14,7 +14,7 @@ from headgate.protocol.records.batch import HEADER_SIZE
 from headgate.storage.files import File
 from headgate.storage.log.producers import Producer, Producers
 from headgate.storage.segment.segment import Written
-from headgate.storage.segment.transaction_index import AbortedEntry
+from headgate.storage.segment.transaction_index import AbortedTransaction
 
 MAX_STAGED_BYTES = 1 << 17
 MAX_BATCHES = MAX_STAGED_BYTES // HEADER_SIZE
@@ -74,7 +74,7 @@ class PendingWrite:
         self.owner = owner
         self.parts: list[memoryview | bytes] = []
         self.written: list[Written] = []
-        self.aborted: tuple[AbortedEntry, ...] = ()
+        self.aborted: tuple[AbortedTransaction, ...] = ()
         """The aborted transactions that end here."""
         self.size = 0
         self.error: KafkaError | None = None

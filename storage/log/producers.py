@@ -26,7 +26,7 @@ from headgate.protocol.records.batch import CONTROL, MAX_SEQUENCE, NO_PRODUCER_I
 from headgate.protocol.records.control import TRANSACTION_BITS, Marker
 from headgate.storage.errors import BadFile
 from headgate.storage.segment import transactions
-from headgate.storage.segment.transaction_index import AbortedEntry
+from headgate.storage.segment.transaction_index import AbortedTransaction
 from headgate.storage.segment.transactions import Transactions
 
 BATCHES_REMEMBERED = 5
@@ -201,7 +201,7 @@ class Producers:
             message = f"coordinator epoch {marker.coordinator_epoch} is older than {producer.coordinator_epoch}"
             raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)
 
-    def record(self, header: BatchHeader, base_offset: int, marker: Marker | None = None) -> AbortedEntry | None:
+    def record(self, header: BatchHeader, base_offset: int, marker: Marker | None = None) -> AbortedTransaction | None:
         """A batch has been written at `base_offset`, with this marker in it. Returns the transaction that it aborts.
 
         Nothing is checked: this also replays a log.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterable
 
 from headgate.protocol.records.compression import Steps
+from headgate.storage.disk.checkpoint import removed_on_error
 from headgate.storage.disk.layout import base_of
 from headgate.storage.errors import BadFile
 from headgate.storage.files import Files
@@ -22,12 +22,8 @@ def save(files: Files, directory: str, offset: int, producers: Producers) -> Non
     Raises OSError, and then there is none.
     """
     path = _path(directory, offset)
-    try:
+    with removed_on_error(files, path):
         files.write(path, producers.to_snapshot())
-    except OSError:
-        with contextlib.suppress(OSError):
-            files.remove(path)
-        raise
 
 
 def offsets(names: Iterable[str]) -> list[int]:

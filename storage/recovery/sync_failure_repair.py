@@ -40,7 +40,6 @@ from headgate.storage.segment.index import OffsetIndex
 from headgate.storage.segment.index_finalization import (
     INDEX_SUFFIXES,
     content_of,
-    indexes_of,
     last_time,
     note_written,
 )
@@ -273,7 +272,7 @@ class SyncFailureRepair:
         """Note what the files lack of what the log is in memory; whether there is something."""
         self.end_offset, self._facts = log.end_offset, _facts(log)
         in_memory = [segment for segment in log.segments[:-1] if _is_in_memory(segment)]
-        self._is_last_in_memory = not any(index.written for index in indexes_of(log.active))
+        self._is_last_in_memory = not any(index.written for index in log.active.indexes)
         self._unsealed = [(segment, content_of(segment)) for segment in in_memory]
         self._write_epochs = _epochs_of(log)
         return log.is_ahead or bool(in_memory or self._write_epochs)
@@ -380,7 +379,7 @@ def _is_expected(index: _Index, data: bytes, expected: dict[str, bytes]) -> bool
 
 def _is_in_memory(segment: Segment) -> bool:
     """Whether its indexes were made anew, and are not in files yet."""
-    return segment.size > 0 and not segment.is_sealed and not any(index.written for index in indexes_of(segment))
+    return segment.size > 0 and not segment.is_sealed and not any(index.written for index in segment.indexes)
 
 
 def needing_repair(pool: Pool) -> list[Log]:
@@ -404,7 +403,7 @@ def begin(log: Log) -> SyncFailureRepair | None:
 
 
 def _indexes(segment: Segment) -> Iterator[_Index]:
-    for index in indexes_of(segment):
+    for index in segment.indexes:
         if index.written:
             yield _Index(index.path, index.SUFFIX, index.written, index.written == index.size)
 

@@ -8,16 +8,10 @@ from __future__ import annotations
 
 from headgate.storage.disk.checkpoint import replace
 from headgate.storage.files import Files
-from headgate.storage.segment.index import EntryFile, TimeIndex
+from headgate.storage.segment.index import TimeIndex
 from headgate.storage.segment.segment import DERIVED_SUFFIXES, Segment
 
 INDEX_SUFFIXES = DERIVED_SUFFIXES[:3]
-
-
-def indexes_of(segment: Segment) -> list[EntryFile]:
-    """Those that it has."""
-    indexes = (segment.offsets, segment.times, segment.aborted)
-    return [index for index in indexes if index is not None]
 
 
 def last_time(segment: Segment) -> bytes:
@@ -30,7 +24,7 @@ def last_time(segment: Segment) -> bytes:
 def content_of(segment: Segment) -> dict[str, bytes | None]:
     """What the files of its indexes are to hold, by their suffixes; None for one that is not to be there."""
     content: dict[str, bytes | None] = dict.fromkeys(INDEX_SUFFIXES)
-    content.update({index.SUFFIX: index.content() for index in indexes_of(segment)})
+    content.update({index.SUFFIX: index.content() for index in segment.indexes})
     content[TimeIndex.SUFFIX] = segment.times.content() + last_time(segment)
     return content
 
@@ -45,6 +39,6 @@ def write(files: Files, segment: Segment) -> None:
 def note_written(segment: Segment) -> None:
     """The index files were written, with what `content_of` gave."""
     segment.times.append(segment.max_timestamp, segment.max_timestamp_offset, in_memory=True)
-    for index in indexes_of(segment):
+    for index in segment.indexes:
         index.note_written()
     segment.is_sealed = True

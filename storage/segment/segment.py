@@ -21,8 +21,8 @@ from headgate.storage.segment import legacy_messages, offset_lookup
 from headgate.storage.segment.batch_iterator import BatchIterator
 from headgate.storage.segment.batch_seek import WINDOW_BYTES, Hop, damaged, seek
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
-from headgate.storage.segment.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
-from headgate.storage.segment.transaction_index import AbortedEntry, TransactionIndex
+from headgate.storage.segment.index import NO_TIMESTAMP, EntryFile, OffsetIndex, TimeIndex
+from headgate.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 LOG_SUFFIX = ".log"
 DELETED_SUFFIX = ".deleted"
@@ -116,11 +116,15 @@ class Segment:
         """Its `.log` file."""
         return f"{self.directory}/{self.base_offset:020d}{self._suffix}"
 
+    @property
+    def indexes(self) -> list[EntryFile]:
+        """The indexes that there are."""
+        return [self.offsets, self.times] if self.aborted is None else [self.offsets, self.times, self.aborted]
+
     def rename(self, suffix: str) -> None:
-        """Put another suffix behind its names, that of the `.log` last: it says that all are there. Raises OSError."""
-        for index in (self.offsets, self.times, self.aborted):
-            if index is not None:
-                index.rename(suffix)
+        """Put another suffix behind the names, that of the `.log` last: it says that all are there. Raises OSError."""
+        for index in self.indexes:
+            index.rename(suffix)
         if self._suffix != LOG_SUFFIX + suffix:
             self._pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{LOG_SUFFIX}{suffix}")
             self._suffix = LOG_SUFFIX + suffix
@@ -182,19 +186,15 @@ class Segment:
         """Share this pool from now on; the file is closed, and no index is loaded."""
         self.close()
         self._pool = pool
-        self.offsets.move_to(pool)
-        self.times.move_to(pool)
-        if self.aborted is not None:
-            self.aborted.move_to(pool)
+        for index in self.indexes:
+            index.move_to(pool)
 
     def close(self) -> None:
         """Close the file and forget the loaded indexes."""
         self._pool.closed(self)
         self.give_back()
-        self.offsets.give_back()
-        self.times.give_back()
-        if self.aborted is not None:
-            self.aborted.give_back()
+        for index in self.indexes:
+            index.give_back()
 
     @property
     def modified_ms(self) -> int:
@@ -352,10 +352,8 @@ class Segment:
         before = times.entries, times.last() if times.entries else None
         try:
             times.append(self.max_timestamp, self.max_timestamp_offset)
-            self.offsets.touch()
-            times.touch()
-            if self.aborted is not None:
-                self.aborted.touch()
+            for index in self.indexes:
+                index.touch()
         except OSError:  # more may be appended before it is tried again
             times.take_back(*before)
             raise
@@ -379,15 +377,14 @@ class Segment:
         """The index files, if no more will be added to them; those of an open segment a recovery makes anew."""
         if not self.is_sealed:
             return []
-        paths = [self.offsets.path, self.times.path]
-        return paths if self.aborted is None else [*paths, self.aborted.path]
+        return [index.path for index in self.indexes]
 
     @property
     def sealed_files(self) -> list[str]:
         """The same, and the segment if it `was_truncated`: its offsets do not tell that it has to be synced."""
         return [*self.sealed_indexes, self.path] if self.was_truncated else self.sealed_indexes
 
-    def follow_transactions(self, aborted: Iterable[AbortedEntry] = (), in_memory: bool = False) -> None:
+    def follow_transactions(self, aborted: Iterable[AbortedTransaction] = (), in_memory: bool = False) -> None:
         """Have a `.txnindex` from now on, and add these transactions, which ended here; `in_memory`: write no block."""
         if self.aborted is None:
             self.aborted = TransactionIndex(self._pool, self.directory, self.base_offset, suffix=self.suffix)
@@ -427,9 +424,8 @@ class Segment:
         A caller that knows which transactions are open at the base offset sets `BatchIterator.transactions`.
         `in_memory`: no block is written before all is known.
         """
-        for index in (self.offsets, self.times, self.aborted):
-            if index is not None:
-                index.truncate(0)
+        for index in self.indexes:
+            index.truncate(0)
         self._first_timestamp = self._max_timestamp = NO_TIMESTAMP
         self._max_offset, self._indexed_position, self.is_sealed = self.base_offset, 0, False
         return BatchIterator(self, 0, index_interval_bytes, in_memory)
@@ -447,9 +443,8 @@ class Segment:
         for suffix in (LOG_SUFFIX, *DERIVED_SUFFIXES):
             doomed.rename(f"{self.directory}/{self.base_offset:020d}{suffix}{own}", ending, delay_ms)
             self._suffix = LOG_SUFFIX + own + ending
-        for index in (self.offsets, self.times, self.aborted):
-            if index is not None:
-                index.note_deleted(own + ending)
+        for index in self.indexes:
+            index.note_deleted(own + ending)
 
     @property
     def is_deleted(self) -> bool:

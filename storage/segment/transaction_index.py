@@ -26,13 +26,17 @@ VERSION = 0
 _LAST_OFFSET = struct.Struct(">18xq8x")
 
 
-class AbortedEntry(NamedTuple):
-    """A transaction that was aborted: whose, its first offset, that of its marker, and what was stable then."""
+NO_OFFSET = 1 << 62
+"""Behind every log."""
+
+
+class AbortedTransaction(NamedTuple):
+    """An aborted transaction of a producer: its first offset, the marker's, and the last stable one at that time."""
 
     producer_id: int
     first_offset: int
-    last_offset: int
-    last_stable_offset: int
+    last_offset: int = NO_OFFSET
+    last_stable_offset: int = NO_OFFSET
 
 
 Reaching: TypeAlias = list[tuple[int, int]]
@@ -50,7 +54,7 @@ class TransactionIndex(EntryFile):
         super().__init__(pool, directory, base_offset, written, suffix)
         self._data: bytearray | None = None
 
-    def append(self, aborted: AbortedEntry, in_memory: bool = False) -> None:
+    def append(self, aborted: AbortedTransaction, in_memory: bool = False) -> None:
         """Add the transaction that ended last; `in_memory`: write no block.
 
         What cannot be written yet stays in memory: the marker is in the log already, and the file is made from that.
@@ -108,14 +112,14 @@ class TransactionIndex(EntryFile):
         return self._data
 
 
-def parse(data: bytes) -> list[AbortedEntry]:
+def parse(data: bytes) -> list[AbortedTransaction]:
     """The entries of a `.txnindex` file. Raises BadFile for what is none, or in no order."""
     if len(data) % TransactionIndex.ENTRY.size:
         raise BadFile(f"{len(data)} bytes are no whole entries of an index of aborted transactions")
-    entries: list[AbortedEntry] = []
+    entries: list[AbortedTransaction] = []
     last = -1
     for version, *fields in TransactionIndex.ENTRY.iter_unpack(data):
-        entry = AbortedEntry(*fields)
+        entry = AbortedTransaction(*fields)
         if version != VERSION:
             raise BadFile(f"entry {len(entries)} has version {version}; {VERSION} is known here")
         if not entry.first_offset < entry.last_offset > last:

@@ -19,7 +19,7 @@ from headgate.storage.log.pending_write import Owner
 from headgate.storage.log.producers import Producers
 from headgate.storage.log.validation import HEADER, OWN
 from headgate.storage.segment.segment import Segment
-from headgate.storage.segment.transaction_index import AbortedEntry, parse
+from headgate.storage.segment.transaction_index import AbortedTransaction, parse
 from headgate.storage.segment.transactions import Transactions
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -199,7 +199,7 @@ def assert_transactions(log: Log, *, is_compacted: bool = False) -> None:
     """
     # A cut that a power cut interrupts may leave an empty segment in front, and a gap behind that.
     start = next((segment.base_offset for segment in log.segments if segment.size), log.active_base_offset)
-    transactions, expected = Transactions(), dict[int, AbortedEntry]()
+    transactions, expected = Transactions(), dict[int, AbortedTransaction]()
     for header, ended in log.batches(start):
         aborted = transactions.follow(header, header.base_offset, ended)
         if aborted is not None:
@@ -222,7 +222,7 @@ def assert_transactions(log: Log, *, is_compacted: bool = False) -> None:
         assert is_compacted or log.producers.transactions.open == transactions.open
 
 
-def entries(segment: Segment) -> list[AbortedEntry]:
+def entries(segment: Segment) -> list[AbortedTransaction]:
     """What its `.txnindex` says, within the bounds of the segment."""
     assert segment.aborted is not None
     found = parse(segment.aborted.content())

@@ -13,7 +13,6 @@ from headgate.protocol.records import compression
 from headgate.protocol.records.batch import NO_TIMESTAMP
 from headgate.storage.cleanup.compaction import planning
 from headgate.storage.cleanup.compaction.planning import (
-    AbortedTransaction,
     CleanableRatio,
     CleanedTransactions,
     LogFacts,
@@ -21,7 +20,7 @@ from headgate.storage.cleanup.compaction.planning import (
 )
 from headgate.storage.config import LONG_MAX
 from headgate.storage.log.log import Log
-from headgate.storage.segment.transaction_index import parse
+from headgate.storage.segment.transaction_index import AbortedTransaction, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +64,8 @@ class Job:
 
     def transactions_since(self, offset: int) -> CleanedTransactions:
         """Those that were aborted at `offset` or behind it, for a walk that begins there."""
-        aborted = map(AbortedTransaction._make, self.aborted)
-        return CleanedTransactions(its for its in aborted if its.marker_offset >= offset)
+        aborted = (AbortedTransaction(*its) for its in self.aborted)
+        return CleanedTransactions(its for its in aborted if its.last_offset >= offset)
 
 
 class Collected(NamedTuple):

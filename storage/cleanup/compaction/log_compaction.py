@@ -14,7 +14,7 @@ from headgate.protocol.records import compression
 from headgate.storage.cleanup.compaction.job import Job, Rewritten, assess, plan, plan_merge
 from headgate.storage.cleanup.compaction.planning import CleanableRatio
 from headgate.storage.cleanup.compaction.work import WRITE_BYTES, Compaction
-from headgate.storage.files import Files, Place, WouldBlock
+from headgate.storage.files import Files, Place, WouldBlock, planned
 from headgate.storage.log import replacement
 from headgate.storage.log.log import Log
 from headgate.storage.log.log_lock import SWAP, SWAPPING
@@ -102,18 +102,15 @@ class LogCompaction:
     def _planned(self, make: Callable[..., J], what: object, end_offset: int) -> Generator[Request, Any, J]:
         """The job up to an offset. What is not in memory a thread reads first; what is gone again is waited for."""
         sizes = {"table_bytes": self._table_bytes, "read_bytes": self._read_bytes}
-        brought = set[Place]()
-        blocking = False
+        warmed = set[Place]()
         while True:
             try:
-                return make(self._log, what, self._now_ms, **sizes, blocking=blocking)
+                return planned(lambda may: make(self._log, what, self._now_ms, **sizes, blocking=may), warmed)
             except WouldBlock as cold:
                 cold.__traceback__ = None
+                warmed.add(cold.place)
                 try:
-                    blocking = cold.place in brought
-                    if not blocking:
-                        brought.add(cold.place)
-                        yield Sync(cold.warm)
+                    yield Sync(cold.warm)
                 finally:
                     cold.release()
             self._check()

@@ -30,7 +30,7 @@ def test_a_flush_moves_the_recovery_point_to_where_it_began() -> None:
     state.flushing = flush = flush_up_to(7)
     state.take_up_flush(flush, 500)
     assert (state.recovery_point, state.last_decided_offset, state.last_flush_ms) == (7, 6, 500)
-    assert not (state.operations or state.names_unsynced or state.indexes_unsynced)
+    assert (state.operations, state.names_unsynced, state.indexes_unsynced) == (0, False, [])
 
 
 def test_what_a_flush_did_not_do_is_due_again() -> None:

@@ -22,7 +22,8 @@ from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
 from headgate.storage.log.validation import FULL, HEADER, OWN
 from headgate.storage.segment import transaction_index
-from headgate.storage.segment.transactions import NO_OFFSET, Transactions, opened
+from headgate.storage.segment.transaction_index import NO_OFFSET
+from headgate.storage.segment.transactions import Transactions, opened
 from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
