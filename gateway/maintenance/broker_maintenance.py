@@ -90,7 +90,7 @@ class BrokerMaintenance:
         metrics.gauge("disk.offline.directories", lambda: len(self._partitions.offline_directories))
         metrics.gauge("disk.hung.directories", lambda: len(self._space.hung))
         metrics.gauge("disk.unsynced.logs", lambda: len(self._needs_repair()))
-        metrics.gauge("disk.deleted.files", lambda: sum(len(store.pool.doomed) for store in self._store))
+        metrics.gauge("disk.deleted.files", lambda: sum(len(store.pool.pending_deletions) for store in self._store))
 
     def _again(self, interval_ms: float, work: Callable[[], None]) -> None:
         def run() -> None:

@@ -64,14 +64,14 @@ class DirectoryMaintenance:
         """Remove deleted files whose time has come; at once where the room is needed."""
         if self._is_removing or self.health.is_offline:
             return
-        doomed = self._store.pool.doomed
-        removal = doomed.take(self._clock.monotonic_ms(), at_once=self._is_low(self._store.directory))
+        pending = self._store.pool.pending_deletions
+        removal = pending.take(self._clock.monotonic_ms(), at_once=self._is_low(self._store.directory))
         if removal is None:
             return
 
         def removed(result: object) -> None:
             self._is_removing = False
-            doomed.take_back(removal, self._clock.monotonic_ms())
+            pending.take_back(removal, self._clock.monotonic_ms())
             if isinstance(result, BaseException):
                 logger.error("deleted files in %s cannot be removed: %s", self._store.directory, result)
             if not (removal.left or self._scheduler.is_over):  # else at once again and again, where the room is needed

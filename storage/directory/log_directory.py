@@ -263,7 +263,7 @@ class LogDirectory:
         for name in sorted(name for name, size in names.items() if size < 0):
             key = layout.parse_partition(name)
             if layout.is_deleted(name):
-                self.pool.doomed.add(self._path(name), is_directory=True)
+                self.pool.pending_deletions.add(self._path(name), is_directory=True)
             elif key is not None and key[0] == CLUSTER_METADATA:
                 continue  # Apache Kafka's, in a directory that was adopted: never opened, and never changed
             elif key is None:
@@ -326,7 +326,7 @@ class LogDirectory:
         """
         self.making.discard(making.key)
         for pool, path in making.cleared:
-            pool.doomed.add(path, making.config.file_delete_delay_ms, is_directory=True)
+            pool.pending_deletions.add(path, making.config.file_delete_delay_ms, is_directory=True)
         log = making.log
         if log is None:
             topic, partition = making.key
@@ -348,14 +348,14 @@ class LogDirectory:
     def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
         """Delete a partition, a damaged one too: its directory is renamed, then removed, with all else that is deleted.
 
-        With `remove` false that is left to who takes it from `pool.doomed` after file.delete.delay.ms. Slices that were
-        planned before stay readable. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, also while its
-        log is being opened.
+        With `remove` false that is left to whoever runs `pool.pending_deletions`, after file.delete.delay.ms. Slices
+        that were planned before stay readable. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, also
+        while its log is being opened.
         """
         path = self._path(layout.deleted_name(topic, partition, self._random))
         log = self._take_away(topic, partition, path)
         delay_ms = (self.config if log is None else log.config).file_delete_delay_ms
-        self.pool.doomed.add(path, delay_ms, is_directory=True)
+        self.pool.pending_deletions.add(path, delay_ms, is_directory=True)
         if remove:
             self.remove_deleted()
 
@@ -399,7 +399,7 @@ class LogDirectory:
         if not self.leaving[deletion.key]:
             del self.leaving[deletion.key]
         if deletion.is_moved:
-            self.pool.doomed.add(deletion.path, deletion.delay_ms, is_directory=True)
+            self.pool.pending_deletions.add(deletion.path, deletion.delay_ms, is_directory=True)
 
     def _retire(self, key: TopicPartition) -> Log | None:
         """Know nothing of a partition any more; its log, if that was open."""
@@ -413,11 +413,11 @@ class LogDirectory:
         return log
 
     def remove_deleted(self) -> None:
-        """Remove everything that was deleted, with no delay. What cannot be removed is still in `pool.doomed`."""
-        removal = self.pool.doomed.take(0.0, at_once=True)
+        """Remove all that was deleted, with no delay. What cannot be removed is still pending."""
+        removal = self.pool.pending_deletions.take(0.0, at_once=True)
         if removal is not None:
             removal.run()
-            self.pool.doomed.take_back(removal, 0.0)
+            self.pool.pending_deletions.take_back(removal, 0.0)
 
     def high_watermark(self, key: TopicPartition) -> int:
         """That of one partition in the last checkpoint; 0 if it is not in there."""

@@ -4,7 +4,7 @@ As in an opening, the thread touches the files of this one partition and nothing
 name in one log directory lets them follow each other: the directory that one leaves is another's.
 
     making      clear the way, forget what checkpoints say of the name, directory, partition.metadata, .log
-    deletion    one rename to *-delete; what is in it is removed later (`doomed.py`)
+    deletion    one rename to *-delete; what is in it is removed later (`pending_deletions.py`)
 
 Nothing is deleted that may be somebody's: what lies in the way, and what is to be deleted, tells by its topic id whose
 it is. Only what is of a topic that was deleted goes; the rest is set aside (*-stray), or stays.

@@ -632,7 +632,7 @@ class Log(LogReader):
 
     def move_to(self, pool: Pool) -> None:
         """Share this pool from now on; the files are closed, and nothing is loaded."""
-        pool.doomed.extend(self.pool.doomed)
+        pool.pending_deletions.extend(self.pool.pending_deletions)
         self.pool = pool
         for segment in self._segments:
             segment.move_to(pool)

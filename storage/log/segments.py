@@ -118,11 +118,13 @@ class Segments:
         first = self.position_of(offset)
         for number in range(first, len(self._items)):
             segment = self._items[number]
-            walk = segment.walk(segment.locate(offset) if number == first else 0)
-            for _, header in walk:
-                yield header, walk.marker(header) if reads_markers else None
-            if walk.problem:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path}, byte {walk.position}: {walk.problem}")
+            iterator = segment.iterate(segment.locate(offset) if number == first else 0)
+            for _, header in iterator:
+                yield header, iterator.marker(header) if reads_markers else None
+            if iterator.problem:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path}, byte {iterator.position}: {iterator.problem}"
+                )
 
     def headers_before(self, end: int, bytes_back: int) -> Iterator[BatchHeader]:
         """The headers of batches up to the offset `end`, from about so many bytes before it on."""
@@ -134,7 +136,7 @@ class Segments:
         for number in range(first, last + 1):
             segment = self._items[number]
             start = segment.offsets.floor_position(max(0, position)) if number == first else 0
-            for _, header in segment.walk(start):
+            for _, header in segment.iterate(start):
                 if header.last_offset > end:
                     return
                 yield header
@@ -198,13 +200,13 @@ class Segments:
         for _ in range(_MOST_EMPTY):
             if segment.has_legacy_format:  # a message of that size is none of these
                 break
-            hop = seek(segment, position, position, blocking=blocking)
-            if hop is None:
+            bounds = seek(segment, position, position, blocking=blocking)
+            if bounds is None:
                 if segment is self.active:
                     break
                 segment, position = self._items[self.position_of(segment.base_offset) + 1], 0
                 continue
-            start, position, base_offset, _ = hop
+            start, position, base_offset, _ = bounds
             if base_offset >= up_to:
                 break
             found = segment, start

@@ -29,7 +29,7 @@ SEGMENTS_AT_ONCE = 4
 """So many are planned together, as each holds a file open: mostly the first has what is sought."""
 
 RECORDS_AT_ONCE = 500
-_HOPS_AT_ONCE = 500
+_BATCHES_AT_ONCE = 500
 _WINDOW_BYTES = 4096
 
 
@@ -189,7 +189,7 @@ def _within_batches(piece: FileSlice | _Made, wanted: Wanted) -> Steps[Timestamp
                 best, wanted = found, wanted._replace(timestamp_ms=found.timestamp + 1)
         position += header.size
         hops += 1
-        if not hops % _HOPS_AT_ONCE:
+        if not hops % _BATCHES_AT_ONCE:
             yield
     return best
 

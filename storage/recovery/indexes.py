@@ -39,35 +39,35 @@ def check_indexes(log: Log, found: RecoveryInput, segment: Segment, end_offset: 
 
 def _drop_leftover(log: Log, found: RecoveryInput, segment: Segment, end_offset: int) -> Steps[None]:
     """Cut off what a write has left that failed just before a roll: it was cut off then, but not yet on the disk."""
-    walk = segment.walk()
-    for _, header in walk:
+    iterator = segment.iterate()
+    for _, header in iterator:
         if header.base_offset >= end_offset:
             break
         yield
-    is_whole = walk.problem is None or walk.next_offset == end_offset
-    if is_whole and walk.position < segment.size:
-        left = segment.size - walk.position
+    is_whole = iterator.problem is None or iterator.next_offset == end_offset
+    if is_whole and iterator.position < segment.size:
+        left = segment.size - iterator.position
         logger.warning("%s: %d bytes behind the last batch of %s are cut off", found, left, segment.path)
-        yield from quarantine_cut(log.pool.files, segment, walk.position)
+        yield from quarantine_cut(log.pool.files, segment, iterator.position)
         segment.rebuild(log.config.index_interval_bytes)
-        segment.truncate(walk.position)
+        segment.truncate(iterator.position)
 
 
 def rebuild(
     log: Log, found: RecoveryInput, segment: Segment, known: Transactions | None = None
 ) -> Steps[Transactions | None]:
     """Make the indexes of a segment again. `known` and the result: the transactions open at its ends, if known."""
-    walk = segment.rebuild(log.config.index_interval_bytes, in_memory=True)
-    for _, header in walk:
-        if header.attributes & TRANSACTION_BITS and walk.transactions is None:
-            walk.transactions = known or (yield from transactions_at(log, segment.base_offset))
+    iterator = segment.rebuild(log.config.index_interval_bytes, in_memory=True)
+    for _, header in iterator:
+        if header.attributes & TRANSACTION_BITS and iterator.transactions is None:
+            iterator.transactions = known or (yield from transactions_at(log, segment.base_offset))
         yield
-    if walk.problem is not None:
-        raise corrupt(found, segment, f"byte {walk.position}, offset {walk.next_offset}: {walk.problem}")
+    if iterator.problem is not None:
+        raise corrupt(found, segment, f"byte {iterator.position}, offset {iterator.next_offset}: {iterator.problem}")
     if log.has_transactions:
         segment.follow_transactions()
     _write(log.pool.files, segment)
-    return walk.transactions or known
+    return iterator.transactions or known
 
 
 def transactions_at(log: Log, offset: int) -> Steps[Transactions]:

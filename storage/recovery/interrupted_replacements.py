@@ -62,30 +62,30 @@ def _is_undone(
     if before < 0:
         return False
     old = Segment(pool, directory, before, (names[f"{before:020d}{LOG_SUFFIX}"], -1, -1, -1))
-    walk = old.walk()
-    for _ in walk:
+    iterator = old.iterate()
+    for _ in iterator:
         yield
     old.close()
-    return walk.next_offset > base_offset
+    return iterator.next_offset > base_offset
 
 
 def _remove_replaced(pool: Pool, directory: str, base_offset: int, names: Mapping[str, int]) -> Steps[None]:
     """Remove those whose offsets a new segment has. Raises CorruptLog where that is not whole; OSError."""
     name = f"{base_offset:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"
     segment = Segment(pool, directory, base_offset, (names[name], -1, -1, -1), suffix=SWAP_SUFFIX)
-    walk = segment.walk()
-    walk.check_crc_from = base_offset
-    for _ in walk:
+    iterator = segment.iterate()
+    iterator.check_crc_from = base_offset
+    for _ in iterator:
         yield
     segment.close()
-    end_offset = max(walk.next_offset, base_offset + 1)
-    problem = walk.problem or _problem_of_end(pool, directory, base_offset, end_offset, names)
+    end_offset = max(iterator.next_offset, base_offset + 1)
+    problem = iterator.problem or _problem_of_end(pool, directory, base_offset, end_offset, names)
     if problem is not None:
         raise CorruptLog(
-            f"{segment.path}, which a compaction left, is damaged at byte {walk.position}: {problem}; bring it "
+            f"{segment.path}, which a compaction left, is damaged at byte {iterator.position}: {problem}; bring it "
             "back from a copy, or remove it if the segments that it was to replace are still there"
         )
-    logger.info("%s ends a compaction that was interrupted, up to offset %d", segment.path, walk.next_offset)
+    logger.info("%s ends a compaction that was interrupted, up to offset %d", segment.path, iterator.next_offset)
     replaced = sorted(name for name in names if name.endswith(KINDS) and base_offset <= _base(name) < end_offset)
     last = max(map(_base, replaced), default=base_offset)
     for old in replaced:

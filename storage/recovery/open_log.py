@@ -110,7 +110,7 @@ def _tidy(pool: Pool, found: RecoveryInput, names: dict[str, int]) -> None:
         is_orphan = name.endswith(DERIVED_SUFFIXES[:3]) and (of_size < 0 or (of_size == 0 < names[name]))
         path = f"{found.directory}/{name}"
         if name.endswith(DELETED_SUFFIX):
-            pool.doomed.add(path)  # large ones take long
+            pool.pending_deletions.add(path)  # large ones take long
         elif name.endswith(TEMPORARY_SUFFIX) or is_orphan:
             pool.files.remove(path)
 
@@ -155,10 +155,10 @@ def _end_offset(log: Log, found: RecoveryInput, last: Segment) -> Steps[int]:
         end_offset = last.end_offset()
         if end_offset == found.recovery_point:
             return end_offset
-    walk = last.walk()  # it is the index that is wrong, or the segment, or what was told of the end
-    for _ in walk:
+    iterator = last.iterate()  # it is the index that is wrong, or the segment, or what was told of the end
+    for _ in iterator:
         yield
-    if walk.problem is None and last.offsets.entries and walk.next_offset != end_offset:
+    if iterator.problem is None and last.offsets.entries and iterator.next_offset != end_offset:
         logger.warning("%s: %s is wrong; made again", found, last.offsets.path)
         yield from rebuild(log, found, last)
     return last.end_offset()

@@ -72,14 +72,14 @@ class Corrupt(NamedTuple):
 ScanResult = Clean | Torn | Corrupt
 
 
-def classify(walk: BatchIterator, recovery_point: int) -> ScanResult:
+def classify(iterator: BatchIterator, recovery_point: int) -> ScanResult:
     """What the end of a scan means. Pure."""
-    if walk.problem is not None:
-        if walk.next_offset < recovery_point:
-            return Corrupt(walk.position, walk.problem)
-        return Torn(walk.position, walk.problem, walk.is_cut)
-    if walk.next_offset < recovery_point:
-        return Corrupt(walk.position, f"offsets up to {recovery_point} should follow")
+    if iterator.problem is not None:
+        if iterator.next_offset < recovery_point:
+            return Corrupt(iterator.position, iterator.problem)
+        return Torn(iterator.position, iterator.problem, iterator.is_cut)
+    if iterator.next_offset < recovery_point:
+        return Corrupt(iterator.position, f"offsets up to {recovery_point} should follow")
     return Clean()
 
 
@@ -141,22 +141,22 @@ def _scan_segment(
     if segment.base_offset != expected_offset:
         # One between them is lost: compaction leaves gaps too, but only in what was made safe before.
         return Torn(0, f"the segment should begin at offset {expected_offset}"), expected_offset, known
-    walk = segment.rebuild(log.config.index_interval_bytes)
-    walk.check_crc_from = found.recovery_point
-    for _, header in walk:
+    iterator = segment.rebuild(log.config.index_interval_bytes)
+    iterator.check_crc_from = found.recovery_point
+    for _, header in iterator:
         leader_epochs.note(epochs, header)
-        if header.attributes & TRANSACTION_BITS and walk.transactions is None:
-            walk.transactions = known or (yield from transactions_at(log, segment.base_offset))
+        if header.attributes & TRANSACTION_BITS and iterator.transactions is None:
+            iterator.transactions = known or (yield from transactions_at(log, segment.base_offset))
         if producers is not None and header.producer_id != NO_PRODUCER_ID:
-            producers.record(header, header.base_offset, walk.marker(header))
+            producers.record(header, header.base_offset, iterator.marker(header))
         found.bytes_scanned += header.size
         yield
-    if walk.problem is not None and not segment.has_legacy_format and _is_old_format(segment, walk.position):
+    if iterator.problem is not None and not segment.has_legacy_format and _is_old_format(segment, iterator.position):
         raise UnsupportedLog(
             f"{found}: {segment.path} holds messages of magic 0 or 1, where the leader epochs in {log.epochs.path} "
             "say that there are none; delete that file, and they are read"
         )
-    return classify(walk, found.recovery_point), walk.next_offset, walk.transactions or known
+    return classify(iterator, found.recovery_point), iterator.next_offset, iterator.transactions or known
 
 
 def _is_old_format(segment: Segment, position: int) -> bool:

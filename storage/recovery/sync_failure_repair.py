@@ -152,14 +152,14 @@ class SyncFailureRepair:
         start = self._start(pool, piece)
         segment = self._segment(pool, piece.facts)
         try:
-            walk = yield from _write_again(segment, start)
+            iterator = yield from _write_again(segment, start)
             segment.file.sync()
-            if walk.problem is None and walk.position == segment.size:
+            if iterator.problem is None and iterator.position == segment.size:
                 return True
-            self._aside = yield from quarantine_cut(self._files, segment, walk.position)
-            offset = max(walk.next_offset, self._recovery_point)
-            self.lost = _Lost(segment.base_offset, walk.position, offset)
-            yield from self._renew(pool, piece.facts, walk.position)
+            self._aside = yield from quarantine_cut(self._files, segment, iterator.position)
+            offset = max(iterator.next_offset, self._recovery_point)
+            self.lost = _Lost(segment.base_offset, iterator.position, offset)
+            yield from self._renew(pool, piece.facts, iterator.position)
             return False
         finally:
             segment.close()
@@ -175,8 +175,8 @@ class SyncFailureRepair:
         segment = Segment(pool, self._directory, facts.base_offset, (facts.size, *(sizes or [-1]), -1, -1))
         segment.has_legacy_format = facts.has_legacy_format
         try:
-            hop = seek(segment, segment.offsets.floor(offset), NO_LIMIT, offset)
-            return hop[0] if hop is not None and hop[2] <= offset else 0
+            bounds = seek(segment, segment.offsets.floor(offset), NO_LIMIT, offset)
+            return bounds[0] if bounds is not None and bounds[2] <= offset else 0
         except (KafkaError, OSError, ValueError):
             return 0
         finally:
@@ -226,13 +226,15 @@ class SyncFailureRepair:
         try:
             file_size = segment.file.size()
             segment.size = size
-            walk = segment.rebuild(self._log.config.index_interval_bytes, in_memory=True)
-            for _, header in walk:
-                if header.attributes & TRANSACTION_BITS and walk.transactions is None:
-                    walk.transactions = yield from transactions_at(self._copy(), segment.base_offset)
+            iterator = segment.rebuild(self._log.config.index_interval_bytes, in_memory=True)
+            for _, header in iterator:
+                if header.attributes & TRANSACTION_BITS and iterator.transactions is None:
+                    iterator.transactions = yield from transactions_at(self._copy(), segment.base_offset)
                 yield
-            if walk.problem is not None:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path}, byte {walk.position}: {walk.problem}")
+            if iterator.problem is not None:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path}, byte {iterator.position}: {iterator.problem}"
+                )
             if self._log.has_transactions:
                 segment.follow_transactions()
         finally:
@@ -397,9 +399,9 @@ def begin(log: Log) -> SyncFailureRepair | None:
         is_unsynced = segment in unsynced
         if is_unsynced or not set(segment.sealed_indexes).isdisjoint(log.indexes_unsynced):
             pieces.append(_Piece(facts, is_unsynced, segment.is_sealed, tuple(_indexes(segment))))
-    mending = SyncFailureRepair(log, pieces)
+    work = SyncFailureRepair(log, pieces)
     log.acquire(REPAIRING)
-    return mending
+    return work
 
 
 def _indexes(segment: Segment) -> Iterator[_Index]:
@@ -408,19 +410,19 @@ def _indexes(segment: Segment) -> Iterator[_Index]:
             yield _Index(index.path, index.SUFFIX, index.written, index.written == index.size)
 
 
-def take_up(log: Log, mending: SyncFailureRepair) -> bool:
+def take_up(log: Log, work: SyncFailureRepair) -> bool:
     """Have the log be what `steps` found of it, in memory. Whether `settle_steps` is to be run before `end`."""
-    if not mending.is_wanted:
+    if not work.is_wanted:
         return False
     log.epochs.note_synced()
-    for segment in mending.renewed.values():
+    for segment in work.renewed.values():
         log.renew(segment)
         logger.warning("%s-%d: the indexes of %s are made again", *log.key, segment.path)
-    if mending.lost is not None:
+    if work.lost is not None:
         end_offset = log.end_offset
-        _forget(log, *mending.lost)
-        mending.has_lost_records = log.end_offset < end_offset  # else all that went was deleted before
-    return mending.owe(log)
+        _forget(log, *work.lost)
+        work.has_lost_records = log.end_offset < end_offset  # else all that went was deleted before
+    return work.owe(log)
 
 
 def _forget(log: Log, base_offset: int, position: int, offset: int) -> None:
@@ -434,26 +436,26 @@ def _forget(log: Log, base_offset: int, position: int, offset: int) -> None:
         log.forget_behind(base_offset, position, offset)
 
 
-def end(log: Log, mending: SyncFailureRepair) -> bool:
+def end(log: Log, work: SyncFailureRepair) -> bool:
     """All was run, or failed to: whether the log takes records again."""
     log.release(REPAIRING)
-    if not mending.is_wanted:
+    if not work.is_wanted:
         return False
-    for segment in mending.sealed:
+    for segment in work.sealed:
         note_written(segment)
-    if mending.producers is not None:
-        log.take_producers(*mending.producers)
+    if work.producers is not None:
+        log.take_producers(*work.producers)
     log.repaired()
     what = "%s-%d takes records again: all up to offset %d is on the disk"
     logger.warning(what, *log.key, log.end_offset)
     return True
 
 
-def take_up_index(log: Log, mending: SyncFailureRepair) -> bool:
+def take_up_index(log: Log, work: SyncFailureRepair) -> bool:
     """`remake_steps` was run: whether the segment has its indexes again. They are written once the log rolls next."""
     there = _facts(log)[:-1]  # that of the last one is not read
-    found = [segment for segment in mending.renewed.values() if _fact(segment) in there]
-    if not log.may(DELETE_SEGMENTS) or mending.error is not None or not found:
+    found = [segment for segment in work.renewed.values() if _fact(segment) in there]
+    if not log.may(DELETE_SEGMENTS) or work.error is not None or not found:
         return False  # a thread that rolls adds to the segments; it is asked for again
     for segment in found:
         log.renew(segment)
@@ -463,24 +465,24 @@ def take_up_index(log: Log, mending: SyncFailureRepair) -> bool:
 
 def repair(log: Log) -> bool:
     """All of it at once: whether the log takes records again."""
-    mending = begin(log)
-    if mending is None:
+    work = begin(log)
+    if work is None:
         return False
-    finish(mending.steps())
-    if take_up(log, mending):
-        finish(mending.settle_steps())
-    return end(log, mending)
+    finish(work.steps())
+    if take_up(log, work):
+        finish(work.settle_steps())
+    return end(log, work)
 
 
 def _write_again(segment: Segment, start: int) -> Steps[BatchIterator]:
     """Read and check what follows a position, and write it once more."""
-    walk, written = segment.walk(start), start
-    walk.check_crc_from = 0
-    for position, _ in walk:
+    iterator, written = segment.iterate(start), start
+    iterator.check_crc_from = 0
+    for position, _ in iterator:
         if position - written >= _REWRITE_BYTES:
             segment.file.write_at(segment.file.read_at(position - written, written), written)
             written = position
         yield
-    if walk.position > written:
-        segment.file.write_at(segment.file.read_at(walk.position - written, written), written)
-    return walk
+    if iterator.position > written:
+        segment.file.write_at(segment.file.read_at(iterator.position - written, written), written)
+    return iterator

@@ -1,6 +1,7 @@
-"""The walk over a segment: batch after batch, to its end or to the first place that is none.
+"""The batch iterator: batch after batch of a segment, to the end or to the first place that is no batch.
 
-Recoveries, checks and compactions go through a segment so; readers find their place by `hops`, which look at less.
+Recoveries, checks and compactions go through a segment so; readers find their place by a batch seek, which looks at
+less.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ _CHECKED_WINDOW_BYTES = 1024 * 1024
 
 
 class BatchIterator:
-    """Batches of a segment one after another, to its end or to the first place that is not one.
+    """Batches of a segment one after another, to its end or to the first place that is no batch.
 
-    Iterating gives (position, header). Afterwards `position` is where the valid bytes end, `next_offset` the offset to
-    be expected there, and `problem` a sentence if something else follows. With `check_crc_from`, batches that reach to
-    this offset or behind it are checked wholly.
+    Iterating gives (position, header). Afterwards `position` is where the valid bytes end, `next_offset` the offset
+    expected there, and `problem` a sentence if something else follows. With `check_crc_from`, the CRC is checked of
+    batches that reach to this offset or behind it.
 
-    A walk that makes the indexes follows `transactions` from the first batch on that belongs to one: it may be set up
-    to when that was given, else none are taken to be open before it. None afterwards: there was no such batch.
+    An iterator that makes the indexes follows `transactions` from the first batch on that belongs to one. Whoever knows
+    which were open before sets it until that batch was given; else none are taken to be open. None at the end: there
+    was no such batch.
     """
 
     def __init__(
@@ -43,7 +45,8 @@ class BatchIterator:
         self.check_crc_from = NO_LIMIT
         self.problem: str | None = None
         self.transactions: Transactions | None = None
-        self.is_cut = False  # the problem: it is the beginning of a batch, or of a header
+        self.is_cut = False
+        """Whether the problem is the beginning of a batch, or of a header, and no more."""
         self._segment = segment
         self._read_head = segment.read_head
         self._check_crc = legacy_messages.check_crc if segment.has_legacy_format else batch.check_crc
@@ -74,7 +77,7 @@ class BatchIterator:
             self.position += header.size
 
     def marker(self, header: BatchHeader) -> Marker | None:
-        """The transaction marker in the batch that was given last, if it has one."""
+        """The transaction marker in the batch that was given last, if there is one."""
         if not header.is_control:
             return None
         return control.read(self._bytes(min(header.size, control.LARGEST_BYTES)))

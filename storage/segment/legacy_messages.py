@@ -43,7 +43,7 @@ MAGIC_POSITION, _CRC_START, _DELTA_POSITION = 16, 16, 23
 _LARGEST_HEAD = _DELTA_POSITION + _LAST_DELTA.size
 _SMALLEST_LENGTH = batch.HEADER_SIZE - LOG_OVERHEAD
 _NO_EPOCH = -1
-_Hop: TypeAlias = tuple[int, int, int, int]  # as in `hops`
+_BatchBounds: TypeAlias = tuple[int, int, int, int]  # as `batch_seek.BatchBounds`
 PIECE_BYTES = 1 << 18
 """What is converted at once, unless a single wrapper or batch is larger."""
 
@@ -113,8 +113,8 @@ def whole_bytes(data: Buffer) -> int:
     return position
 
 
-def seek(read: Callable[[int], Buffer], size: int, position: int, limit: int, offset: int) -> _Hop | None:
-    """`hops.seek` where there may be messages: of these the one before tells the first offset.
+def seek(read: Callable[[int], Buffer], size: int, position: int, limit: int, offset: int) -> _BatchBounds | None:
+    """`batch_seek.seek` where there may be messages: of these the one before tells the first offset.
 
     `read` gives some kilobytes from a position on. Raises KafkaError(CORRUPT_MESSAGE) where there is nothing.
     """

@@ -1,8 +1,8 @@
-"""Where a segment has an offset or a position, told by its indexes as far as these are right.
+"""Offset lookup: where a segment has an offset or a position, by its indexes as far as these are right.
 
-No checksum covers an index, so that where an entry leads is looked at: to a batch that ends with the entry's offset,
-or, of several that Apache Kafka has appended together, to the first of them. An entry that leads elsewhere would have a
-reader pass over records.
+No checksum covers an index. So a lookup checks where an entry leads: to a batch that ends with the entry's offset, or
+to the first of several batches that Apache Kafka has appended together. An entry that leads elsewhere would make a
+reader skip records.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from headgate.protocol.errors import KafkaError
-from headgate.storage.segment.batch_seek import NO_LIMIT, WINDOW_BYTES, Hop, seek
+from headgate.storage.segment.batch_seek import NO_LIMIT, WINDOW_BYTES, BatchBounds, seek
 from headgate.storage.segment.index import WrongIndex
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def locate(segment: Segment, offset: int, blocking: bool = True) -> int:
     return _locate_anyway(segment, offset, blocking) if position is None else position
 
 
-def cut(segment: Segment, position: int, limit: int, blocking: bool = True) -> Hop | None:
+def cut(segment: Segment, position: int, limit: int, blocking: bool = True) -> BatchBounds | None:
     """The first batch, from `position` on, that ends behind the position `limit`. Raises WouldBlock as `locate`."""
     if limit - position > WINDOW_BYTES:  # else an index is of no use
         with contextlib.suppress(KafkaError):
@@ -44,12 +44,12 @@ def _land(segment: Segment, position: int, offset: int, blocking: bool) -> int |
     if position and not 0 < position < segment.size:
         return None
     try:
-        hop = seek(segment, position, NO_LIMIT, offset, blocking)
+        bounds = seek(segment, position, NO_LIMIT, offset, blocking)
     except KafkaError:
         return None
-    if hop is None:
+    if bounds is None:
         return segment.size
-    return None if position and hop[0] == position and hop[3] > offset else hop[0]
+    return None if position and bounds[0] == position and bounds[3] > offset else bounds[0]
 
 
 def _locate_anyway(segment: Segment, offset: int, blocking: bool) -> int:
@@ -62,8 +62,8 @@ def _locate_anyway(segment: Segment, offset: int, blocking: bool) -> int:
                 "broker runs, the next start makes it anew", segment.offsets.path, offset,
             )  # fmt: skip
             return found
-    hop = seek(segment, 0, NO_LIMIT, offset, blocking)
-    return segment.size if hop is None else hop[0]
+    bounds = seek(segment, 0, NO_LIMIT, offset, blocking)
+    return segment.size if bounds is None else bounds[0]
 
 
 def check_newest(segment: Segment, blocking: bool = True) -> None:

@@ -159,7 +159,7 @@ def rebuilt_indexes(segment: Segment, index_interval_bytes: int, *, sealed: bool
     """What the indexes of a segment should be, made by the rule and nothing else."""
     offsets, times = b"", b""
     indexed_position, highest, highest_offset, last_timestamp = 0, -1, 0, -1
-    for position, header in segment.walk():
+    for position, header in segment.iterate():
         if header.max_timestamp > highest:
             highest, highest_offset = header.max_timestamp, header.last_offset - segment.base_offset
         if position - indexed_position > index_interval_bytes:

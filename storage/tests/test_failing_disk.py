@@ -143,7 +143,7 @@ def test_on_a_full_disk_all_is_read_and_retention_makes_room() -> None:
     log.advance_start(log.end_offset - 2)
     assert delete_old_segments(log, NOW_MS, log.end_offset) > 0
     assert sequences(log)[-2:] == before[-2:]
-    removal = log.pool.doomed.take(0.0, at_once=True)
+    removal = log.pool.pending_deletions.take(0.0, at_once=True)
     assert removal is not None
     removal.run()
     assert not [name for name in files.list(log.directory) if name.endswith(".deleted")]
@@ -320,7 +320,7 @@ def test_a_reader_keeps_what_is_deleted_under_it() -> None:
     assert delete_old_segments(log, NOW_MS, log.end_offset) == len(pieces)
     log.close_files()
     assert late.file.read_at(10, 0) == whole[:10], "one who opens it only now finds it"
-    removal = log.pool.doomed.take(0.0, at_once=True)
+    removal = log.pool.pending_deletions.take(0.0, at_once=True)
     assert removal is not None
     removal.run()
     assert b"".join(piece.read() for piece in pieces) == whole

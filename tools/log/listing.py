@@ -71,7 +71,7 @@ def state(data: DataDirectory, partition: PartitionDirectory, segments: Sequence
 
 def _sound_end(segment: Segment) -> int:
     """The offset behind the last batch before something that is none: the next start cuts there, if it may."""
-    walk = segment.walk()
+    walk = segment.iterate()
     for _ in walk:
         pass
     return walk.next_offset

@@ -97,7 +97,7 @@ def batches(
 ) -> Iterator[Stored]:
     """The batches that hold offsets from `from_offset` on and before `to_offset`. Raises Damaged, OSError."""
     for segment in _holding(found, from_offset):
-        walk = segment.walk()
+        walk = segment.iterate()
         if check_crc:
             walk.check_crc_from = from_offset
         for position, header in walk:

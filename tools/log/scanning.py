@@ -54,7 +54,7 @@ def scan(segment: Segment, first: BatchIterator, limit_offset: int, visit: Visit
             return found
         end, offset = good
         found.append(Bad(position, end, expected, offset, problem))
-        walk = segment.walk(end)
+        walk = segment.iterate(end)
         walk.next_offset = expected
 
 
@@ -90,7 +90,7 @@ def _go(segment: Segment, walk: BatchIterator, limit_offset: int, visit: Visit) 
 
 def _goes_back_to(segment: Segment, walk: BatchIterator, expected: int) -> bool:
     """Whether the batch at which a walk ended is sound, and follows the one before the last."""
-    again = segment.walk(walk.position)
+    again = segment.iterate(walk.position)
     again.next_offset, again.check_crc_from = expected, 0
     return next((header.base_offset < walk.next_offset for _, header in again), False)
 
@@ -100,7 +100,7 @@ def _moved(segment: Segment, position: int, expected: int) -> tuple[int, int | N
 
     Of a single batch the offset may be what is damaged: then all offsets are lost that should be there.
     """
-    walk = segment.walk(position)
+    walk = segment.iterate(position)
     walk.next_offset, walk.check_crc_from = expected, 0
     first, *others = [header.base_offset for _, header in walk] or [expected]
     return (first, walk.next_offset) if others and walk.problem is None else (expected, None)
@@ -132,7 +132,7 @@ def _next_good(segment: Segment, position: int, next_offset: int, limit_offset: 
 
 def _sound_at(segment: Segment, position: int, next_offset: int, limit_offset: int) -> int | None:
     """The base offset of the batch at a position; None if there is none that may be there."""
-    walk = segment.walk(position)
+    walk = segment.iterate(position)
     walk.next_offset, walk.check_crc_from = next_offset, 0
     header = next((header for _, header in walk), None)
     return None if header is None or header.last_offset >= limit_offset else header.base_offset
@@ -140,7 +140,7 @@ def _sound_at(segment: Segment, position: int, next_offset: int, limit_offset: i
 
 def _leads_to(segment: Segment, position: int, end: int) -> bool:
     """Whether sound batches, one behind the other, go from one position to another."""
-    walk = segment.walk(position)
+    walk = segment.iterate(position)
     walk.check_crc_from = 0
     return any(start >= end for start, _ in walk) and walk.position == end
 

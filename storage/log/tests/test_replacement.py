@@ -375,7 +375,7 @@ def test_what_was_replaced_is_removed_later() -> None:
     snapshots = names(files, ".snapshot")
     compact(log, NOW_MS)
     assert {f"{PARTITION}/{base:020d}.log.{number}.deleted" for number, base in ((1, 0), (2, 8))} <= set(
-        store.pool.doomed
+        store.pool.pending_deletions
     )
     store.remove_deleted()
     assert not names(files, ".deleted")

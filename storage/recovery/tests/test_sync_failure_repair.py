@@ -458,7 +458,7 @@ def test_an_index_that_points_too_far_hides_no_loss() -> None:
 
 
 def walk_to(segment: Segment, offset: int) -> int:
-    return next(position for position, header in segment.walk() if header.base_offset == offset)
+    return next(position for position, header in segment.iterate() if header.base_offset == offset)
 
 
 def test_leader_epochs_of_what_is_lost_are_forgotten() -> None:

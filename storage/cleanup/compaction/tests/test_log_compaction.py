@@ -70,7 +70,7 @@ def test_a_reader_that_holds_a_slice_goes_on() -> None:
     piece = log.read(0, 1 << 20, log.end_offset, at_least_one=True)
     assert piece is not None
     compact(log, NOW_MS)
-    removal = log.pool.doomed.take(0.0, at_once=True)
+    removal = log.pool.pending_deletions.take(0.0, at_once=True)
     assert removal is not None
     removal.run()
     assert piece.read() == before
