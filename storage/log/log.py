@@ -218,7 +218,7 @@ class Log(LogReader):
         return staged
 
     def follow_transactions(self) -> None:
-        """There are transactions from now on."""
+        """The log has transactions from now on."""
         self.has_transactions = True
         self._segments.active.follow_transactions()
 
@@ -305,10 +305,10 @@ class Log(LogReader):
     def roll(self, now_ms: int) -> None:
         """Begin a new segment. The old one becomes durable with the next `flush`, which is then due. Raises OSError.
 
-        May be called in a thread, for which the log is lent (`holding`).
+        May be called in a thread, which has acquired `ROLLING`.
         """
-        # By name, as the bytes may be on the disk before, by a flush that is under way.
-        if not self.seal():  # a roll before had come so far
+        # By name, as a flush that is under way may bring the bytes to the disk before.
+        if not self.seal():  # a roll that failed had come so far
             self.indexes_unsynced += self._segments.active.sealed_files
         self._begin_segment(now_ms)
 
@@ -370,7 +370,10 @@ class Log(LogReader):
     # Recovery and repair
 
     def recovered(self, end_offset: int, unsynced: Sequence[str] = (), *, is_clean: bool) -> None:
-        """A start has found where the log ends, and which files are to be synced, some of them for a crash."""
+        """A start has found where the log ends; `unsynced`: files for the next flush.
+
+        After a crash nobody knows whether the leader epochs' file is on the disk.
+        """
         self.end_offset = end_offset
         self.owe(unsynced)
         if not is_clean:
@@ -382,8 +385,8 @@ class Log(LogReader):
         self.recovery_point = min(self.end_offset, recovery_point)
 
     def opened(self, *, is_clean: bool) -> None:
-        """A start has done with the log."""
-        self._segments.active.was_truncated = not is_clean  # perhaps, by a broker that was killed, and to nothing
+        """A start has opened the log."""
+        self._segments.active.was_truncated = not is_clean  # perhaps: a killed broker may have cut it, even to nothing
         self.names_unsynced = not is_clean or not self.size  # an empty log has never had a reason to be flushed
 
     def note_transactions(self) -> None:
@@ -391,7 +394,7 @@ class Log(LogReader):
         self.has_transactions = True
 
     def forget_behind(self, base_offset: int, position: int, offset: int) -> None:
-        """Cut the log in memory alone, behind a position of a segment that was renewed up to there.
+        """Cut the log in memory alone, behind a position of a segment that was renewed up to that position.
 
         A thread makes the producers' state anew, and changes the files.
         """
@@ -421,14 +424,14 @@ class Log(LogReader):
     def reload_producers(self, known: Iterable[int] | None = None) -> None:
         """Make the producers' state anew, from the last snapshot and the batches behind it.
 
-        `known` are the snapshots there are, if the caller has looked. Those of states behind the log's end are deleted.
+        `known`: the offsets of the snapshots, if the caller has them. Snapshots behind the log's end are deleted.
         """
         finish(self.reload_producers_steps(known))
 
     def reload_producers_steps(
         self, known: Iterable[int] | None = None, producers: Producers | None = None
     ) -> Steps[None]:
-        """The same in slices. `producers` is their state, if the caller has it."""
+        """`reload_producers` in slices. `producers`: their state, if the caller has it."""
         files = self.pool.files
         if known is None:
             known = snapshots.offsets(files.list(self.directory))
@@ -440,16 +443,16 @@ class Log(LogReader):
         self.take_producers(producers, self._snapshot_offset)
 
     def take_producers(self, producers: Producers, snapshot_offset: int) -> None:
-        """Have this state of the producers, which somebody else has made."""
+        """Take a state of the producers that was made outside, and the offset of its snapshot."""
         self.producers, self._snapshot_offset = producers, snapshot_offset
         self.has_transactions = self.has_transactions or producers.are_transactional
 
     # Deletion of old segments: `storage.cleanup.retention` says which
 
     def begin_segment_deletion(self, count: int) -> SegmentDeletion | None:
-        """Give up the oldest segments, `count` at most; to be run, in any thread, and handed to `end_segment_deletion`.
+        """Give up the oldest segments, `count` at most. A thread may run the result; then `end_segment_deletion`.
 
-        None if there are none, or if a compaction is about to replace the first.
+        None for no segments, or if a compaction is about to replace the first.
         """
         segments = self._segments
         count = segments.deletable(count)
@@ -462,17 +465,17 @@ class Log(LogReader):
         return SegmentDeletion(segments.forget_first(count), self.config.file_delete_delay_ms, replacement)
 
     def end_segment_deletion(self, deletion: SegmentDeletion) -> None:
-        """A deletion was run: the segments that are left go with the next one."""
+        """A deletion was run: segments that could not be renamed are the log's again, for the next deletion."""
         self.release(DELETING)
         if not self.is_retired:  # of a segment without its `.log` the next start removes what else there is
             self._segments.put_back([segment for segment in deletion.left if not segment.is_deleted])
 
     def roll_for_retention(self, now_ms: int) -> None:
-        """Begin a new segment behind one that is to be deleted: unlike `roll` that needs no room on the disk.
+        """Begin a new segment behind one that is to be deleted. Unlike `roll`, needs no room on the disk.
 
         Raises OSError.
         """
-        with suppress(OSError):  # where there is no room for it now, it is written with the next segment
+        with suppress(OSError):  # without room the snapshot is written with the next segment
             self._take_snapshot()
         self._begin_segment(now_ms)
 
@@ -499,9 +502,9 @@ class Log(LogReader):
             is_part = flush.is_part
 
     def begin_flush(self) -> Flush:
-        """A flush of everything that is written, or of as many segments as one may hold: then another one is due.
+        """A flush of everything that is written, or of as many segments as one may hold: then another flush is due.
 
-        To be run, in any thread, and handed to `end_flush`. Raises OSError, and then nothing is changed;
+        A thread may run it; then `end_flush`. Raises OSError, and then nothing is changed;
         KafkaError(KAFKA_STORAGE_ERROR) after a sync that failed.
         """
         if self.sync_error is not None:
@@ -524,7 +527,7 @@ class Log(LogReader):
     def _flush_of(self, owed_indexes: Iterable[str], owes_names: bool) -> Flush:
         segments = self.since(self.recovery_point)
         unsynced = segments[:MOST_SEGMENTS]
-        # Those of a segment that was sealed without a roll, at a stop, too.
+        # Also the indexes of a segment that a stop sealed, without a roll.
         indexes = dict.fromkeys(path for segment in unsynced for path in segment.sealed_indexes)
         indexes.update(dict.fromkeys(owed_indexes))
         epochs, paths, directories = self.epochs, list[str](), list[str]()
@@ -545,7 +548,7 @@ class Log(LogReader):
         )
 
     def _unless_retired(self, write: Callable[[], None]) -> Callable[[], None]:
-        """A write by name into the log's directory, left out if that is gone, or another log's, when its turn comes."""
+        """`write`, left out once the log was deleted: its directory is gone then, or another log's."""
 
         def write_if_there() -> None:
             if not self.is_retired:
@@ -558,7 +561,7 @@ class Log(LogReader):
         return write_if_there
 
     def end_flush(self, flush: Flush, now_ms: int | None = None) -> None:
-        """A flush was run: the log is safe up to its end, or `sync_error` says why not. What it did not do is due."""
+        """A flush was run: the log is safe up to the flush's end, or `sync_error` says why not; the rest is due."""
         flush.release()
         if not flush.is_done:
             self.epochs.is_synced = False
@@ -578,7 +581,7 @@ class Log(LogReader):
         self.flushed()
 
     def write_epochs(self) -> None:
-        """Write the leader epochs down, in any thread; a flush does that too. Raises OSError."""
+        """Write the leader epochs to their file, in any thread; a flush does that too. Raises OSError."""
         if self.epochs.is_stale and not self.is_retired:
             with suppress(FileNotFoundError):  # deleted in this moment
                 self.epochs.begin_write()()
@@ -590,7 +593,7 @@ class Log(LogReader):
         self.indexes_unsynced.clear()
 
     def seal(self) -> bool:
-        """Write out the indexes, and the producers' state; whether there were indexes to write. Raises OSError."""
+        """Write the indexes and the producers' state to their files; True if an index was written. Raises OSError."""
         is_changed = self._segments.seal(self.indexes_unsynced)
         self._take_snapshot()
         return is_changed
@@ -601,7 +604,7 @@ class Log(LogReader):
             self._snapshot_offset = self.end_offset
 
     def finish(self) -> bool:
-        """Write what spares the next start a scan; whether something needs a flush now.
+        """Write what spares the next start a scan; True if a flush is needed then.
 
         Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
@@ -610,7 +613,7 @@ class Log(LogReader):
                 self.end_write(self.being_written, OSError(errno.ECANCELED, "the log was closed"))
         if self.flushing is not None:  # nobody will take up its end
             self.end_flush(self.flushing)
-        self.exclusive_operations = 0  # nor that of an operation that a thread had not begun
+        self.exclusive_operations = 0  # nor the end of an operation that a thread has not begun
         if self.sync_error is not None:
             raise self.refusal()
         try:
@@ -631,7 +634,7 @@ class Log(LogReader):
         self.close_files()
 
     def move_to(self, pool: Pool) -> None:
-        """Share this pool from now on; the files are closed, and nothing is loaded."""
+        """Belong to this pool from now on; the files are closed, and nothing is loaded."""
         pool.pending_deletions.extend(self.pool.pending_deletions)
         self.pool = pool
         for segment in self._segments:

@@ -67,9 +67,9 @@ class LogReader(LogState):
 
     @property
     def stable_offset(self) -> int:
-        """Where the first transaction begins that is open, or ended above the high watermark as far as was told.
+        """The first offset of a transaction that is open, or whose end is above the last known high watermark.
 
-        The end, if there is none. See `Transactions.replicated`.
+        The log's end, if there is none. See `Transactions.replicated`.
         """
         if not self.has_transactions:
             return self.end_offset
@@ -77,7 +77,7 @@ class LogReader(LogState):
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """From the oldest to the one being written."""
+        """The segments, from the oldest to the active one."""
         return tuple(self._segments)
 
     @property
@@ -87,17 +87,17 @@ class LogReader(LogState):
 
     @property
     def active_base_offset(self) -> int:
-        """Where the segment begins that is written to."""
+        """The base offset of the active segment."""
         return self._segments.active.base_offset
 
     @property
     def compacted(self) -> Compacted:
-        """What compaction did to it; made when first asked for: see `was_compacted`."""
+        """What compaction did to the log; made at first use (`was_compacted`)."""
         return self._segments.compacted
 
     @property
     def was_compacted(self) -> bool:
-        """Whether `compacted` may say something."""
+        """Whether somebody has used `compacted`."""
         return self._segments.were_compacted
 
     @property
@@ -107,30 +107,31 @@ class LogReader(LogState):
 
     @property
     def has_legacy_format(self) -> bool:
-        """Whether there may be messages of magic 0 and 1 in it, as in what was adopted from Apache Kafka."""
+        """Whether the log may hold messages of magic 0 and 1, as one adopted from Apache Kafka."""
         return self._segments.has_legacy_format
 
     @property
     def has_own_start(self) -> bool:
-        """Whether the start is to be written down: it is within a segment, or others may come back in a crash."""
+        """Whether a checkpoint has to tell the start: it is within a segment, or a crash may bring segments back."""
         may_come_back = self.names_unsynced or self.flushing is not None or self._segments.are_being_replaced
         return self.start_offset > (0 if may_come_back else self._segments[0].base_offset)
 
     @property
     def snapshot_offset(self) -> int:
-        """Where the producers' state was last written down, or that was begun to be followed."""
+        """The offset of the last snapshot of the producers' state, or where following them began."""
         return self._snapshot_offset
 
     def is_aged(self, now_ms: int) -> bool:
-        """Whether the segment being written has something, and was begun longer ago than segment.ms.
+        """Whether the active segment holds something, and was begun longer ago than segment.ms.
 
-        An append rolls by the time of records, which may be years old: by the clock of a log that gets them all the
-        time each look would roll it.
+        An append rolls by the time of its records, which may be years old. A log that gets such records all the time
+        would roll at each look, if this went by their time.
         """
         active = self._segments.active
         return active.size > 0 and now_ms - active.created_ms > self.longest_ms()
 
     def longest_ms(self) -> int:
+        """The age at which the active segment ends."""
         config = self.config
         return rolling.longest_ms(config, self._jitter) if config.segment_jitter_ms else config.max_segment_ms
 
@@ -147,7 +148,7 @@ class LogReader(LogState):
         return is_wanted and self.may(FLUSH)
 
     def since(self, offset: int) -> list[Segment]:
-        """The segments from the one with an offset on."""
+        """The segments from the one that holds an offset on."""
         return self._segments.since(offset)
 
     def locate(self, offset: int) -> tuple[Segment, int]:

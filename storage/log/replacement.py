@@ -5,8 +5,8 @@
     <base>.log             the old ones are `.deleted` by then, and this is the segment
 
 The names are synced once the new one is `.swap`, and again once the old ones are `.deleted`: until these are gone for
-good something has to say that they are. All of that is done by a thread, beside the log, which has the new segment in
-memory as soon as it wins. What a crash interrupts the next start ends
+good something has to say that they are. A thread does all of that, beside the log, which has the new segment in
+memory as soon as that wins. What a crash interrupts the next start ends
 (`storage.recovery.interrupted_replacements`). The new segment has the base
 offset of the first old one, and ends where the last one ended. Source: the suffixes and the order are those of Apache
 Kafka's `LocalLog.replaceSegments` and `LogLoader`, so that either program ends what the other one began.
@@ -78,7 +78,7 @@ class Replacement:
                 self._files.remove(f"{self.new.directory}/{name}")
 
     def abandon(self) -> None:
-        """The old ones stay, or go their own way: the new one must not come back. `settle` removes it."""
+        """The old segments stay, or go their own way: the new one must not come back. `settle` removes it."""
         self._is_abandoned, self.is_ready = True, False
         self.new.close()
 
@@ -90,7 +90,7 @@ class Replacement:
             segment.close()
 
     def settle(self) -> None:
-        """Have all names be what they are to be: what lost does not come back in a crash. Raises OSError.
+        """Finish all renames: the segments that lost do not come back in a crash. Raises OSError.
 
         Waits for `run`; may be called again, also by two threads. The new segment is used under whatever name it has.
         """
