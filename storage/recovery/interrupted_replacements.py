@@ -73,8 +73,7 @@ def _remove_replaced(pool: Pool, directory: str, base_offset: int, names: Mappin
     """Remove those whose offsets a new segment has. Raises CorruptLog where that is not whole; OSError."""
     name = f"{base_offset:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"
     segment = Segment(pool, directory, base_offset, (names[name], -1, -1, -1), suffix=SWAP_SUFFIX)
-    iterator = segment.iterate()
-    iterator.check_crc_from = base_offset
+    iterator = segment.iterate(check_crc_from=base_offset)
     for _ in iterator:
         yield
     segment.close()

@@ -1,9 +1,9 @@
 """The scan of a log after a crash: what may not be on the disk is read, checked, and cut where it is no log any more.
 
-It ends in exactly one of three ways. Clean: batches to the end. Torn: at or behind the recovery point something else
-follows; the log is cut there, and what followed is kept `aside`. Corrupt: the same below the recovery point, where
-everything was on the disk once; the partition then stays closed, and of its files none is touched, but that what lies
-behind the recovery point may have been cut off, and kept, before.
+A scan ends in exactly one of three ways (`ScanResult`). Clean: batches to the end. Torn: at or behind the recovery
+point something else follows; the log is cut there, and what followed is quarantined. Corrupt: something else follows
+below the recovery point, where everything was on the disk once; the partition stays closed, and none of its files is
+touched, except that bytes behind the recovery point may have been quarantined before.
 """
 
 from __future__ import annotations
@@ -141,8 +141,7 @@ def _scan_segment(
     if segment.base_offset != expected_offset:
         # One between them is lost: compaction leaves gaps too, but only in what was made safe before.
         return Torn(0, f"the segment should begin at offset {expected_offset}"), expected_offset, known
-    iterator = segment.rebuild(log.config.index_interval_bytes)
-    iterator.check_crc_from = found.recovery_point
+    iterator = segment.rebuild(log.config.index_interval_bytes, check_crc_from=found.recovery_point)
     for _, header in iterator:
         leader_epochs.note(epochs, header)
         if header.attributes & TRANSACTION_BITS and iterator.transactions is None:

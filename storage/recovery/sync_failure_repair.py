@@ -476,8 +476,7 @@ def repair(log: Log) -> bool:
 
 def _write_again(segment: Segment, start: int) -> Steps[BatchIterator]:
     """Read and check what follows a position, and write it once more."""
-    iterator, written = segment.iterate(start), start
-    iterator.check_crc_from = 0
+    iterator, written = segment.iterate(start, check_crc_from=0), start
     for position, _ in iterator:
         if position - written >= _REWRITE_BYTES:
             segment.file.write_at(segment.file.read_at(position - written, written), written)

@@ -38,11 +38,16 @@ class BatchIterator:
     """
 
     def __init__(
-        self, segment: Segment, position: int, index_interval_bytes: int | None, in_memory: bool = False
+        self,
+        segment: Segment,
+        position: int,
+        check_crc_from: int = NO_LIMIT,
+        index_interval_bytes: int | None = None,
+        in_memory: bool = False,
     ) -> None:
         self.position = position
         self.next_offset = segment.base_offset
-        self.check_crc_from = NO_LIMIT
+        self.check_crc_from = check_crc_from
         self.problem: str | None = None
         self.transactions: Transactions | None = None
         self.is_cut = False

@@ -20,7 +20,7 @@ from headgate.storage.disk.pool import Pool
 from headgate.storage.files import File, WouldBlock
 from headgate.storage.segment import legacy_messages, offset_lookup
 from headgate.storage.segment.batch_iterator import BatchIterator
-from headgate.storage.segment.batch_seek import WINDOW_BYTES, BatchBounds, damaged, seek
+from headgate.storage.segment.batch_seek import NO_LIMIT, WINDOW_BYTES, BatchBounds, damaged, seek
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 from headgate.storage.segment.index import NO_TIMESTAMP, EntryFile, OffsetIndex, TimeIndex
 from headgate.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
@@ -419,7 +419,9 @@ class Segment:
             if header.max_timestamp > self.max_timestamp:
                 self._max_timestamp, self._max_offset = header.max_timestamp, header.last_offset
 
-    def rebuild(self, index_interval_bytes: int, in_memory: bool = False) -> BatchIterator:
+    def rebuild(
+        self, index_interval_bytes: int, in_memory: bool = False, check_crc_from: int = NO_LIMIT
+    ) -> BatchIterator:
         """Begin the indexes anew: the caller walks the result to its end, and cuts the segment where it ends early.
 
         A caller that knows which transactions are open at the base offset sets `BatchIterator.transactions`.
@@ -429,7 +431,7 @@ class Segment:
             index.truncate(0)
         self._first_timestamp = self._max_timestamp = NO_TIMESTAMP
         self._max_offset, self._indexed_position, self.is_sealed = self.base_offset, 0, False
-        return BatchIterator(self, 0, index_interval_bytes, in_memory)
+        return BatchIterator(self, 0, check_crc_from, index_interval_bytes, in_memory)
 
     def delete(self, delay_ms: float = 0.0, replaced: int | None = None) -> None:
         """Have the files removed after `delay_ms`; may be called again after a failure. Raises OSError.
@@ -493,6 +495,6 @@ class Segment:
         """A piece of the file. Raises OSError."""
         return (MessagesSlice if self.has_legacy_format else FileSlice)(self.file, position, length)
 
-    def iterate(self, position: int = 0) -> BatchIterator:
+    def iterate(self, position: int = 0, check_crc_from: int = NO_LIMIT) -> BatchIterator:
         """The headers from `position` on."""
-        return BatchIterator(self, position, None)
+        return BatchIterator(self, position, check_crc_from)
