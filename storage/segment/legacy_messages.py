@@ -2,9 +2,9 @@
 
 They stand in a `.log` as batches do, messages first and batches behind them. Both begin with an offset and a size, and
 have their magic in the same byte. Of a message, or of the wrapper that compressed ones come in, that offset is the last
-one within; the first is known only to who unpacks it (see `protocol.records.message_set`).
+one within; the first is known only after unpacking (see `protocol.records.message_set`).
 
-A segment that may hold them says so (`Segment.has_legacy_format`): whoever walks it comes here, and all others pay
+A segment that may hold messages says so (`Segment.has_legacy_format`): its readers come here, and the others pay
 nothing.
 """
 

@@ -4,8 +4,8 @@
 
 The last offset is that of the marker, the last stable offset is the one that the log had when the marker was appended:
 where the first transaction began that was open then, else the offset behind the marker. Both grow from entry to entry.
-So who reads up to an offset has found all that concerns it at the first entry whose last stable offset is not before
-that, in this segment or in one behind it.
+So a reader up to some offset has found every entry of interest at the first one whose last stable offset is not before
+that offset, in this segment or in one behind it.
 
 A segment in which no transaction ended has no such file in a log that never had transactions, and an empty one
 elsewhere: one that is missing there was lost, and is made again from the log. Kafka has a file only where there are
