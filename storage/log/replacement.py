@@ -28,11 +28,11 @@ CLEANED_SUFFIX = ".cleaned"
 KINDS = (LOG_SUFFIX, *DERIVED_SUFFIXES[:3])
 """The suffixes of a segment's files that compaction writes, the `.log` first."""
 NOTHING = -1
-"""In the place of an offset: nothing was compacted."""
+"""Instead of an offset: nothing was compacted."""
 
 
 class Replacement:
-    """A new segment, named `.cleaned`, and those that it replaces.
+    """A new segment, named `.cleaned`, and the segments that it replaces.
 
     Made by `Compacted.begin`; `run` may be called in a thread, then comes `Compacted.end`; then `settle`, in a thread
     too, and `Compacted.finish`.
@@ -62,7 +62,7 @@ class Replacement:
         """The new one will be there after a crash."""
 
     def run(self) -> None:
-        """Make sure that the new one wins from now on, whatever happens. Raises OSError."""
+        """Make the new segment win from now on, even after a crash. Raises OSError."""
         with self._lock:
             if not self._is_abandoned:
                 self._remove_leftovers()
@@ -71,7 +71,7 @@ class Replacement:
                 self.is_ready = True
 
     def _remove_leftovers(self) -> None:
-        """What a compaction left that was broken off: the next start must not take it for a part of this one."""
+        """Remove what an abandoned compaction left: the next start must not take it for a part of this one."""
         own = f"{self.new.base_offset:020d}."
         for name in self._files.list(self.new.directory):
             if name.endswith(CLEANED_SUFFIX) and not name.startswith(own):
@@ -83,7 +83,7 @@ class Replacement:
         self.new.close()
 
     def take_place(self, delay_ms: float, number: int) -> None:
-        """The old files are to go, `delay_ms` after `settle`. `number` is that of this replacement."""
+        """Close the old segments; their files go `delay_ms` after `settle`. `number`: that of this replacement."""
         self.is_ready = False
         self._delay_ms, self._number = delay_ms, number
         for segment in self.old:
@@ -120,17 +120,17 @@ class SegmentList(Protocol):
     active: Segment
 
     def __iter__(self) -> Iterator[Segment]:
-        """From the oldest on."""
+        """The segments, the oldest first."""
 
     def holds(self, segments: Sequence[Segment]) -> bool:
         """Whether all of these are here, one behind the other, before the active one."""
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Have a new one in the place of these."""
+        """Replace these segments by a new one."""
 
 
 class Compacted:
-    """What compaction did to a log, and is about to do. Of the loop's thread, as the log is."""
+    """What compaction did to a log, and is about to do. For the loop's thread, as the log."""
 
     __slots__ = ("_begun", "_count", "_segments", "cuts", "offset", "unfinished")
 
@@ -139,15 +139,15 @@ class Compacted:
         self._begun: Replacement | None = None
         self._count = 0
         self.unfinished: Replacement | None = None
-        """The last one, as long as not all of its names are what they should be."""
+        """The last replacement, while its renames are outstanding."""
         self.cuts = 0
-        """How many times the log was cut: what was known of later offsets is not so any more."""
+        """How many times the log was cut: facts about later offsets are void."""
         self.offset = NOTHING
-        """Where the last compaction ended; kept by the store in a checkpoint."""
+        """Where the last compaction ended; the log directory keeps it in a checkpoint."""
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a crash may still leave the segment that a compaction has made, though it was given up."""
+        """Whether a crash may still bring back a segment that a compaction has made and given up."""
         return self._begun is not None or self.unfinished is not None
 
     def before_begun(self, count: int) -> int:
@@ -172,13 +172,13 @@ class Compacted:
         return found if len(found) == len(bases) and self._segments.active not in found else None
 
     def finish(self) -> None:
-        """Before anything new: end what the last one has left; at once, after its `settle`. Raises OSError."""
+        """End the last replacement, before a new one begins; waits for no disk after its `settle`. Raises OSError."""
         if self.unfinished is not None:
             self.unfinished.settle()
             self.unfinished = None
 
     def begin(self, files: Files, old: Sequence[Segment], new: Segment) -> Replacement:
-        """What makes a segment named `.cleaned` win over `old`; to be run, in any thread, and handed to `end`.
+        """The replacement that makes a segment named `.cleaned` win over `old`. A thread may run it; then `end`.
 
         Raises OSError as `finish` does.
         """
@@ -187,7 +187,7 @@ class Compacted:
         return self._begun
 
     def end(self, replacement: Replacement, delay_ms: float) -> bool:
-        """Have the new segment in the place of the old ones, if it was run, and if they are all there still.
+        """Replace the old segments by the new one, if the replacement was run and all of them are still there.
 
         Readers that hold slices of the old ones go on with them; their files go after `delay_ms`. What is left to be
         done is `unfinished`, and is done by `finish`, or the next start.
@@ -202,7 +202,7 @@ class Compacted:
         return True
 
     def replace(self, files: Files, old: Sequence[Segment], new: Segment, delay_ms: float) -> bool:
-        """All at once. Raises OSError, and then the old ones are there still, or are gone."""
+        """`begin`, `run`, `end` and `finish` at once. Raises OSError: the old segments are still there, or gone."""
         replacement = self.begin(files, old, new)
         try:
             replacement.run()
@@ -212,7 +212,7 @@ class Compacted:
         return is_done
 
     def cut(self, offset: int) -> None:
-        """What is at `offset` or behind it goes: it must not come back in a new segment, or an old one.
+        """Records at `offset` and behind it go: they must not come back in a new segment, or an old one.
 
         Waits for the disk, as cutting does. Raises OSError.
         """
@@ -222,7 +222,7 @@ class Compacted:
             self._begun.settle()
 
     def forget(self, offset: int) -> None:
-        """The same in memory; a round that is under way does the rest, where what it has made is not taken any more."""
+        """`cut` in memory alone; a compaction under way finds its segment abandoned, and does the rest."""
         self.offset = min(self.offset, offset)
         self.cuts += 1
         if self._begun is not None:
@@ -239,7 +239,7 @@ def _telling_of_names() -> Iterator[None]:
 
 
 def remove(files: Files, directory: str, base_offset: int) -> None:
-    """Remove what was written of a new segment. Raises OSError."""
+    """Remove the files of a new segment. Raises OSError."""
     for suffix in (SWAP_SUFFIX, CLEANED_SUFFIX):  # the `.log` first: without it the others mean nothing
         for kind in KINDS:
             files.remove(f"{directory}/{base_offset:020d}{kind}{suffix}")

@@ -1,4 +1,4 @@
-"""Records by time: which is the first from a moment on, and which is the newest.
+"""Timestamp lookup: the first record from a moment on, and the newest record.
 
 A time index says up to which offset everything is older; from there on batches are walked, and the records of one that
 may hold the moment are looked at. Timestamps need not be in order.
@@ -26,7 +26,7 @@ from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 from headgate.storage.segment.segment import Segment
 
 SEGMENTS_AT_ONCE = 4
-"""So many are planned together, as each holds a file open: mostly the first has what is sought."""
+"""So many segments are planned together, as each holds a file open: mostly the first one has the record."""
 
 RECORDS_AT_ONCE = 500
 _BATCHES_AT_ONCE = 500
@@ -59,7 +59,7 @@ class _Made:
 
 
 class More(NamedTuple):
-    """What was planned did not tell it. The next plan begins with the segment that has this base offset.
+    """The planned segments were not enough. The next plan begins with the segment that has this base offset.
 
     For the newest record, where segments come by the time that they claim, it is that claim and the best one so far.
     """
@@ -98,7 +98,7 @@ class First(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """A segment among those that may hold the newest record: the later its headers claim to be, the sooner it comes."""
+    """A segment that may hold the newest record; the later its headers claim to be, the sooner it is looked at."""
 
     claim: int
     base_offset: int
@@ -113,7 +113,7 @@ class Rank(NamedTuple):
         return best is None or self.claim > best.timestamp or self.is_tie(best)
 
     def is_tie(self, best: TimestampOffset) -> bool:
-        """Whether it may hold one just as new, that comes before."""
+        """Whether the segment may hold a record that is just as new and comes before."""
         return self.claim >= best.timestamp and self.base_offset < best.offset
 
 
@@ -148,7 +148,7 @@ def _below(up_to: int, found: TimestampOffset | None) -> TimestampOffset | None:
 
 
 def _within(piece: FileSlice, wanted: Wanted) -> Steps[TimestampOffset | None]:
-    """What a piece holds of that, up to the first fault."""
+    """The wanted record in a piece, up to the first fault."""
     if not isinstance(piece, MessagesSlice):
         return (yield from _within_batches(piece, wanted))
     best = None  # there may be messages of magic 0 and 1
@@ -195,7 +195,7 @@ def _within_batches(piece: FileSlice | _Made, wanted: Wanted) -> Steps[Timestamp
 
 
 def _among(header: BatchHeader, data: bytes | bytearray, wanted: Wanted) -> Steps[TimestampOffset | None]:
-    """What a batch holds of that; where its records cannot be read, a stand-in that has what the header says."""
+    """The wanted record in a batch; for unreadable records a stand-in with the header's values."""
     content = memoryview(data)[HEADER_SIZE:]
     if header.compression != compression.NONE:
         yield
@@ -208,7 +208,7 @@ def _among(header: BatchHeader, data: bytes | bytearray, wanted: Wanted) -> Step
 
 
 def _scan(header: BatchHeader, data: bytes, wanted: Wanted) -> Steps[TimestampOffset | None]:
-    """Look at the length, the time and the offset of each record. Raises IndexError where there is none."""
+    """Look at the length, the time and the offset of each record. Raises IndexError where there is no record."""
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     least, best = wanted.timestamp_ms, None
     position = 0
@@ -269,6 +269,6 @@ def newest(segments: Sequence[Segment], start_offset: int, more: More | None = N
 
 
 def _piece(segment: Segment, timestamp_ms: int, blocking: bool) -> FileSlice:
-    """All from where a record of this time or later may be."""
+    """The rest of a segment, from where a record of this time or later may be."""
     position = segment.offsets.floor(segment.times.floor(timestamp_ms, blocking), blocking)
     return segment.slice(position, max(0, segment.size - position))

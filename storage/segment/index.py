@@ -33,7 +33,7 @@ MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
 
 
 class WrongIndex(OSError):
-    """A file is not what was written to it; `storage.recovery.sync_failure_repair` makes it again."""
+    """An index file is not what was written to it; `storage.recovery.sync_failure_repair` makes it again."""
 
     def __init__(self, path: str, base_offset: int, what: str = "was cut") -> None:
         super().__init__(errno.EIO, f"the index {what}: changed behind the broker's back, it is to be made again", path)
@@ -41,7 +41,7 @@ class WrongIndex(OSError):
 
 
 class EntryFile:
-    """Entries of one size behind each other, in a file and, the last of them, only in memory yet."""
+    """Entries of one size, one behind the other, in a file; the last of them may be in memory only."""
 
     __slots__ = (
         "_is_torn",
@@ -58,9 +58,9 @@ class EntryFile:
     ENTRY: ClassVar[struct.Struct]
 
     def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1, suffix: str = "") -> None:
-        """`written` is the size of the file that is there; -1 if there is none.
+        """`written`: the size of the file; -1 if there is none. A file of no whole entries counts as empty.
 
-        One that holds no whole entries counts as empty. `suffix` is what its name has behind it, as its segment's.
+        `suffix` stands behind the name, as with the segment.
         """
         self._pool = pool
         self.directory = directory
@@ -74,11 +74,11 @@ class EntryFile:
 
     @property
     def path(self) -> str:
-        """Its file."""
+        """The index file."""
         return f"{self.directory}/{self.base_offset:020d}{self._suffix}"
 
     def rename(self, suffix: str) -> None:
-        """Put another suffix behind its name. Raises OSError."""
+        """Put another suffix behind the name. Raises OSError."""
         if self._suffix != self.SUFFIX + suffix:
             self._pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{self.SUFFIX}{suffix}")
             self._suffix = self.SUFFIX + suffix
@@ -94,7 +94,7 @@ class EntryFile:
 
     @property
     def written(self) -> int:
-        """Bytes of those in the file."""
+        """Bytes of the entries in the file."""
         return self._written
 
     def content(self, blocking: bool = True) -> bytes:
@@ -116,7 +116,7 @@ class EntryFile:
             file.release()
 
     def flush(self) -> None:
-        """Write what is only in memory yet. Raises OSError, and then it still is."""
+        """Write the entries that are in memory only. Raises OSError, and then they still are."""
         if not self._pending:
             return
         if self._written:
@@ -129,7 +129,7 @@ class EntryFile:
         self._pending = b""
 
     def note_written(self) -> None:
-        """Somebody has written the file, with all that was in memory."""
+        """The file was written, with all entries that were in memory."""
         self._written += len(self._pending)
         self._pending = b""
         self.is_whole, self._is_torn = True, False
@@ -141,7 +141,7 @@ class EntryFile:
         self.entries += 1
 
     def _flush_block(self) -> None:
-        """Write what is in memory, if it is a block or another one. Without room it stays there, and can be derived."""
+        """Write the entries in memory, once they fill a block. Without room they stay there, and can be derived."""
         size = len(self._pending)
         if size >= BLOCK_BYTES and size % BLOCK_BYTES < self.ENTRY.size:
             with contextlib.suppress(OSError):
@@ -153,7 +153,7 @@ class EntryFile:
         try:
             self._pool.files.append(self.path, self._pending)
         except OSError:
-            with contextlib.suppress(OSError):  # a full disk may have taken a part of it
+            with contextlib.suppress(OSError):  # a full disk may have taken a part
                 self._cut_torn()
             raise
         self._is_torn = False
@@ -165,11 +165,11 @@ class EntryFile:
             self._is_torn = False
 
     def move_to(self, pool: Pool) -> None:
-        """Share this pool from now on; nothing is loaded."""
+        """Belong to this pool from now on; nothing is loaded."""
         self._pool = pool
 
     def touch(self) -> None:
-        """Make sure that there is a file with all entries, as Kafka wants one even without any. Raises OSError."""
+        """Make the file hold all entries; Kafka wants a file even without entries. Raises OSError."""
         self.flush()
         self._cut_torn()
         if not self.is_whole:
@@ -177,7 +177,7 @@ class EntryFile:
             self.is_whole = True
 
     def truncate(self, entries: int) -> None:
-        """Keep only the first `entries`. Where the disk refuses to cut the file, that is done with the next write."""
+        """Keep only the first `entries`. If the disk refuses to cut the file, the next write does."""
         if entries >= self.entries:
             return
         self.entries = entries
@@ -193,7 +193,7 @@ class EntryFile:
         self.give_back()
 
     def give_back(self) -> None:
-        """Forget what was loaded."""
+        """Unload."""
         raise NotImplementedError
 
 
@@ -224,14 +224,14 @@ class Index(EntryFile):
 
     @property
     def is_increasing(self) -> bool:
-        """Whether each entry is behind the one before, as all are that were written; a lost block leaves zeros."""
+        """Whether each entry is behind the one before, as written entries are; a lost block leaves zeros."""
         if not self.entries:
             return True
         keys, values = self._load()
         return bool(keys[0] or values[0]) and all(all(map(lt, column, column[1:])) for column in (keys, values))
 
     def truncate(self, entries: int) -> None:
-        """Keep only the first `entries`. The last of them is known then: appends compare with it behind a write."""
+        """Keep only the first `entries`, and know the last of them: an append compares with it behind its write."""
         if entries < self.entries:
             self._last = None
             if entries:
@@ -240,7 +240,7 @@ class Index(EntryFile):
         super().truncate(entries)
 
     def take_back(self, entries: int, last: tuple[int, int] | None) -> None:
-        """The same where the last of them is known, so that nothing is read: the disk may refuse that too."""
+        """`truncate` where the last entry is known, so that nothing is read: the disk may refuse that too."""
         self._last = last
         super().truncate(entries)
 
@@ -317,7 +317,7 @@ class OffsetIndex(Index):
         return positions[found - 1] if found else 0
 
     def floors(self, offset: int, blocking: bool = True) -> Iterator[int]:
-        """What else `floor` might have been, if an entry is wrong: all positions, those at the end first, and 0.
+        """The other candidates for `floor`, if an entry is wrong: all positions, the last ones first, and 0.
 
         Raises WouldBlock if not `blocking`.
         """
