@@ -13,7 +13,6 @@ import errno
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from random import Random
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control
@@ -45,28 +44,7 @@ _RECALL_BYTES = 64 * 1024 * 1024
 class Log(LogReader):
     """The log of one partition. Offsets: start <= stable <= end; `end_offset` is the one that comes next."""
 
-    __slots__ = ("_random",)
-
-    def __init__(
-        self,
-        pool: Pool,
-        directory: str,
-        topic: str,
-        partition: int,
-        topic_id: bytes | None,
-        config: LogConfig,
-        segments: list[Segment],
-        random: Random,
-        *,
-        names_unsynced: bool = False,
-    ) -> None:
-        """An empty log at the last segment's base offset; `recovery.open_log` tells it what the segments hold.
-
-        `names_unsynced`: nobody has synced the directory of a new partition.
-        """
-        super().__init__(pool, directory, (topic, partition), topic_id, config, segments, random.random())
-        self._random = random
-        self.names_unsynced = names_unsynced
+    __slots__ = ()
 
     def configure(self, config: LogConfig) -> None:
         """Use these settings from now on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from random import Random
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import BatchHeader
@@ -30,6 +31,7 @@ class LogReader(LogState):
 
     __slots__ = (
         "_jitter",
+        "_random",
         "_segments",
         "_snapshot_offset",
         "config",
@@ -44,14 +46,20 @@ class LogReader(LogState):
         self,
         pool: Pool,
         directory: str,
-        key: tuple[str, int],
+        topic: str,
+        partition: int,
         topic_id: bytes | None,
         config: LogConfig,
         segments: Sequence[Segment],
-        jitter: float,
+        random: Random,
+        *,
+        names_unsynced: bool = False,
     ) -> None:
-        """`jitter`: the share of segment.jitter.ms, 0 to 1, that is taken off the age of the segment being written."""
-        super().__init__(key, segments[-1].base_offset)
+        """An empty log at the last segment's base offset; `recovery.open_log` tells it what the segments hold.
+
+        `names_unsynced`: nobody has synced the directory of a new partition.
+        """
+        super().__init__((topic, partition), segments[-1].base_offset, names_unsynced=names_unsynced)
         self.pool = pool
         self.directory = directory
         self.topic_id = topic_id
@@ -60,7 +68,8 @@ class LogReader(LogState):
         self.producers = Producers()
         self.epochs = Epochs(pool.files, directory)
         self._snapshot_offset = self.end_offset
-        self._jitter = jitter
+        self._random = random
+        self._jitter = random.random()  # the share of segment.jitter.ms that the active segment has
 
     def __repr__(self) -> str:
         return f"Log({self.topic}-{self.partition}, offsets {self.start_offset} to {self.end_offset})"

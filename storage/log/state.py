@@ -43,7 +43,7 @@ class LogState:
         "sync_error",
     )
 
-    def __init__(self, key: tuple[str, int], offset: int) -> None:
+    def __init__(self, key: tuple[str, int], offset: int, *, names_unsynced: bool = False) -> None:
         """The state of an empty log that begins at `offset`; `key`: topic and partition."""
         self.key = key
         """Whatever is kept by partition has this very tuple for its key: one for each would take half a kilobyte."""
@@ -53,7 +53,7 @@ class LogState:
         """Whether the log has, or had, a transaction."""
         self.last_decided_offset = 0
         """Below it every transaction has ended with a marker that is on the disk, as far as is known."""
-        self.names_unsynced = False
+        self.names_unsynced = names_unsynced
         """Whether names in the log's directory, or its own, may not be on the disk."""
         self.indexes_unsynced: list[str] = []
         """Files to sync: indexes of segments rolled since the last flush, and segments that were cut."""
