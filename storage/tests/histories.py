@@ -63,8 +63,8 @@ DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
 DERIVED_NAMES = ("leader-epoch-checkpoint", "recovery-point-offset-checkpoint", "cleaner-offset-checkpoint")
 
 ONCE = (
-    "repeat flush begin_flush end_flush checkpoint begin_checkpoint end_checkpoint commit roll retain "
-    "shrink delete_records begin_expiry end_expiry move_start sweep hold look restart kill power cut "
+    "repeat flush begin_flush end_flush checkpoint begin_checkpoint end_checkpoint commit roll retain shrink "
+    "delete_records begin_segment_deletion end_segment_deletion move_start sweep hold look restart kill power cut "
     "start_full flip fill fail heal lose"
 )
 STEPS = {"append": 8, "gather": 3, "append_aside": 2, "retry": 2, **dict.fromkeys(ONCE.split(), 1)}
@@ -196,7 +196,11 @@ class History:
         self.readers.start(log)
 
     def check_readers(self, *, may_differ: bool) -> None:
-        self.readers.check(self.log, self.acknowledged, self.leader_epoch, may_differ=may_differ)
+        faults, self.files.faults = self.files.faults, []  # the check may read the log, and must meet none of them
+        try:
+            self.readers.check(self.log, self.acknowledged, self.leader_epoch, may_differ=may_differ)
+        finally:
+            self.files.faults = faults
 
     def lost_directory(self) -> None:
         """Nothing of what was there counts any more."""
