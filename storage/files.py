@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TypeAlias, TypeVar
 
 from headgate.storage.errors import DirectoryLocked
@@ -230,9 +230,9 @@ Place: TypeAlias = tuple[str, int]
 
 
 class WouldBlock(Exception):
-    """A plan that must not wait needs what is not in memory. A thread may `warm` it, then it is planned again.
+    """A plan that must not wait needs bytes that are not in memory. A thread may `warm` them; then plan again.
 
-    `place` is the same for the same bytes: who gets it twice in a row plans patiently, or it would never end.
+    `place` is the same for the same bytes: a planner that gets one twice waits for the disk, or there would be no end.
     """
 
     def __init__(self, file: File, path: str, length: int, position: int) -> None:
@@ -257,15 +257,15 @@ class WouldBlock(Exception):
         self._file.take_back()
 
 
-def planned(plan: Callable[[bool], T], brought: Place | None) -> T:
-    """What `plan(patient)` makes, without waiting for the disk, but for what was `brought` and is gone again.
+def planned(plan: Callable[[bool], T], warmed: Container[Place | None]) -> T:
+    """What `plan(blocking)` makes. It waits for the disk only where a place was `warmed` and is cold again.
 
-    Else that would have no end. Raises WouldBlock, and what `plan` does.
+    Else there would be no end. Raises WouldBlock, and what `plan` does.
     """
     try:
         return plan(False)
     except WouldBlock as cold:
-        if cold.place != brought:
+        if cold.place not in warmed:
             raise
         cold.release()
     return plan(True)

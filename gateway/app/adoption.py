@@ -447,8 +447,7 @@ def _write(files: Files, path: str, records: Sequence[MetadataRecord], random: R
     layout.write_topic_id(files, unfinished, METADATA_TOPIC_ID)
     pool = Pool(files)
     segments = [Segment.create(pool, unfinished, 0, now_ms)]
-    log = Log(pool, unfinished, METADATA_TOPIC, 0, METADATA_TOPIC_ID, LOG_CONFIG, segments, random)
-    log.names_unsynced = True
+    log = Log(pool, unfinished, METADATA_TOPIC, 0, METADATA_TOPIC_ID, LOG_CONFIG, segments, random, names_unsynced=True)
     if records:
         built = batch.build(list(_values(records, now_ms)))
         log.append(memoryview(built), leader_epoch=0, now_ms=now_ms)

@@ -23,7 +23,6 @@ from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.files import parent
-from headgate.storage.log.flush import is_due
 from headgate.storage.log.log import Log
 
 logger = logging.getLogger("headgate.upkeep")
@@ -95,7 +94,7 @@ class BrokerMaintenance:
         metrics.gauge("disk.offline.directories", lambda: sum(one.is_offline for one in directories))
         metrics.gauge("disk.hung.directories", lambda: sum(one.is_hung for one in directories))
         metrics.gauge("disk.unsynced.logs", lambda: len(self._needs_repair()))
-        metrics.gauge("disk.deleted.files", lambda: sum(len(store.pool.doomed) for store in self._store))
+        metrics.gauge("disk.deleted.files", lambda: sum(len(store.pool.pending_deletions) for store in self._store))
 
     def _again(self, interval_ms: float, work: Callable[[], None]) -> None:
         def run() -> None:
@@ -189,7 +188,7 @@ class BrokerMaintenance:
         """Have no more changes made: they would follow what the log does not have, and no start could read them."""
         why = "the disk has lost changes of topics or settings that are in memory still: restart, and make them again"
         logger.error("metadata cannot be changed any more: %s", why)
-        log.sync_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why)
+        log.refuse(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))
 
     def expire_producers(self) -> None:
         """Forget producers that have not written for `producer.id.expiration.ms`."""
@@ -201,5 +200,5 @@ class BrokerMaintenance:
         """Flush the logs that ask for it: those with flush.ms, and those that have begun a new segment."""
         now_ms = self._clock.now_ms()
         for partition in self._partitions:
-            if is_due(partition.log, now_ms) and not self._is_offline(partition):
+            if partition.log.is_flush_due(now_ms) and not self._is_offline(partition):
                 partition.sync_soon()

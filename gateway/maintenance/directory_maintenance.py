@@ -20,7 +20,7 @@ from headgate.protocol.errors import KafkaError
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.checkpoint import TopicPartition, offsets_of
 from headgate.storage.log.log import Log
-from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair, take_up_index
+from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair, needing_repair, take_up_index
 
 logger = logging.getLogger("headgate.upkeep")
 
@@ -66,14 +66,14 @@ class DirectoryMaintenance:
         """Remove deleted files whose time has come; at once where the room is needed."""
         if self._is_removing or self._status.is_offline:
             return
-        doomed = self._store.pool.doomed
-        removal = doomed.take(self._clock.monotonic_ms(), at_once=self._status.is_full)
+        pending = self._store.pool.pending_deletions
+        removal = pending.take(self._clock.monotonic_ms(), at_once=self._status.is_full)
         if removal is None:
             return
 
         def removed(result: object) -> None:
             self._is_removing = False
-            doomed.take_back(removal, self._clock.monotonic_ms())
+            pending.take_back(removal, self._clock.monotonic_ms())
             if isinstance(result, BaseException):
                 logger.error("deleted files in %s cannot be removed: %s", self._store.directory, result)
             if not (removal.left or self._scheduler.is_over):  # else at once again and again, where the room is needed
@@ -111,7 +111,7 @@ class DirectoryMaintenance:
     def _changed(self, error: KafkaError | None) -> None:
         if error is None:  # what the disk took in the last moments, nobody knows
             for log in self._store.logs.values():
-                log.release()  # an open file is of the disk that was there before
+                log.close_files()  # an open file is of the disk that was there before
                 if log.recovery_point < log.end_offset or log.indexes_unsynced:
                     log.fail(OSError(errno.EIO, "the disk was gone for a time"))
         self._status.set_offline(error)
@@ -121,7 +121,7 @@ class DirectoryMaintenance:
 
     def needs_repair(self) -> list[Log]:
         """The logs of which a sync failed."""
-        return list(self._store.pool.needs_repair)
+        return needing_repair(self._store.pool)
 
     def _is_at_hand(self, log: Log) -> bool:
         return self._is_there(log) and not self._status.is_offline

@@ -256,7 +256,7 @@ class LogCleaner:
         from headgate.storage.cleanup.compaction.job import assess
 
         log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
-        return planned(lambda blocking: assess(log, now_ms, up_to, blocking), brought)
+        return planned(lambda blocking: assess(log, now_ms, up_to, blocking), (brought,))
 
     def _begin(self, partition: Replica, dirt: CleanableRatio) -> None:
         from headgate.gateway.maintenance.compaction_run import CompactionRun

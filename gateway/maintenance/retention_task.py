@@ -1,6 +1,6 @@
 """Retention of the logs in one directory: rolls what is old, deletes what is no longer kept.
 
-Which segments may go is said in `storage/cleanup/segment_deletion.py`.
+Which segments may go is said in `storage/cleanup/retention.py`.
 
 What is to be done is decided on the loop, from what is in memory, and done by threads: at one log after another, so
 that a disk that hangs keeps no more than one of them.
@@ -17,9 +17,10 @@ from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import KafkaError
-from headgate.storage.cleanup.segment_deletion import SegmentDeletion
+from headgate.storage.cleanup import retention
 from headgate.storage.files import Place, WouldBlock
 from headgate.storage.log.log import Log
+from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.segment.index import WrongIndex
 
 logger = logging.getLogger("headgate.upkeep")
@@ -89,12 +90,12 @@ class RetentionTask:
     def _expire(self, partition: Replica) -> None:
         """Begin what is due. Raises OSError, KafkaError, WouldBlock."""
         log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
-        expired = log.begin_segment_deletion(now_ms, up_to, SLICE_SEGMENTS, blocking=False)
+        expired = retention.begin_segment_deletion(log, now_ms, up_to, SLICE_SEGMENTS, blocking=False)
         if expired is not None:
             partition.advanced(partition)  # its log starts later: fetch sessions tell that
             self._in_thread(expired.run, partial(self._ended, partition, expired))
-        elif log.all_expired(now_ms, up_to, blocking=False):
-            partition.roll_soon(partial(log.leave, now_ms), partial(self._left_behind, partition))
+        elif retention.all_expired(log, now_ms, up_to, blocking=False):
+            partition.roll_soon(partial(log.roll_for_retention, now_ms), partial(self._left_behind, partition))
         elif log.is_aged(now_ms):
             partition.roll_soon(partial(log.roll, now_ms), partial(self._note, log))
 

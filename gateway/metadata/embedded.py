@@ -51,7 +51,7 @@ class EmbeddedMetadata(MetadataStore):
         if log is None:
             check_fresh(store)
             log = store.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LOG_CONFIG)
-        log.config = LOG_CONFIG
+        log.configure(LOG_CONFIG)
         self.metadata_log = MetadataLog(log, scheduler)
         self._clock = clock
         brokers = {config.node_id: Node(config.node_id, config.broker_rack, {})}

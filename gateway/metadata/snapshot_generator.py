@@ -35,13 +35,14 @@ from headgate.gateway.metadata.snapshot import Snapshot, among, is_due, name_of
 from headgate.gateway.runtime.clock import Clock
 from headgate.protocol.internal import metadata_snapshot
 from headgate.protocol.steps import Steps
-from headgate.storage.cleanup.segment_deletion import SegmentDeletion
+from headgate.storage.cleanup.retention import begin_segment_deletion
 from headgate.storage.directory import stray_logs
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.disk import checkpoint
 from headgate.storage.files import Files
-from headgate.storage.log import log_lock
 from headgate.storage.log.log import Log
+from headgate.storage.log.log_lock import DELETE_SEGMENTS, ROLL, ROLLING
+from headgate.storage.log.segment_deletion import SegmentDeletion
 
 if TYPE_CHECKING:
     from headgate.gateway.metadata.embedded import EmbeddedMetadata
@@ -142,17 +143,17 @@ class SnapshotGenerator:
     def _begin_roll(self) -> Callable[[], None] | None:
         """Take the content of the snapshot. Returns the roll, for a thread."""
         log = self._log
-        if self._is_over or not log_lock.may(log, log_lock.ROLL):
+        if self._is_over or not log.may(ROLL):
             self._fail("the log waits for its repair")
             return None
         removed, unseen = frozenset(self._stores.removed), frozenset(self._metadata.removed_unseen)
         kept = unseen | removed.intersection(self._stores.being_created)
         self._taken = _Taken(log.end_offset, self._metadata.written_image, removed - kept, kept)
-        log_lock.acquire(log, log_lock.ROLLING)
+        log.acquire(ROLLING)
         return partial(_roll, log, self._clock.now_ms())
 
     def _rolled(self, result: object) -> None:
-        log_lock.release(self._log, log_lock.ROLLING)
+        self._log.release(ROLLING)
         taken = self._taken
         if isinstance(result, BaseException) or self._is_over or taken is None:
             self._fail(result)
@@ -190,11 +191,11 @@ class SnapshotGenerator:
     def _begin_deletion(self) -> Callable[[], None] | None:
         """Have the log begin at the segment with the snapshot's end. Returns the deletion, for a thread."""
         log = self._log
-        if self._is_over or not log_lock.may(log, log_lock.DELETE_SEGMENTS):
+        if self._is_over or not log.may(DELETE_SEGMENTS):
             self._fail("the log waits for its repair")
             return None
         log.advance_start(log.since(self.snapshot.end_offset)[0].base_offset)
-        self._expired = log.begin_segment_deletion(self._clock.now_ms(), log.end_offset)
+        self._expired = begin_segment_deletion(log, self._clock.now_ms(), log.end_offset)
         return partial(_delete, log.pool.files, log.directory, self._expired, self.snapshot)
 
     def _ended(self, result: object) -> None:

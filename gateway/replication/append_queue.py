@@ -28,7 +28,7 @@ from headgate.gateway.runtime.workers import BoundedExecutor
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch
 from headgate.storage.files import Place, WouldBlock
-from headgate.storage.log import log_lock
+from headgate.storage.log.log_lock import ROLLING
 from headgate.storage.log.pending_write import AppendInfo, PendingWrite
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ class AppendQueue:
         log = self._partition.log
 
         def rolled(result: object) -> None:
-            log_lock.release(log, log_lock.ROLLING)
+            log.release(ROLLING)
             if isinstance(result, OSError):
                 self._disk.failed(result)
             elif isinstance(result, BaseException):
@@ -284,7 +284,7 @@ class AppendQueue:
                 self._partition.give_up_writer()
 
         self._is_writing = True
-        log_lock.acquire(log, log_lock.ROLLING)
+        log.acquire(ROLLING)
         self._disk.in_thread(roll, rolled)
 
     def _drop_first(self, error: KafkaError) -> None:

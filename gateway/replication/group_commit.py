@@ -23,7 +23,7 @@ from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import KafkaError
 from headgate.storage.disk.checkpoint import run_all
 from headgate.storage.log.flush import Flush
-from headgate.storage.log.log_lock import FLUSH, waits
+from headgate.storage.log.log_lock import FLUSH
 
 if TYPE_CHECKING:
     from headgate.gateway.replication.replica import Replica
@@ -109,7 +109,7 @@ class GroupCommit:
         self._is_beginning = True
         try:
             while self._threads < MOST_THREADS:
-                ready = [partition for partition in self._wanted if not waits(partition.log, FLUSH)]
+                ready = [partition for partition in self._wanted if not partition.log.waits(FLUSH)]
                 if not ready:
                     break
                 begun = self._begun(ready[: -(-len(ready) // (MOST_THREADS - self._threads))])
@@ -152,7 +152,7 @@ class GroupCommit:
         self._is_flushing = False
         if self._scheduler.is_over:
             return
-        for partition in [waiting for waiting in self._queue if not waits(waiting.log, FLUSH)]:
+        for partition in [waiting for waiting in self._queue if not waiting.log.waits(FLUSH)]:
             del self._queue[partition]
             flush = self._flush_of(partition)
             if flush is not None:

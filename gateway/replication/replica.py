@@ -21,7 +21,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.files import WouldBlock
 from headgate.storage.log.log import AppendInfo, Log
-from headgate.storage.log.log_lock import ROLL, may
+from headgate.storage.log.log_lock import ROLL
 from headgate.storage.log.validation import HEADER
 from headgate.storage.segment.file_slice import FileSlice
 
@@ -122,11 +122,9 @@ class Replica:
     def configure(self, config: LogConfig) -> None:
         """Take up settings of the log."""
         log = self.log
-        log.config = config
+        log.configure(config)
         self._look_at_batches(config)
         self.fsync_before_commit = config.fsync_before_commit
-        if self.disk is not None:
-            log.owner = self
         if log.staged is None and log.being_written is None:
             self.advance()
             if self.high_watermark < log.end_offset:
@@ -164,7 +162,8 @@ class Replica:
         """
         if required_acks == ACKS_ALL:
             self._check_in_sync()
-        info = self.log.stage(records, self.leader_epoch, now_ms, self._validate, GATHER_BYTES)
+        owner = self if self.disk is not None else None
+        info = self.log.stage(records, self.leader_epoch, now_ms, self._validate, GATHER_BYTES, owner)
         if len(records) > GATHER_BYTES:
             self.write_staged()
         return info
@@ -176,7 +175,8 @@ class Replica:
         if required_acks == ACKS_ALL:
             self._check_in_sync()
         self.check_writable()
-        return self.log.stage(records, self.leader_epoch, now_ms, validate or self._validate)
+        owner = self if self.disk is not None else None
+        return self.log.stage(records, self.leader_epoch, now_ms, validate or self._validate, owner=owner)
 
     def _check_in_sync(self) -> None:
         least = self.log.config.min_insync_replicas
@@ -302,7 +302,7 @@ class Replica:
         if self.disk is None or self.log.staged is not None:
             return
         writer = (self._writer is not COLD and self.writer()) or AppendQueue(self, self.disk)
-        if writer.is_idle and may(self.log, ROLL):
+        if writer.is_idle and self.log.may(ROLL):
             self._writer = writer
             writer.roll(roll, done)
 

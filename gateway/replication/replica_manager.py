@@ -373,7 +373,7 @@ class ReplicaManager:
     def _serve(self, topic: Topic, index: int, log: Log, log_config: LogConfig) -> None:
         """The log of a partition is there; serve the partition from now on."""
         if log.topic_id == topic.topic_id:
-            log.topic_id = topic.topic_id  # one object for all partitions of the topic
+            log.share_topic_id(topic.topic_id)
         self.has_legacy_format = self.has_legacy_format or log.has_legacy_format
         status = self.directories[parent(log.directory)]
         replica = Replica(topic.name, index, log, topic.partitions[index].leader_epoch, self._tell, status.disk)

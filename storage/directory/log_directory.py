@@ -34,7 +34,6 @@ from headgate.storage.disk.layout import Meta
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile, NotALog, StorageError
 from headgate.storage.files import Files, Lock, parent
-from headgate.storage.log import log_lock
 from headgate.storage.log.log import Log, LogConfig
 from headgate.storage.recovery.recovery_input import RecoveryInput, bytes_to_scan
 
@@ -190,7 +189,6 @@ class LogDirectory:
         if self.unopened and not self._was_clean:
             sentence = "%s: the last stop was not in order, or left a log closed; what was not flushed is looked at"
             logger.info(sentence, self.directory)
-        self.pool.write_recovery_points = self._write_recovery_points
 
     # Opening
 
@@ -244,7 +242,7 @@ class LogDirectory:
             opening.log.move_to(self.pool)
             self._states.move(opening.log.key, opening.log)
             if key in self._cleaned_offsets:
-                opening.log.compacted.offset = self._cleaned_offsets[key]
+                opening.log.compacted.note_end(self._cleaned_offsets[key])
         elif isinstance(opening.error, NotALog):
             self._states.move(key, LogState.NONE)  # it is nobody's partition, and `create` will not make one there
         elif opening.error is not None:
@@ -272,7 +270,7 @@ class LogDirectory:
         for name in sorted(name for name, size in names.items() if size < 0):
             key = layout.parse_partition(name)
             if layout.is_deleted(name):
-                self.pool.doomed.add(self._path(name), is_directory=True)
+                self.pool.pending_deletions.add(self._path(name), is_directory=True)
             elif key is not None and key[0] == CLUSTER_METADATA:
                 continue  # Apache Kafka's, in a directory that was adopted: never opened, and never changed
             elif key is None:
@@ -344,7 +342,7 @@ class LogDirectory:
         """
         self.cancel_creation(creation.key)
         for pool, path in creation.cleared:
-            pool.doomed.add(path, creation.config.file_delete_delay_ms, is_directory=True)
+            pool.pending_deletions.add(path, creation.config.file_delete_delay_ms, is_directory=True)
         log = creation.log
         if log is None:
             topic, partition = creation.key
@@ -358,7 +356,7 @@ class LogDirectory:
     def _check_not_lent(self, key: TopicPartition) -> None:
         """A thread that still works with the names of a deleted log would meet the files of the new one."""
         if self._lent:
-            self._lent = {lent: log for lent, log in self._lent.items() if log_lock.is_acquired(log)}
+            self._lent = {lent: log for lent, log in self._lent.items() if log.exclusive_operations}
         if key in self._lent:
             message = f"a thread is at the files of an older log of {key[0]}-{key[1]}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
@@ -366,14 +364,14 @@ class LogDirectory:
     def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
         """Delete a partition, a damaged one too: its directory is renamed, then removed, with all else that is deleted.
 
-        With `remove` false the removal is left to the owner of `pool.doomed`, after file.delete.delay.ms. Slices that
-        were planned before stay readable. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, also
-        while the log is being opened.
+        With `remove` false the removal is left to the owner of `pool.pending_deletions`, after file.delete.delay.ms.
+        Slices that were planned before stay readable. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        KAFKA_STORAGE_ERROR, also while the log is being opened.
         """
         path = self._path(layout.deleted_name(topic, partition, self._random))
         log = self._take_away(topic, partition, path)
         delay_ms = (self.config if log is None else log.config).file_delete_delay_ms
-        self.pool.doomed.add(path, delay_ms, is_directory=True)
+        self.pool.pending_deletions.add(path, delay_ms, is_directory=True)
         if remove:
             self.remove_deleted()
 
@@ -420,25 +418,23 @@ class LogDirectory:
         if not self.leaving[deletion.key]:
             del self.leaving[deletion.key]
         if deletion.is_moved:
-            self.pool.doomed.add(deletion.path, deletion.delay_ms, is_directory=True)
+            self.pool.pending_deletions.add(deletion.path, deletion.delay_ms, is_directory=True)
 
     def _retire(self, key: TopicPartition) -> Log | None:
         """Know nothing of a partition any more. Returns its log, if that was open."""
         log = self._states.move(key, LogState.NONE)
         if log is not None:
             log.retire()
-            if log_lock.is_acquired(log):
+            if log.exclusive_operations:
                 self._lent[key] = log
-            elif not log_lock.held(log) & (log_lock.STAGED | log_lock.WRITING):
-                log.owner = None  # else only the garbage collector, which passes over what is frozen, could free both
         return log
 
     def remove_deleted(self) -> None:
-        """Remove everything that was deleted, without delay. What cannot be removed stays in `pool.doomed`."""
-        removal = self.pool.doomed.take(0.0, at_once=True)
+        """Remove all deleted files without delay. A file that cannot be removed stays in `pool.pending_deletions`."""
+        removal = self.pool.pending_deletions.take(0.0, at_once=True)
         if removal is not None:
             removal.run()
-            self.pool.doomed.take_back(removal, 0.0)
+            self.pool.pending_deletions.take_back(removal, 0.0)
 
     def high_watermark(self, key: TopicPartition) -> int:
         """The high watermark of a partition in the last checkpoint; 0 if the checkpoint lacks it."""
@@ -488,7 +484,8 @@ class LogDirectory:
     def _of_closed(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {**offsets_of(self.failed, offsets), **offsets_of(self.unopened, offsets)}
 
-    def _write_recovery_points(self) -> None:
+    def write_recovery_points(self) -> None:
+        """Write the recovery points of this moment: before a log is cut below its own. Raises OSError."""
         self._begin_recovery_points()()
 
     def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
@@ -518,7 +515,7 @@ class LogDirectory:
         """Release the directory and leave everything as it is."""
         self._is_open = False
         for log in self.logs.values():
-            log.release()
+            log.close_files()
         self._lock.release()
 
     def _close_logs(self) -> bool:
@@ -538,7 +535,7 @@ class LogDirectory:
             errors += 1
             logger.error("%s; the next start scans", error)
         for log in self.logs.values():
-            log.release()
+            log.close_files()
         return not errors
 
     def _flush(self, logs: Sequence[Log]) -> None:

@@ -109,9 +109,8 @@ class PartitionCreation:
             with contextlib.suppress(OSError):  # half of it would be taken for a partition by the next start
                 files.remove_tree(directory)
             raise
-        log = Log(place.pool, directory, *self.key, self.topic_id, self.config, segments, place.random)
-        log.names_unsynced = True
-        return log
+        its = *self.key, self.topic_id, self.config, segments, place.random
+        return Log(place.pool, directory, *its, names_unsynced=True)
 
     def _clear(self, place: Place, directory: str) -> None:
         """Have nothing in the way. Raises KafkaError if the directory holds something else than a log; OSError."""

@@ -5,8 +5,8 @@
     payments 0 1544        topic, partition, offset
     payments 1 1230
 
-Replacing is: write `<name>.tmp`, sync it, rename, sync the directory. After a crash the old or the new content is
-there, never a mixture. Source: Apache Kafka's `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`.
+A replacement writes `<name>.tmp`, syncs it, renames it, and syncs the directory. A crash leaves the old or the new
+content, never a mixture. Source: Apache Kafka's `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 
 from headgate.storage.errors import BadFile
@@ -33,14 +33,21 @@ TopicPartition = tuple[str, int]
 def replace(files: Files, path: str, data: bytes) -> None:
     """Replace a file atomically, and wait until it is on the disk. Raises OSError."""
     temporary = path + TEMPORARY_SUFFIX
-    try:
+    with removed_on_error(files, temporary):
         files.write(temporary, data, sync=True)
         files.rename(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):  # on a full disk its room is wanted
-            files.remove(temporary)
-        raise
     files.sync_directory(parent(path))
+
+
+@contextlib.contextmanager
+def removed_on_error(files: Files, path: str) -> Iterator[None]:
+    """Remove a file whose writing the disk refuses: half of it is worth nothing, and a full disk wants its room."""
+    try:
+        yield
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(path)
+        raise
 
 
 def text(lines: Iterable[str]) -> bytes:
@@ -50,9 +57,9 @@ def text(lines: Iterable[str]) -> bytes:
 
 
 def read_lines(files: Files, path: str, *, may_be_empty: bool = False) -> list[list[str]] | None:
-    """The rows of such a file, split at blanks; None if there is no file. Raises BadFile.
+    """The rows of a checkpoint file, split at blanks; None if there is no file. Raises BadFile.
 
-    `may_be_empty`: a file of no bytes has no rows.
+    `may_be_empty`: an empty file has no rows.
     """
     try:
         content = files.read(path)
@@ -79,7 +86,7 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
 
 
 class OffsetCheckpoint:
-    """A checkpoint of one offset for each partition, written in any thread: of several states the latest one stays."""
+    """A checkpoint of one offset for each partition, written in any thread: the latest of several states stays."""
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
@@ -90,11 +97,11 @@ class OffsetCheckpoint:
 
     @property
     def is_pending(self) -> bool:
-        """Whether the file may have an older state than the latest that was begun."""
+        """Whether the file may be older than the latest state that was begun."""
         return self._begun != self._written
 
     def begin(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
-        """What writes these offsets, which do not change any more: to be run once. It raises OSError."""
+        """A write of these offsets, which must not change any more; to be run once. It raises OSError."""
         self._begun += 1
         return partial(self._write, self._begun, offsets)
 
@@ -109,12 +116,12 @@ class OffsetCheckpoint:
 
 
 def offsets_of(keys: Container[TopicPartition], offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The offsets of these partitions alone."""
+    """The offsets of these partitions."""
     return {key: offset for key, offset in offsets.items() if key in keys}
 
 
 def run_all(works: Iterable[Callable[[], None]], refusals: tuple[type[Exception], ...] = (OSError,)) -> None:
-    """Run each of them, the others too if one is refused. Raises the last of the refusals."""
+    """Run all of them, even if some are refused. Raises the last of the refusals."""
     failure: Exception | None = None
     for work in works:
         try:

@@ -4,8 +4,8 @@
     <log.dirs>/<topic>-<partition>/                     partition.metadata and the log
     <log.dirs>/<topic>-<partition>.<32 hex>-delete/     being deleted
 
-`meta.properties` says whose directory it is; `partition.metadata` which topic's, by id, so that a topic made anew under
-an old name is not taken for the old one.
+`meta.properties` names the node and the cluster that own the directory; `partition.metadata` names the topic by id, so
+that a topic made anew under an old name is not taken for the old one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 MAX_NAME = 255
 _DELETED = re.compile(r".+\.[0-9a-f]{32}-delete")
-# <base offset>.<kind>, and what a file of a segment has behind that while it is made, replaced, deleted or kept aside
+# <base offset>.<kind>, and the suffixes of a segment's file that is being made, replaced or deleted, or is quarantined
 _OF_SEGMENT = re.compile(
     r"([0-9]{20})\.(?:log|index|timeindex|txnindex|snapshot)(?:\.(?:[0-9]+|cleaned|swap|deleted|tmp|torn))*"
 )
@@ -48,37 +48,37 @@ class Meta(NamedTuple):
 
 
 def partition_name(topic: str, partition: int) -> str:
-    """A partition's directory."""
+    """The name of a partition's directory."""
     return f"{topic}-{partition}"
 
 
 def parse_partition(name: str) -> tuple[str, int] | None:
-    """Topic and partition of a directory's name; None if it is no partition's. Partitions of a topic share its name."""
+    """Topic and partition in a directory's name; None if there is none. Partitions of a topic share its string."""
     found = _PARTITION.fullmatch(name)
     return None if found is None else (sys.intern(found["topic"]), int(found["partition"]))
 
 
 def base_of(name: str) -> int | None:
-    """The offset in the name of a segment's file, or of a snapshot's, whatever is behind it; None for all others."""
+    """The offset in the name of a segment's or a snapshot's file, with any suffix; None for other names."""
     found = _OF_SEGMENT.fullmatch(name)
     return None if found is None else int(found[1])
 
 
 def is_of_log(name: str) -> bool:
-    """Whether a file in a partition's directory has a name that a log gives; all others are somebody else's."""
+    """Whether a log gives this name to a file in a partition's directory; other files are somebody else's."""
     return base_of(name) is not None or _BESIDE_SEGMENTS.fullmatch(name) is not None
 
 
 def is_no_partition(names: Collection[str]) -> bool:
-    """Whether a directory with these names in it is no partition's, though it may be called like one.
+    """Whether a directory that holds these names is no partition's, though its own name may be one.
 
-    An empty one is a partition's: so a crash leaves what was being made.
+    An empty directory is a partition's: a crash leaves it so while the partition is being created.
     """
     return bool(names) and not any(map(is_of_log, names))
 
 
 def holds_nothing(sizes: Mapping[str, int]) -> bool:
-    """Whether nothing was ever written to a partition of which these are the files: as its making leaves it, or less.
+    """Whether nothing was ever written to the partition with these files: they are as its creation left them, or less.
 
     `sizes` as `Files.list` gives them.
     """
@@ -86,17 +86,18 @@ def holds_nothing(sizes: Mapping[str, int]) -> bool:
 
 
 def deleted_name(topic: str, partition: int, random: Random) -> str:
-    """The name that a partition's directory has while it is deleted.
-
-    Long topic names are cut, to fit into a file name.
-    """
-    suffix = f"-{partition}.{random.randbytes(16).hex()}-delete"
-    return topic[: MAX_NAME - len(suffix)] + suffix
+    """The name of a partition's directory that is being deleted."""
+    return _renamed(topic, partition, random, "delete")
 
 
 def stray_name(topic: str, partition: int, random: Random) -> str:
     """The name of a directory that is no partition's any more, and that stays. Source: Kafka's `UnifiedLog`."""
-    suffix = f"-{partition}.{random.randbytes(16).hex()}-stray"
+    return _renamed(topic, partition, random, "stray")
+
+
+def _renamed(topic: str, partition: int, random: Random, kind: str) -> str:
+    """A name of its own for a partition's directory. Long topic names are cut, to fit into a file name."""
+    suffix = f"-{partition}.{random.randbytes(16).hex()}-{kind}"
     return topic[: MAX_NAME - len(suffix)] + suffix
 
 
@@ -106,7 +107,7 @@ def is_deleted(name: str) -> bool:
 
 
 def random_id(random: Random) -> str:
-    """A new id in Kafka's form: 16 bytes as 22 characters, none that a command line would take for an option."""
+    """A new id in Kafka's form: 16 bytes as 22 characters, none of which a command line takes for an option."""
     while True:
         text = format_id(random.randbytes(16))
         if not text.startswith("-"):
@@ -141,7 +142,7 @@ def read_meta(files: Files, directory: str) -> Meta | None:
 
 
 def node_id(files: Files, paths: Iterable[str]) -> int | None:
-    """Whose data directories these are, as far as they say it."""
+    """The node id of the first data directory that tells one."""
     for path in paths:
         with contextlib.suppress(OSError, BadFile):
             meta = read_meta(files, path)
@@ -151,7 +152,7 @@ def node_id(files: Files, paths: Iterable[str]) -> int | None:
 
 
 def write_meta(files: Files, directory: str, meta: Meta) -> None:
-    """Make `meta.properties` (version 1: KIP-631, KIP-858)."""
+    """Write `meta.properties` (version 1: KIP-631, KIP-858)."""
     text = f"#\ncluster.id={meta.cluster_id}\ndirectory.id={meta.directory_id}\nnode.id={meta.node_id}\nversion=1\n"
     checkpoint.replace(files, f"{directory}/{META_PROPERTIES}", text.encode())
 
@@ -159,7 +160,7 @@ def write_meta(files: Files, directory: str, meta: Meta) -> None:
 def own(files: Files, directory: str, node_id: int, cluster_id: str | None, random: Random) -> Meta:
     """Read the identity of a data directory, or give a new one its identity.
 
-    Raises WrongDirectory if it is another node's, or of another cluster; StorageError if that cannot be told.
+    Raises WrongDirectory for the directory of another node or cluster; StorageError if that cannot be told.
     """
     meta = read_meta(files, directory)
     if meta is None:
@@ -181,19 +182,19 @@ def own(files: Files, directory: str, node_id: int, cluster_id: str | None, rand
         )
     elif not meta.directory_id:  # as Kafka before 3.7 left it
         meta = meta._replace(directory_id=random_id(random))
-        with contextlib.suppress(OSError):  # where there is no room it gets another one at the next start
+        with contextlib.suppress(OSError):  # without room, the next start gives it another one
             write_meta(files, directory, meta)
     return meta
 
 
 def check_same(files: Files, directory: str, meta: Meta) -> None:
-    """Make sure that the directory is still the one with this identity. Raises OSError: ENODEV if it is another one.
+    """Check that the directory still has this identity. Raises OSError: ENODEV for another directory.
 
-    Where a disk was unmounted there is the directory on which it was mounted, on another disk.
+    After a disk was unmounted, its mount point is a directory on another disk.
     """
     path = f"{directory}/{META_PROPERTIES}"
     try:
-        files.size(path)  # which tells why it is not to be had
+        files.size(path)  # its error says why the file cannot be read
         found = read_meta(files, directory)
     except (FileNotFoundError, BadFile):
         found = None
@@ -216,12 +217,12 @@ def read_topic_id(files: Files, directory: str) -> bytes | None:
 
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
-    """Make `partition.metadata`; it is on the disk after the log's first flush."""
+    """Write `partition.metadata`; it is on the disk after the log's first flush."""
     files.write(f"{directory}/{PARTITION_METADATA}", topic_metadata(topic_id))
 
 
 def replace_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
-    """The same in a directory that holds a log already: it is on the disk when this returns."""
+    """Replace `partition.metadata` in a directory that holds a log; it is on the disk when this returns."""
     checkpoint.replace(files, f"{directory}/{PARTITION_METADATA}", topic_metadata(topic_id))
 
 

@@ -1,8 +1,8 @@
-"""What was deleted and is still on the disk: renamed segment files, and directories of deleted partitions.
+"""Pending deletions: renamed segment files, and directories of deleted partitions, that are still on the disk.
 
-They stay for `file.delete.delay.ms`, for readers who have planned to open them. To remove a large file takes long, so
-that is done by a thread: the loop takes what is due, the thread removes it, the loop takes back what could not be
-removed. A start finds such files by their suffix, and has nobody to wait for.
+They stay for `file.delete.delay.ms`, for readers that have planned to open them. The removal of a large file takes
+long, so a thread does it: the loop takes what is due, the thread removes it, the loop takes back what is left. A start
+finds such files by their suffix, and need not wait for readers.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from headgate.storage.files import NO_ROOM, Files
 
 logger = logging.getLogger("headgate.storage")
 
-# What could not be removed is tried again after so long.
 RETRY_MS = 60_000.0
+"""A removal that failed is tried again after this time."""
 
 
 class Entry(NamedTuple):
-    """A path, how long it is to stay, and whether it is a directory."""
+    """A path, how long it stays, and whether it is a directory."""
 
     path: str
     delay_ms: float
@@ -31,7 +31,7 @@ class Entry(NamedTuple):
 
 
 class Removal:
-    """What is removed now. `run` may be called in any thread; afterwards `left` could not be removed."""
+    """One removal. `run` may be called in any thread; afterwards `left` is what could not be removed."""
 
     __slots__ = ("_entries", "_files", "left")
 
@@ -41,7 +41,7 @@ class Removal:
         self.left: list[Entry] = []
 
     def run(self) -> None:
-        """Remove it. What fails is logged."""
+        """Remove the entries. A failure is logged."""
         for entry in self._entries:
             remove = self._files.remove_tree if entry.is_directory else self._files.remove
             try:
@@ -49,7 +49,7 @@ class Removal:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                logger.warning("%s cannot be removed, and is tried again: %s", entry.path, error)
+                logger.warning("%s cannot be removed, which is tried again: %s", entry.path, error)
                 self.left.append(entry)
 
 
@@ -93,12 +93,12 @@ class PendingDeletions:
         self.add(path + ending, delay_ms)
 
     def extend(self, other: PendingDeletions) -> None:
-        """Take over what another one has not yet looked at."""
+        """Take over the entries that another one has not yet scheduled."""
         while other._new:
             self._new.append(other._new.popleft())
 
     def take(self, now_ms: float, *, at_once: bool = False) -> Removal | None:
-        """What is due by a clock that only goes forward; with `at_once` everything. None if there is nothing."""
+        """The removal that is due by a monotonic clock; with `at_once` of everything. None if nothing is due."""
         while self._new:
             entry = self._new.popleft()
             self._put(now_ms + entry.delay_ms, entry)
@@ -108,7 +108,7 @@ class PendingDeletions:
         return Removal(self._files, entries) if entries else None
 
     def take_back(self, removal: Removal, now_ms: float) -> None:
-        """A removal was run: what is left of it comes again."""
+        """A removal was run: what is left is tried again."""
         for entry in removal.left:
             self._put(now_ms + RETRY_MS, entry)
 

@@ -1,39 +1,34 @@
-"""What all logs of a store share: the files, a bound on open segment files, and a bound on indexes held in memory.
+"""The logs of one directory share a pool: the files, a bound on open segment files, a bound on indexes in memory.
 
-An idle partition costs a few objects: its files are opened when they are read or written, its indexes loaded when
-something is looked up in them, and both are given back when others need the room.
+An idle partition costs a few objects. Its files are opened at a read or a write, its indexes are loaded at a lookup,
+and both are given back when others need the room.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from headgate.storage.disk.pending_deletions import PendingDeletions
 from headgate.storage.files import File, Files, HeldFiles, parent
 
-if TYPE_CHECKING:
-    from headgate.storage.log.log import Log
-
 SWAP_SUFFIX = ".swap"
-"""Behind the names of a segment that compaction has made, until a thread has renamed those in whose place it is."""
+"""The suffix of a segment that compaction has made, until a thread has renamed the segments that it replaces."""
 MAX_OPEN_SEGMENTS = 4096
 HELD_SHARE = 4
-"""One in so many of the files that segments may have open is left to pieces of them (`HeldFiles`)."""
+"""Of the files that segments may have open, one in so many is left to pieces (`HeldFiles`)."""
 MAX_INDEX_BYTES = 64 * 1024 * 1024
 
 
 class Closable(Protocol):
-    """A holder of something that can be given back and had again."""
+    """The holder of an open file or a loaded index."""
 
     def give_back(self) -> None:
-        """Free it; the next use gets it anew."""
+        """Close or unload; the next use opens or loads again."""
 
 
 class Pool:
-    """Shared by the logs of one store."""
+    """What the logs of one directory share."""
 
     def __init__(
         self,
@@ -44,17 +39,11 @@ class Pool:
     ) -> None:
         self.files = files
         self.held = HeldFiles() if held is None else held
-        """The files that pieces keep open, beside those of segments; several pools may share it."""
-        self.defers_blocks = False
-        """Whether blocks of indexes stay in memory, as the disk is slow: until it is not, or the segment ends."""
-        self.may_block = True
-        """Whether what is read may wait for the disk; if not, `storage.files.WouldBlock` is raised instead."""
-        self.write_recovery_points: Callable[[], None] = _nothing
-        """Called before a log is cut below its recovery point: the checkpoint must not promise what will be gone."""
-        self.doomed = PendingDeletions(files)
-        """Files of deleted segments, renamed already, and directories of deleted partitions."""
-        self.needs_repair: list[Log] = []
-        """Those of which a sync failed: `storage.recovery.sync_failure_repair` is to be done to them."""
+        """The count of files that pieces keep open, beside those of segments; several pools may share it."""
+        self.pending_deletions = PendingDeletions(files)
+        """Files of deleted segments, already renamed, and directories of deleted partitions."""
+        self.needs_repair: list[object] = []
+        """The logs of which a sync failed: see `storage.recovery.sync_failure_repair.needing_repair`."""
         # Half of what the process may open is left to connections.
         self._max_open_segments = max(1, min(max_open_segments, files.open_limit() // 2))
         self._max_index_bytes = max_index_bytes
@@ -62,17 +51,8 @@ class Pool:
         self._loaded: OrderedDict[Closable, int] = OrderedDict()
         self._loaded_bytes = 0
 
-    @contextmanager
-    def waiting(self, blocking: bool) -> Iterator[None]:
-        """Have what is read in the meantime wait for the disk, or not. A fetch does that by hand, which is quicker."""
-        self.may_block = blocking
-        try:
-            yield
-        finally:
-            self.may_block = True
-
     def open(self, path: str) -> File:
-        """Open a file of a segment, which may have got its name in this moment: see `replacement`. Raises OSError."""
+        """Open a file of a segment; a thread may have renamed it in this moment (`replacement`). Raises OSError."""
         try:
             file = self.files.open(path)
         except FileNotFoundError:
@@ -91,7 +71,7 @@ class Pool:
     def opened(self, segment: Closable) -> None:
         """A segment has opened its file.
 
-        The one that was opened first makes room (use does not count: that would cost each read).
+        The segment opened first makes room. Use does not count: that would cost each read.
         """
         if len(self._opened) >= self._max_open_segments:
             oldest, _ = self._opened.popitem(last=False)
@@ -103,7 +83,7 @@ class Pool:
         self._opened.pop(segment, None)
 
     def used(self, index: Closable, size: int) -> None:
-        """An index of `size` bytes was looked at in memory; the longest unused ones make room."""
+        """An index of `size` bytes was looked at in memory; the indexes unused for longest make room."""
         before = self._loaded.get(index)
         if before is not None:
             self._loaded.move_to_end(index)
@@ -119,7 +99,3 @@ class Pool:
     def unloaded(self, index: Closable) -> None:
         """An index has left the memory by itself."""
         self._loaded_bytes -= self._loaded.pop(index, 0)
-
-
-def _nothing() -> None:
-    """Do nothing: a log without a store has no checkpoints."""

@@ -1,8 +1,8 @@
-"""Room on a disk that is kept back for what a start has to write: a file that gives it up, part by part.
+"""A reserve of room on the disk for what a start has to write: a file that gives the room up, part by part.
 
 A broker that finds its disk full has to write one record before it may serve anybody (`gateway.metadata.registration`).
-The file holds room for many such starts. It is filled again when there is plenty of room: it must never be what makes a
-disk full. Its bytes are random, as some file systems store zeros, or what repeats, in no room at all.
+The file holds room for many such starts. It is filled again when there is plenty of room: the reserve must never be
+what makes a disk full. Its bytes are random, as some file systems store zeros, or repetition, in no room at all.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from headgate.storage.files import Files, parent
 FILE_NAME = ".headgate-reserve"
 RESERVE_BYTES = 256 << 10
 PART_BYTES = 32 << 10
-"""Given up at a time: more than any file system takes for one small write with what belongs to it."""
+"""Given up at a time: more than any file system takes for one small write with its metadata."""
 PLENTY_BYTES = 16 * RESERVE_BYTES
-"""So much has to be free before the reserve takes any of it."""
+"""The reserve takes no room unless so much is free."""
 
 
 class Reserve:
-    """The reserve in one log directory. All of it waits for the disk, and raises OSError."""
+    """The reserve in one log directory. Every method waits for the disk, and raises OSError."""
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
@@ -28,11 +28,11 @@ class Reserve:
 
     @property
     def size(self) -> int:
-        """Bytes that are kept back."""
+        """Bytes in reserve."""
         return self._files.size(self.path) if self._files.exists(self.path) else 0
 
     def give_up(self) -> bool:
-        """Give up a part of the room; False if nothing is left."""
+        """Give up a part of the room; False if none is left."""
         size = self.size
         if not size:
             return False
@@ -41,7 +41,7 @@ class Reserve:
         return True
 
     def fill(self) -> None:
-        """Keep back all of the room again, if there is plenty."""
+        """Fill the reserve again, if there is plenty of room."""
         missing = RESERVE_BYTES - self.size
         if missing <= 0 or self._files.space(parent(self.path))[1] < PLENTY_BYTES:
             return

@@ -6,7 +6,6 @@ A follower asks where an epoch ends, to cut what another leader never had. Sourc
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from bisect import bisect_right
@@ -28,9 +27,9 @@ _making_locks = threading.Lock()
 class Epochs:
     """The epochs of one log, both columns increasing.
 
-    Who appends changes them in memory. They are written by a thread, at the next checkpoint or before the next flush,
-    so that they are on the disk before any record is said to be; until then a start finds them in the batches. The file
-    of a new log is not synced by itself, as making a thousand partitions must not make the disk stand still.
+    An append changes the epochs in memory. A thread writes them at the next checkpoint or before the next flush: they
+    are on the disk before any record is said to be, and until then a start finds them in the batches. The file of a new
+    log is not synced alone, as making a thousand partitions must not make the disk stand still.
     """
 
     __slots__ = (
@@ -42,12 +41,12 @@ class Epochs:
         self._directory = directory
         self._entries: list[tuple[int, int]] = []
         self.latest = NO_EPOCH
-        """The newest epoch; -1 if there is none. Asked with every append, so it is a plain value."""
+        """The newest epoch; -1 if there is none. A plain value, as every append asks for it."""
         self.is_synced = True
-        """Whether the next flush need not care for the file."""
+        """Whether the next flush may leave the file alone."""
         self._lock: threading.Lock | None = None  # of the file
         self._has_file = False
-        self._changes = self._written = 0  # how many there were, and up to which of them the file has them
+        self._changes = self._written = 0  # the number of changes, and of those that the file has
 
     def load(self, entries: Iterable[tuple[int, int]]) -> None:
         """Take what was read from the file."""
@@ -59,7 +58,7 @@ class Epochs:
         self.latest = self._entries[-1][0] if self._entries else NO_EPOCH
 
     def replace(self, entries: Iterable[tuple[int, int]], *, always: bool = False) -> None:
-        """Take these instead, if they are others, or `always`. Raises OSError, and then nothing has changed."""
+        """Replace the entries and the file, if they differ, or `always`. Raises OSError, and then nothing changed."""
         changed = list(entries)
         if always or changed != self._entries:
             with self._locked():
@@ -75,13 +74,13 @@ class Epochs:
 
     @property
     def path(self) -> str:
-        """Its file."""
+        """The file of the epochs."""
         return f"{self._directory}/{FILE_NAME}"
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """A leader of `epoch` writes from `start_offset` on.
 
-        Entries that this contradicts go; an epoch already there stays.
+        Entries that contradict this go; an epoch that is known stays.
         """
         if epoch <= self.latest or epoch < 0:
             return
@@ -90,9 +89,9 @@ class Epochs:
         self.is_synced = False
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """The largest epoch at most `epoch`, and the offset where it ends; (-1, -1) where that is not known.
+        """The largest epoch at most `epoch`, and the offset where it ends; (-1, -1) if unknown.
 
-        The latest one ends where the log does.
+        The latest epoch ends where the log does.
         """
         if epoch < 0 or not self._entries or epoch > self.latest:
             return NO_EPOCH, NO_OFFSET
@@ -105,8 +104,8 @@ class Epochs:
     def end_offset_led(self, epoch: int, leader_epoch: int, log_end: int) -> tuple[int, int]:
         """The largest epoch at most `epoch`, and the offset where it ends, where a leader of `leader_epoch` writes.
 
-        A leader's epoch begins at the end of the log when it becomes leader, though it is noted with its first record
-        only. (-1, -1) for an epoch above the leader's.
+        A leader's epoch begins at the end of the log when the leader takes over, though its first record brings the
+        entry. (-1, -1) for an epoch above the leader's.
         """
         if epoch < self.latest:
             return self.end_offset_for(epoch, log_end)
@@ -116,16 +115,16 @@ class Epochs:
         return epoch if is_known else self.latest, log_end
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch in which the record at `offset` was written; -1 if not known."""
+        """The epoch in which the record at `offset` was written; -1 if unknown."""
         after = bisect_right(self._entries, offset, key=lambda entry: entry[1])
         return self._entries[after - 1][0] if after else NO_EPOCH
 
     def truncate_to(self, end_offset: int) -> None:
-        """The log now ends at `end_offset`, on the disk too. Raises OSError."""
+        """Forget the epochs from `end_offset` on, where the log ends now, on the disk too. Raises OSError."""
         self.replace(self._below(end_offset))
 
     def forget_behind(self, end_offset: int) -> None:
-        """The same, in memory."""
+        """Forget the epochs from `end_offset` on, in memory."""
         kept = self._below(end_offset)
         if kept != self._entries:
             self._keep(kept)
@@ -135,7 +134,7 @@ class Epochs:
         return [entry for entry in self._entries if entry[1] < end_offset]
 
     def start_from(self, start_offset: int) -> None:
-        """The log now begins at `start_offset`: the epoch there begins there, older ones go."""
+        """The log begins at `start_offset` now: the epoch there begins there, older epochs go."""
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if after:
             changed = [(self._entries[after - 1][0], start_offset), *self._entries[after:]]
@@ -143,10 +142,10 @@ class Epochs:
                 self._keep(changed)
 
     def keep(self, entries: Iterable[tuple[int, int]], *, always: bool = False) -> None:
-        """`replace` for what the log itself tells: it holds, even where the disk has no room to write it down.
+        """`replace` for entries that the log's batches tell: they hold, even without room on the disk for the file.
 
-        What only follows the entries of the file is written with the next checkpoint, as after an append: the batches
-        tell it until then. To wait here for the disk doubled the start of 3,000 partitions after a kill: 4.6 s.
+        Entries that only follow those of the file are written with the next checkpoint, as after an append: the batches
+        tell them until then. Waiting here for the disk doubled the start of 3,000 partitions after a kill: 4.6 s.
         """
         changed = list(entries)
         if self._has_file and not always and changed != self._entries == changed[: len(self._entries)]:
@@ -163,16 +162,20 @@ class Epochs:
         self._take(entries)
         self._changes += 1
 
+    def note_synced(self) -> None:
+        """The file is on the disk, or somebody is about to sync it."""
+        self.is_synced = True
+
     @property
     def is_stale(self) -> bool:
         """Whether the file lags behind."""
         return self._changes != self._written
 
     def begin_write(self, *, needs_room: bool = True) -> Callable[[], None]:
-        """What writes down the epochs of this moment, to be run in any thread. It raises OSError.
+        """A write of the epochs of this moment, for any thread. It raises OSError.
 
-        All but the first file of a log are on the disk then. That one may be left out, if not `needs_room`, where there
-        is none: the batches tell.
+        Any but the first file of a log is on the disk afterwards. If not `needs_room`, the first file is left out on a
+        full disk: the batches tell.
         """
         number, content = self._changes, _text(self._entries)
 
@@ -189,19 +192,18 @@ class Epochs:
         return write
 
     def _make(self, content: bytes, needs_room: bool) -> bool:
-        """Whether there was room for it."""
+        """Write the first file; False if there was no room for it."""
         try:
-            self._files.write(self.path, content)
+            with checkpoint.removed_on_error(self._files, self.path):
+                self._files.write(self.path, content)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                self._files.remove(self.path)
             if needs_room or error.errno not in NO_ROOM:
                 raise
             return False
         return True
 
     def _locked(self) -> threading.Lock:
-        """The lock of the file, made when first needed: most logs are never written to again."""
+        """The lock of the file, made at first use: most logs are never written to again."""
         with _making_locks:
             self._lock = self._lock or threading.Lock()
             return self._lock
@@ -212,7 +214,7 @@ def _text(entries: Iterable[tuple[int, int]]) -> bytes:
 
 
 def read_entries(files: Files, directory: str) -> list[tuple[int, int]] | None:
-    """What the file of a partition's directory says; None if there is none. Raises BadFile."""
+    """The entries in the file of a partition's directory; None if there is no file. Raises BadFile."""
     path = f"{directory}/{FILE_NAME}"
     try:
         rows = checkpoint.read_lines(files, path)

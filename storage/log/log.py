@@ -3,35 +3,37 @@
 Synchronous and single-writer; knows nothing of connections or replication. Segments lie one behind the other, the last
 is written to. What is appended is in the page cache when `append` returns, as in Apache Kafka; `flush` makes it durable
 and moves `recovery_point`, below which nothing may be missing after a crash.
+
+`LogState` has the values, `Segments` the files; `Log` alone changes both.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from random import Random
+from functools import partial
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch_head
-from headgate.protocol.records.control import Marker
+from headgate.protocol.records import control
+from headgate.protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, patch_head
 from headgate.protocol.steps import Steps, finish
-from headgate.storage.cleanup import segment_deletion
-from headgate.storage.cleanup.replacement import Compacted
-from headgate.storage.config import LogConfig
+from headgate.storage.config import LOG_APPEND_TIME, LogConfig
+from headgate.storage.disk.layout import PARTITION_METADATA
 from headgate.storage.disk.pool import Pool
-from headgate.storage.log import appending, flush, rolling, snapshots, timestamp_lookup, truncation, validation
-from headgate.storage.log.appending import Owner, make_room, written
-from headgate.storage.log.epochs import Epochs
-from headgate.storage.log.flush import Flush
-from headgate.storage.log.pending_write import AppendInfo, PendingWrite
-from headgate.storage.log.producers import Producers
-from headgate.storage.log.segments import Segments
-from headgate.storage.log.timestamp_lookup import More, TimestampOffset
+from headgate.storage.files import parent
+from headgate.storage.log import rolling, snapshots, validation
+from headgate.storage.log.flush import MOST_SEGMENTS, Flush, hold
+from headgate.storage.log.log_lock import BY_NAME, DELETING
+from headgate.storage.log.pending_write import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Owner, PendingWrite
+from headgate.storage.log.producers import Producers, WrittenBatch
+from headgate.storage.log.reading import LogReader
+from headgate.storage.log.segment_deletion import SegmentDeletion
+from headgate.storage.log.timestamp_lookup import TimestampOffset
 from headgate.storage.log.validation import FULL, OWN
 from headgate.storage.segment.file_slice import FileSlice
+from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
 from headgate.storage.segment.segment import Segment
-from headgate.storage.segment.transaction_index import Reaching
 
 __all__ = ["AppendInfo", "FileSlice", "Log", "LogConfig", "TimestampOffset"]
 
@@ -39,145 +41,18 @@ _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 _RECALL_BYTES = 64 * 1024 * 1024
 
 
-class Log:
+class Log(LogReader):
     """The log of one partition. Offsets: start <= stable <= end; `end_offset` is the one that comes next."""
 
-    __slots__ = (
-        "_jitter",
-        "_random",
-        "_segments",
-        "_snapshot_offset",
-        "being_written",
-        "config",
-        "directory",
-        "end_offset",
-        "epochs",
-        "exclusive_locks",
-        "flushing",
-        "has_transactions",
-        "indexes_unsynced",
-        "is_ahead",
-        "is_retired",
-        "key",
-        "last_decided_offset",
-        "last_flush_ms",
-        "names_unsynced",
-        "owner",
-        "pool",
-        "producers",
-        "recovery_point",
-        "staged",
-        "start_offset",
-        "sync_error",
-        "topic_id",
-    )
+    __slots__ = ()
 
-    def __init__(
-        self,
-        pool: Pool,
-        directory: str,
-        topic: str,
-        partition: int,
-        topic_id: bytes | None,
-        config: LogConfig,
-        segments: list[Segment],
-        random: Random,
-    ) -> None:
-        """`recovery.open_log` and `LogDirectory.create` make logs; what they know better is set by them afterwards."""
-        self.pool = pool
-        self._random = random
-        self.directory = directory
-        self.key = topic, partition
-        """Whatever is kept by partition has this very tuple for its key: one for each would take half a kilobyte."""
-        self.topic_id = topic_id
+    def configure(self, config: LogConfig) -> None:
+        """Use these settings from now on."""
         self.config = config
-        self._segments = Segments(segments)
-        self.start_offset = self.end_offset = self.recovery_point = segments[-1].base_offset
-        self.producers = Producers()
-        self.epochs = Epochs(pool.files, directory)
-        self._snapshot_offset = self.end_offset
-        self.has_transactions = False
-        """Whether there is, or was, a transaction in it."""
-        self.last_decided_offset = 0
-        """Below it every transaction has ended with a marker that is on the disk, as far as is known."""
-        self.names_unsynced = False
-        self.indexes_unsynced: list[str] = []  # of segments rolled since the last flush; and segments that were cut
-        self.is_retired = False  # deleted, or about to be
-        self.exclusive_locks = 0  # who works with the names of its files, in a thread: see `holding`
-        self.owner: Owner | None = None
-        """Without one, whoever appends waits for the disk."""
-        self.flushing: Flush | None = None  # from `begin_flush` until `end_flush`
-        self.last_flush_ms = 0
-        self.sync_error: KafkaError | None = None
-        """What kept the disk from taking the log: since then nobody knows what is on it, and no flush is made."""
-        self.is_ahead = False  # of its files, which `storage.recovery.sync_failure_repair` has follow
-        self.staged: PendingWrite | None = None
-        self.being_written: PendingWrite | None = None  # by a thread: see `begin_write`
-        self._jitter = random.random()  # the share of segment.jitter.ms that the segment being written has
 
-    def __repr__(self) -> str:
-        return f"Log({self.topic}-{self.partition}, offsets {self.start_offset} to {self.end_offset})"
-
-    @property
-    def topic(self) -> str:
-        """The name of its topic."""
-        return self.key[0]
-
-    @property
-    def partition(self) -> int:
-        """Its number in the topic."""
-        return self.key[1]
-
-    @property
-    def stable_offset(self) -> int:
-        """Where the first transaction begins that is open, or ended above the high watermark as far as was told.
-
-        The end, if there is none. See `Transactions.replicated`.
-        """
-        if not self.has_transactions:
-            return self.end_offset
-        return max(self.start_offset, min(self.producers.transactions.first_unstable, self.end_offset))
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """From the oldest to the one being written."""
-        return tuple(self._segments)
-
-    @property
-    def active(self) -> Segment:
-        """The segment that is written to."""
-        return self._segments.active
-
-    @property
-    def active_base_offset(self) -> int:
-        """Where the segment begins that is written to."""
-        return self._segments.active.base_offset
-
-    @property
-    def compacted(self) -> Compacted:
-        """What compaction did to it; made when first asked for: see `was_compacted`."""
-        return self._segments.compacted
-
-    @property
-    def was_compacted(self) -> bool:
-        """Whether `compacted` may say something."""
-        return self._segments.were_compacted
-
-    @property
-    def size(self) -> int:
-        """Bytes in all segments."""
-        return self._segments.size
-
-    @property
-    def has_legacy_format(self) -> bool:
-        """Whether there may be messages of magic 0 and 1 in it, as in what was adopted from Apache Kafka."""
-        return self._segments.has_legacy_format
-
-    @property
-    def has_own_start(self) -> bool:
-        """Whether the start is to be written down: it is within a segment, or others may come back in a crash."""
-        may_come_back = self.names_unsynced or self.flushing is not None or self._segments.are_being_replaced
-        return self.start_offset > (0 if may_come_back else self._segments[0].base_offset)
+    def share_topic_id(self, topic_id: bytes) -> None:
+        """Use this object for the topic's id, as all partitions of the topic do."""
+        self.topic_id = topic_id
 
     # Writing
 
@@ -188,41 +63,49 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         validate: str = validation.HEADER,
+        owner: Owner | None = None,
     ) -> AppendInfo:
         """Append a client's batches as the leader; with `validation.OWN` those of a coordinator, and its markers.
 
-        Offsets and epoch are patched in place, or in a copy of what cannot be written to.
+        Offsets and epoch are patched in place, or in a copy of a read-only buffer. `owner` has threads wait for the
+        disk; without an owner this call does.
 
         Raises KafkaError: what `batch.split`, `validation` and `Producers.check` refuse, RECORD_LIST_TOO_LARGE for more
         than a segment, KAFKA_STORAGE_ERROR when the disk fails; the log is then as it was.
         """
         view = records if isinstance(records, memoryview) and not records.readonly else memoryview(bytearray(records))
-        info = self.stage(view, leader_epoch, now_ms, validate)
+        info = self.stage(view, leader_epoch, now_ms, validate, owner=owner)
         self.write_staged()
         return info
 
     def stage(
-        self, view: memoryview, leader_epoch: int, now_ms: int, validate: str, gather_bytes: int = 0
+        self,
+        view: memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        validate: str,
+        gather_bytes: int = 0,
+        owner: Owner | None = None,
     ) -> AppendInfo:
         """Append, but leave the write to `write_staged`, which must come before anything else looks into the log.
 
-        Up to `gather_bytes` are copied; a larger `view` must stay as it is until then. Raises KafkaError as `append`
-        does; what was staged before is then still staged, or was written.
+        A `view` of up to `gather_bytes` is copied; a larger one must stay as it is until the write. Raises KafkaError
+        as `append` does; what was staged before is then still staged, or was written.
         """
         config = self.config
         is_kept = (config.allows_verbatim and validate != FULL) or validate == OWN
         header = validation.plain_batch(view, config, now_ms) if is_kept else None
         if header is None:
-            return appending.stage_closely(self, view, leader_epoch, now_ms, validate, gather_bytes)
+            return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes, owner)
         if header.producer_id >= 0:
             duplicate = self.producers.check(header, self.recall)
             if duplicate is not None:
-                return appending.answer_duplicate(self, duplicate)
+                return self._duplicate(duplicate)
         first_offset, size, timestamp = self.end_offset, len(view), header.max_timestamp
         last_offset = first_offset + header.last_offset_delta
         staged = self.staged
         if staged is None or not staged.has_room(size, timestamp, last_offset, leader_epoch):
-            staged = make_room(self, size, timestamp, last_offset, now_ms, leader_epoch)
+            staged = self._make_room(size, timestamp, last_offset, now_ms, leader_epoch, owner)
         patch_head(view, 0, first_offset, header.batch_length, leader_epoch)
         staged.add(bytes(view) if size <= gather_bytes else view, size, last_offset, timestamp)
         if header.producer_id >= 0:
@@ -231,73 +114,179 @@ class Log:
         self.end_offset = last_offset + 1
         return _new_tuple(AppendInfo, (first_offset, last_offset, NO_TIMESTAMP, self.start_offset, timestamp, False))
 
+    def _stage_closely(
+        self,
+        view: memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        validate: str,
+        gather_bytes: int,
+        owner: Owner | None,
+    ) -> AppendInfo:
+        """Stage anything but one plain batch: several, or such as have to be changed; or find what is wrong."""
+        if validate != validation.PREPARED:
+            view = validation.prepare(view, self.config, now_ms, validate)
+        batches = validation.stored(view, self.config, now_ms)
+        duplicate = self.producers.check_all(batches, self.recall)
+        if duplicate is not None:
+            return self._duplicate(duplicate)
+        first_offset = offset = self.end_offset
+        last_offset = first_offset + sum(header.last_offset_delta + 1 for header, _ in batches) - 1
+        max_timestamp = max(header.max_timestamp for header, _ in batches)
+        staged = self.staged
+        if staged is None or not staged.has_room(len(view), max_timestamp, last_offset, leader_epoch):
+            staged = self._make_room(len(view), max_timestamp, last_offset, now_ms, leader_epoch, owner)
+        for header, part in batches:
+            patch(part, offset, leader_epoch)
+            offset += header.last_offset_delta + 1
+            kept = bytes(part) if len(view) <= gather_bytes else part
+            staged.add(kept, header.size, offset - 1, header.max_timestamp)
+        header, part = batches[0]
+        if header.producer_id >= 0:
+            staged.remember(self.producers, header.producer_id)
+            self._record_producer(header, part, staged)
+        self.end_offset = offset
+        append_time = now_ms if self.config.message_timestamp_type == LOG_APPEND_TIME else NO_TIMESTAMP
+        return AppendInfo(first_offset, last_offset, append_time, self.start_offset, max_timestamp, False)
+
+    def _record_producer(self, header: BatchHeader, part: memoryview, staged: PendingWrite) -> None:
+        if header.attributes & control.TRANSACTION_BITS and not self.has_transactions:
+            self.follow_transactions()
+        marker = control.read(part) if header.is_control else None
+        aborted = self.producers.record(header, self.end_offset, marker)
+        if aborted is not None:
+            staged.aborted += (aborted,)
+
+    def _duplicate(self, written: WrittenBatch) -> AppendInfo:
+        """Where a batch is that came before."""
+        append_time = written.timestamp if self.config.message_timestamp_type == LOG_APPEND_TIME else NO_TIMESTAMP
+        first_offset, last_offset, timestamp = written.first_offset, written.last_offset, written.timestamp
+        return AppendInfo(first_offset, last_offset, append_time, self.start_offset, timestamp, True)
+
+    def _make_room(
+        self, size: int, max_timestamp: int, last_offset: int, now_ms: int, leader_epoch: int, owner: Owner | None
+    ) -> PendingWrite:
+        """Write what is staged, roll if that is due, and begin anew with as much room as the segment has."""
+        self.write_staged()
+        if self.sync_error is not None:
+            raise self.refusal()
+        config, active, longest_ms = self.config, self._segments.active, self.longest_ms()
+        if size > config.segment_bytes:
+            message = f"{size} bytes exceed segment.bytes={config.segment_bytes}"
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
+        try:
+            if active.size and rolling.is_due(active, config, longest_ms, size, max_timestamp, last_offset, now_ms):
+                if owner is None:
+                    self.roll(now_ms)
+                else:
+                    owner.run_roll(partial(self.roll, now_ms))
+                active, longest_ms = self._segments.active, self.longest_ms()
+            if leader_epoch > self.epochs.latest:
+                self.epochs.assign(leader_epoch, self.end_offset)
+                if owner is not None:
+                    owner.write_epochs_soon()
+        except OSError as error:
+            raise self.disk_error(error) from error
+        staged = self.staged = PendingWrite(self.end_offset, self.epochs.latest, owner)
+        # With less to go by, each append looks for itself.
+        if active.size and active.first_timestamp >= 0 and not active.is_full(config.segment_index_bytes, MAX_BATCHES):
+            staged.max_bytes = min(config.segment_bytes - active.size, MAX_STAGED_BYTES)
+            staged.max_timestamp = active.first_timestamp + longest_ms
+            staged.max_offset = active.base_offset + MAX_RELATIVE_OFFSET
+        return staged
+
     def follow_transactions(self) -> None:
-        """There are transactions from now on."""
+        """The log has transactions from now on."""
         self.has_transactions = True
         self._segments.active.follow_transactions()
 
     def write_staged(self) -> None:
         """Write what `stage` took.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR), which stands in `PendingWrite.error` too; if it was the write that
-        failed, the log is then as it was before the first of it.
+        Raises KafkaError(KAFKA_STORAGE_ERROR), which stands in `PendingWrite.error` too; if the write failed, the log
+        is as it was before the first staged batch.
         """
         staged, self.staged = self.staged, None
         if staged is None:
             return
         if self.sync_error is not None:
-            raise appending.take_back(self, staged, self.refusal())
+            raise self._take_back(staged, self.refusal())
         try:
             self._segments.active.append(staged.content(), staged.written, self.config.index_interval_bytes)
         except OSError as error:
-            raise appending.take_back(self, staged, error) from error
-        written(self, staged)
+            raise self._take_back(staged, error) from error
+        self._written(staged)
 
     def look_up(self) -> None:
-        """Have in memory what the next append asks for. Raises WouldBlock if that is not to be had at once.
+        """Load what the next append needs. Raises WouldBlock rather than wait for the disk.
 
         Raises OSError and KafkaError, with which the append would be refused too.
         """
-        with self.pool.waiting(False):
-            self._segments.active.look_up()
+        self._segments.active.look_up()
 
     def begin_write(self) -> PendingWrite | None:
         """Hand out what is staged: a thread may call its `write`, then comes `end_write`. None if nothing is staged.
 
-        What may be done with the log meanwhile says `holding`. Raises KafkaError(KAFKA_STORAGE_ERROR).
+        `log_lock` says what may be done with the log meanwhile. Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
-        return appending.begin_write(self)
+        staged, self.staged = self.staged, None
+        if staged is not None:
+            if self.sync_error is not None:
+                raise self._take_back(staged, self.refusal())
+            active = self._segments.active
+            try:
+                staged.place(active.begin_append(), active.size)
+            except OSError as error:
+                raise self._take_back(staged, error) from error
+        self.being_written = staged
+        return staged
 
     def end_write(self, staged: PendingWrite, error: BaseException | None) -> None:
         """The write has ended. Raises KafkaError(KAFKA_STORAGE_ERROR) as `write_staged` does."""
-        appending.end_write(self, staged, error)
+        self.being_written = None
+        staged.release()
+        if error is not None and not isinstance(error, OSError):  # no thread, no memory: nothing was written either
+            error = OSError(errno.ECANCELED, repr(error))
+        interval_bytes = self.config.index_interval_bytes
+        try:
+            self._segments.active.finish_append(staged.written, interval_bytes, error, in_memory=True)
+        except OSError as failure:
+            raise self._take_back(staged, failure) from failure
+        self._written(staged)
 
-    def recall(self, producer_id: int, end: int) -> Iterator[BatchHeader]:
-        """A producer's batches up to the offset `end`, from the last part of the log that may hold them."""
-        for header in self._segments.headers_before(end, _RECALL_BYTES):
-            if header.producer_id == producer_id and not header.is_control:
-                yield header
-
-    def longest_ms(self) -> int:
-        config = self.config
-        return rolling.longest_ms(config, self._jitter) if config.segment_jitter_ms else config.max_segment_ms
-
-    def is_aged(self, now_ms: int) -> bool:
-        """Whether the segment being written has something, and was begun longer ago than segment.ms.
-
-        An append rolls by the time of records, which may be years old: by the clock of a log that gets them all the
-        time each look would roll it.
-        """
+    def _take_back(self, staged: PendingWrite, error: OSError | KafkaError) -> KafkaError:
+        """What was staged was not written: the log is as before. The error to raise, and to tell the producers."""
         active = self._segments.active
-        return active.size > 0 and now_ms - active.created_ms > self.longest_ms()
+        self.end_offset = staged.first_offset
+        # The file was cut where it ended before; until that is on the disk, what was cut off can come back.
+        self.recovery_point = min(self.recovery_point, active.base_offset)
+        self.owe([active.path])  # a segment that is empty now has no offset to be flushed
+        staged.restore(self.producers)
+        staged.error = self.disk_error(error) if isinstance(error, OSError) else error
+        return staged.error
+
+    def _written(self, staged: PendingWrite) -> None:
+        """What was staged is in the page cache: flush it where that is due. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        if staged.aborted:
+            self._segments.active.follow_transactions(staged.aborted)
+        if self.end_offset - self.recovery_point < self.config.records_unsynced:
+            return
+        if staged.owner is not None:
+            staged.owner.sync_soon()
+            return
+        try:
+            self.flush()
+        except KafkaError as error:
+            staged.error = error
+            raise
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment. The old one becomes durable with the next `flush`, which is then due. Raises OSError.
 
-        May be called in a thread, for which the log is lent (`holding`).
+        May be called in a thread, which has acquired `ROLLING`.
         """
-        # By name, as the bytes may be on the disk before, by a flush that is under way.
-        if not self.seal():  # a roll before had come so far
+        # By name, as a flush that is under way may bring the bytes to the disk before.
+        if not self.seal():  # a roll that failed had come so far
             self.indexes_unsynced += self._segments.active.sealed_files
         self._begin_segment(now_ms)
 
@@ -311,55 +300,116 @@ class Log:
             segment.follow_transactions()
         self._segments.add(segment)
 
-    def truncate_to(self, offset: int) -> None:
-        """Forget everything at and behind `offset`, with the whole batch that holds it. Raises OSError."""
-        truncation.truncate(self, offset)
+    def truncate_to(self, offset: int, write_recovery_points: Callable[[], None]) -> None:
+        """Forget everything at and behind `offset`, with the whole batch that holds it. Raises OSError.
 
-    def cut(self, segment: Segment, position: int, offset: int) -> None:
-        """Forget everything from a position on, where `offset` would be. Raises OSError."""
-        self.drop_behind(segment, position)
+        `write_recovery_points` writes the checkpoint of the log's directory: it must not promise what will be gone.
+        """
+        if offset >= self.end_offset:
+            return
+        if offset < self.start_offset:
+            raise ValueError(f"{self!r} cannot be cut at {offset}, before its start")
+        if offset == self.start_offset:  # which may be in the middle of a batch: no end of bytes would be there
+            self.restart_at(offset, self.active.created_ms, write_recovery_points)
+            return
+        self.promise_less(offset)
+        write_recovery_points()  # the file may promise more than is known here: see `_take_back`
+        segment = self._segments.owner(offset)
+        self.drop_behind(segment, segment.locate(offset))
         self.end_offset = offset
         self.epochs.truncate_to(offset)
         self.reload_producers()
 
+    def restart_at(self, offset: int, now_ms: int, write_recovery_points: Callable[[], None]) -> None:
+        """Forget everything, and go on at `offset`. Raises OSError.
+
+        There is a segment at any time: of a log without segments everything would seem to be lost.
+        """
+        segments, first = self._segments, self._segments[0]
+        self.promise_less(first.base_offset)
+        write_recovery_points()
+        self.drop_behind(first, 0)
+        if first.base_offset != offset:
+            segments.add(Segment.create(self.pool, self.directory, offset, now_ms))
+            self.pool.files.sync_directory(self.directory)
+            segments.delete_first(self.config.file_delete_delay_ms)
+            self.pool.files.sync_directory(self.directory)
+        self.start_offset = self.end_offset = self.recovery_point = offset
+        self.names_unsynced, self.has_transactions = True, False
+        self.epochs.truncate_to(0)
+        self.reload_producers()
+
     def drop_behind(self, segment: Segment, position: int) -> None:
-        """Remove the bytes from a position on, and the segments behind; what else knows of them is the caller's."""
+        """Remove the bytes from a position on, and the segments behind. The caller sets what else tells of them."""
         self._segments.drop_behind(segment, position)
         # Else what was cut off could come back, in a crash, behind what is appended from now on.
         self.pool.files.sync_directory(self.directory)
 
+    # Recovery and repair
+
+    def recovered(self, end_offset: int, unsynced: Sequence[str] = (), *, is_clean: bool) -> None:
+        """A start has found where the log ends; `unsynced`: files for the next flush.
+
+        After a crash nobody knows whether the leader epochs' file is on the disk.
+        """
+        self.end_offset = end_offset
+        self.owe(unsynced)
+        if not is_clean:
+            self.epochs.is_synced = False
+
+    def start_at(self, start_offset: int, recovery_point: int) -> None:
+        """The log begins at `start_offset`, or with its first segment, and is on the disk up to `recovery_point`."""
+        self.start_offset = max(start_offset, self._segments[0].base_offset)
+        self.recovery_point = min(self.end_offset, recovery_point)
+
+    def opened(self, *, is_clean: bool) -> None:
+        """A start has opened the log."""
+        self._segments.active.was_truncated = not is_clean  # perhaps: a killed broker may have cut it, even to nothing
+        self.names_unsynced = not is_clean or not self.size  # an empty log has never had a reason to be flushed
+
+    def note_transactions(self) -> None:
+        """There are, or were, transactions in the log."""
+        self.has_transactions = True
+
     def forget_behind(self, base_offset: int, position: int, offset: int) -> None:
-        """`cut` in memory alone, of what is behind a segment that was renewed up to there.
+        """Cut the log in memory alone, behind a position of a segment that was renewed up to that position.
 
         A thread makes the producers' state anew, and changes the files.
         """
-        truncation.forget_behind(self, self._segments, base_offset, position, offset)
+        self._segments.forget_behind(base_offset, position)
+        self.end_offset = offset
+        self.epochs.forget_behind(offset)
+        self.is_ahead = True
 
     def forget_all(self) -> None:
-        """The same from the start on."""
-        truncation.forget_all(self, self._segments)
+        """Cut the log at its start, in memory alone."""
+        segments = self._segments
+        segments.begin_anew(
+            Segment(self.pool, self.directory, self.start_offset, created_ms=segments.active.created_ms)
+        )
+        segments.active.may_be_longer = True
+        self.end_offset = self.start_offset
+        self.has_transactions = False
+        self.epochs.forget_behind(0)
+        self.is_ahead = True
 
     def renew(self, segment: Segment) -> None:
-        """Have a segment with its indexes made anew, all of them in memory, in the place of what there is of it."""
+        """Replace a segment by one whose indexes were made anew, all of them in memory."""
         segment.move_to(self.pool)
         self._segments.renew(segment)
         self.is_ahead = self.is_ahead or segment is self.active
 
-    def restart_at(self, offset: int, now_ms: int) -> None:
-        """Forget everything, and go on at `offset`. Raises OSError."""
-        truncation.restart(self, self._segments, offset, now_ms)
-
     def reload_producers(self, known: Iterable[int] | None = None) -> None:
         """Make the producers' state anew, from the last snapshot and the batches behind it.
 
-        `known` are the snapshots there are, if the caller has looked. Those of states behind the log's end are deleted.
+        `known`: the offsets of the snapshots, if the caller has them. Snapshots behind the log's end are deleted.
         """
         finish(self.reload_producers_steps(known))
 
     def reload_producers_steps(
         self, known: Iterable[int] | None = None, producers: Producers | None = None
     ) -> Steps[None]:
-        """The same in slices. `producers` is their state, if the caller has it."""
+        """`reload_producers` in slices. `producers`: their state, if the caller has it."""
         files = self.pool.files
         if known is None:
             known = snapshots.offsets(files.list(self.directory))
@@ -370,155 +420,45 @@ class Log:
             producers, self._snapshot_offset = yield from found
         self.take_producers(producers, self._snapshot_offset)
 
-    @property
-    def snapshot_offset(self) -> int:
-        """Where the producers' state was last written down, or that was begun to be followed."""
-        return self._snapshot_offset
-
     def take_producers(self, producers: Producers, snapshot_offset: int) -> None:
-        """Have this state of the producers, which somebody else has made."""
+        """Take a state of the producers that was made outside, and the offset of its snapshot."""
         self.producers, self._snapshot_offset = producers, snapshot_offset
         self.has_transactions = self.has_transactions or producers.are_transactional
 
-    def batches(self, offset: int) -> Iterator[tuple[BatchHeader, Marker | None]]:
-        """What `headers` gives, each with the transaction marker in the batch, if it has one."""
-        return self._segments.batches(offset)
+    # Deletion of old segments: `storage.cleanup.retention` says which
 
-    def headers(self, offset: int) -> Iterator[BatchHeader]:
-        """The headers of all batches from the one that holds `offset` to the end.
+    def begin_segment_deletion(self, count: int) -> SegmentDeletion | None:
+        """Give up the oldest segments, `count` at most. A thread may run the result; then `end_segment_deletion`.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
+        None for no segments, or if a compaction is about to replace the first.
         """
-        return self._segments.headers(offset)
-
-    # Reading
-
-    def read(
-        self, offset: int, max_bytes: int, up_to: int, at_least_one: bool, blocking: bool = True
-    ) -> FileSlice | None:
-        """Plan a read of whole batches, from the one with `offset` on, `max_bytes` at most, none reaching `up_to`.
-
-        `up_to` is a batch boundary, or the end. With `at_least_one` the first batch comes even if it is larger than
-        `max_bytes`, and even if pieces of other files may keep no more of these open (`HeldFiles`). None where there is
-        nothing: `offset` is `up_to`, not even one batch fits, or the file may not be kept open. Raises KafkaError:
-        OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR. If not `blocking`, raises WouldBlock rather
-        than wait for the disk.
-        """
-        if not self.start_offset <= offset <= self.end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic}-{self.partition} has offsets {self.start_offset} to {self.end_offset}, not {offset}",
-            )
-        if offset >= up_to:
+        segments = self._segments
+        count = segments.deletable(count)
+        if not count:
             return None
-        if not at_least_one and self.pool.held.is_full and not self._segments.owner(offset).is_lent:
-            return None
-        self.pool.may_block = blocking
-        try:
-            return self._segments.plan(offset, max_bytes, up_to, self.end_offset, at_least_one)
-        except OSError as error:
-            raise self.disk_error(error) from error
-        finally:
-            self.pool.may_block = True
+        self.advance_start(segments[count].base_offset)
+        self.names_unsynced = True
+        self.acquire(DELETING)
+        replacement = segments.compacted.unfinished if segments.were_compacted else None
+        return SegmentDeletion(segments.forget_first(count), self.config.file_delete_delay_ms, replacement)
 
-    def locate(self, offset: int) -> tuple[Segment, int]:
-        """Where the batch that holds `offset`, or the next one behind it, begins. Raises OSError, KafkaError."""
-        return self._segments.locate(offset)
+    def end_segment_deletion(self, deletion: SegmentDeletion) -> None:
+        """A deletion was run: segments that could not be renamed are the log's again, for the next deletion."""
+        self.release(DELETING)
+        if not self.is_retired:  # of a segment without its `.log` the next start removes what else there is
+            self._segments.put_back([segment for segment in deletion.left if not segment.is_deleted])
 
-    def aborted(self, start: int, up_to: int, piece: FileSlice | None = None, blocking: bool = True) -> Reaching:
-        """The aborted transactions with records from `start` on and before `up_to`, also if none is left of these.
-
-        With a piece that `read` planned from `start` on, little more than what concerns that. Raises
-        KafkaError(KAFKA_STORAGE_ERROR), and WouldBlock if not `blocking`.
-        """
-        self.pool.may_block = blocking
-        try:
-            if piece is not None:
-                up_to = min(up_to, self._segments.bound(start, piece, self.end_offset))
-            return self._segments.aborted(start, up_to)
-        except OSError as error:
-            raise self.disk_error(error) from error
-        finally:
-            self.pool.may_block = True
-
-    def offset_for_time(
-        self, timestamp_ms: int, up_to: int, more: More | None = None, blocking: bool = True
-    ) -> Steps[timestamp_lookup.Found]:
-        """In slices, the first record of this time or later, below `up_to`. They need nothing of the log any more.
-
-        If they end with `More`, ask again with that. Raises KafkaError(KAFKA_STORAGE_ERROR), and WouldBlock if not
-        `blocking`; the slices OSError.
-        """
-        start_offset = self.start_offset if more is None else max(self.start_offset, more.base_offset)
-        return self._search(timestamp_lookup.first_from, blocking, start_offset, timestamp_ms, start_offset).steps(
-            up_to
-        )
-
-    def max_timestamp(
-        self, up_to: int, more: More | None = None, blocking: bool = True
-    ) -> Steps[timestamp_lookup.Found]:
-        """The same for the first record with the highest timestamp, if that is below `up_to`. Source: KIP-734."""
-        return self._search(timestamp_lookup.newest, blocking, self.start_offset, self.start_offset, more).steps(up_to)
-
-    def _search(
-        self, plan: Callable[..., timestamp_lookup.Search], blocking: bool, since: int, *wanted: object
-    ) -> timestamp_lookup.Search:
-        try:
-            with self.pool.waiting(blocking):
-                return plan(self._segments.since(since), *wanted)
-        except OSError as error:
-            raise self.disk_error(error) from error
-
-    def starts(self) -> list[int]:
-        """Where each segment begins, the oldest first, and where the last one ends, if there is anything in it."""
-        found = [max(segment.base_offset, self.start_offset) for segment in self._segments]
-        return [*found, self.end_offset] if self._segments.active.size else found
-
-    def modified_ms(self) -> list[int]:
-        """When each segment was last written to, the oldest first. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
-        try:
-            return [segment.modified_ms for segment in self._segments]
-        except OSError as error:
-            raise self.disk_error(error) from error
-
-    # Upkeep
-
-    def begin_segment_deletion(
-        self, now_ms: int, up_to: int, most: int | None = None, *, blocking: bool = True
-    ) -> segment_deletion.SegmentDeletion | None:
-        """Give up the oldest segments, `most` at most, that retention does not keep, below the high watermark `up_to`.
-
-        They are to be run, in any thread, and handed to `end_segment_deletion`. None if there are none, or not now: see
-        `holding`. Raises OSError, of these WrongIndex for `mending.remake_steps`; WouldBlock if not `blocking`.
-        """
-        with self.pool.waiting(blocking):
-            return segment_deletion.begin(self, self._segments, now_ms, up_to, most)
-
-    def end_segment_deletion(self, expired: segment_deletion.SegmentDeletion) -> None:
-        """They were run: those that are left are tried again with the next ones."""
-        segment_deletion.end(self, self._segments, expired)
-
-    def all_expired(self, now_ms: int, up_to: int, *, blocking: bool = True) -> bool:
-        """Whether nothing in the log is kept, so that its only segment may go too: see `leave`.
-
-        Raises OSError; WouldBlock if not `blocking`.
-        """
-        if len(self._segments) > 1 or not self.active.size:
-            return False
-        with self.pool.waiting(blocking):
-            return segment_deletion.expired(self, self._segments, now_ms, up_to) > 0
-
-    def leave(self, now_ms: int) -> None:
-        """Begin a new segment behind one that is to be deleted: unlike `roll` that needs no room on the disk.
+    def roll_for_retention(self, now_ms: int) -> None:
+        """Begin a new segment behind one that is to be deleted. Unlike `roll`, needs no room on the disk.
 
         Raises OSError.
         """
-        with suppress(OSError):  # where there is no room for it now, it is written with the next segment
+        with suppress(OSError):  # without room the snapshot is written with the next segment
             self._take_snapshot()
         self._begin_segment(now_ms)
 
     def advance_start(self, offset: int) -> None:
-        """Records before `offset` are no longer to be had; their segments go with `begin_segment_deletion`."""
+        """Records before `offset` are no longer to be had; retention deletes their segments."""
         if offset > self.start_offset:
             self.start_offset = offset
             self.epochs.start_from(offset)
@@ -527,30 +467,99 @@ class Log:
 
     def flush(self, now_ms: int | None = None) -> None:
         """Make everything appended so far durable. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
-        flush.make(self, now_ms)
+        is_part = True
+        while is_part:
+            try:
+                flush = self.begin_flush()
+                try:
+                    flush.run()
+                finally:
+                    self.end_flush(flush, now_ms)
+            except OSError as error:
+                raise self.disk_error(error) from error
+            is_part = flush.is_part
 
     def begin_flush(self) -> Flush:
-        """What makes everything written so far durable; to be run, in any thread, and handed to `end_flush`.
+        """A flush of everything that is written, or of as many segments as one may hold: then another flush is due.
 
-        Raises OSError, and then nothing is changed; KafkaError(KAFKA_STORAGE_ERROR) after one that failed.
+        A thread may run it; then `end_flush`. Raises OSError, and then nothing is changed;
+        KafkaError(KAFKA_STORAGE_ERROR) after a sync that failed.
         """
-        return flush.begin(self)
+        if self.sync_error is not None:
+            raise self.refusal()
+        # The system tells of an error once: of two flushes at a time the other would believe that all is well.
+        assert self.flushing is None, f"{self!r} is being flushed"
+        assert not self.exclusive_operations & BY_NAME, f"a thread works with the files of {self!r}"
+        # Whatever anybody begins from here on is for the next flush.
+        owed_indexes, owes_names = self.indexes_unsynced, self.names_unsynced
+        self.indexes_unsynced, self.names_unsynced = [], False
+        try:
+            self.flushing = flush = self._flush_of(owed_indexes, owes_names)
+        except OSError:
+            self.indexes_unsynced[:0] = owed_indexes
+            self.names_unsynced = self.names_unsynced or owes_names
+            raise
+        self.epochs.note_synced()
+        return flush
 
-    def end_flush(self, made: Flush, now_ms: int | None = None) -> None:
-        """A flush was run: the log is safe up to its end, or `sync_error` says why not. What it did not do is due."""
-        flush.end(self, made, now_ms)
+    def _flush_of(self, owed_indexes: Iterable[str], owes_names: bool) -> Flush:
+        segments = self.since(self.recovery_point)
+        unsynced = segments[:MOST_SEGMENTS]
+        # Also the indexes of a segment that a stop sealed, without a roll.
+        indexes = dict.fromkeys(path for segment in unsynced for path in segment.sealed_indexes)
+        indexes.update(dict.fromkeys(owed_indexes))
+        epochs, paths, directories = self.epochs, list[str](), list[str]()
+        write = None
+        if not epochs.is_synced and epochs.latest >= 0:
+            write = self._unless_retired(epochs.begin_write(needs_room=False)) if epochs.is_stale else None
+            paths.append(epochs.path)
+        if owes_names or not epochs.is_synced:
+            directories = [self.directory, parent(self.directory)]
+            if self.topic_id is not None:
+                paths.append(f"{self.directory}/{PARTITION_METADATA}")
+        is_part = len(unsynced) < len(segments)
+        written = segments[MOST_SEGMENTS].base_offset if is_part else self.written_end
+        stable_offset = 0 if is_part else min(self.stable_offset, written)
+        held = hold(unsynced)
+        return Flush(
+            self.pool.files, written, held, paths, directories, list(indexes), write, stable_offset, is_part=is_part
+        )
+
+    def _unless_retired(self, write: Callable[[], None]) -> Callable[[], None]:
+        """`write`, left out once the log was deleted: its directory is gone then, or another log's."""
+
+        def write_if_there() -> None:
+            if not self.is_retired:
+                try:
+                    write()
+                except FileNotFoundError:
+                    if not self.is_retired:  # deleted in this moment
+                        raise
+
+        return write_if_there
+
+    def end_flush(self, flush: Flush, now_ms: int | None = None) -> None:
+        """A flush was run: the log is safe up to the flush's end, or `sync_error` says why not; the rest is due."""
+        flush.release()
+        if not flush.is_done:
+            self.epochs.is_synced = False
+        self.take_up_flush(flush, now_ms)
+        if flush.error is not None:
+            self.fail(flush.error)
 
     def fail(self, error: OSError) -> None:
         """Refuse appends and flushes after a failed sync, until `storage.recovery.sync_failure_repair` is done."""
-        flush.fail(self, error)
+        if self.note_failed_sync(error):
+            self.pool.needs_repair.append(self)
 
     def repaired(self) -> None:
-        """Everything there is was checked, and is on the disk."""
+        """Everything in the log was checked, and is on the disk."""
+        self._segments.active.may_be_longer = False
         self.sync_error, self.is_ahead = None, False
         self.flushed()
 
     def write_epochs(self) -> None:
-        """Write the leader epochs down, in any thread; a flush does that too. Raises OSError."""
+        """Write the leader epochs to their file, in any thread; a flush does that too. Raises OSError."""
         if self.epochs.is_stale and not self.is_retired:
             with suppress(FileNotFoundError):  # deleted in this moment
                 self.epochs.begin_write()()
@@ -561,12 +570,8 @@ class Log:
         self.epochs.is_synced, self.names_unsynced = not self.epochs.is_stale, False
         self.indexes_unsynced.clear()
 
-    def since(self, offset: int) -> list[Segment]:
-        """The segments from the one with an offset on."""
-        return self._segments.since(offset)
-
     def seal(self) -> bool:
-        """Write out the indexes, and the producers' state; whether there were indexes to write. Raises OSError."""
+        """Write the indexes and the producers' state to their files; True if an index was written. Raises OSError."""
         is_changed = self._segments.seal(self.indexes_unsynced)
         self._take_snapshot()
         return is_changed
@@ -577,26 +582,43 @@ class Log:
             self._snapshot_offset = self.end_offset
 
     def finish(self) -> bool:
-        """Write what lets the next start do without a scan; whether something needs a flush now.
+        """Write what spares the next start a scan; True if a flush is needed then.
 
         Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
-        return flush.finish(self)
+        if self.being_written is not None:  # no producer was told of the write
+            with suppress(KafkaError):
+                self.end_write(self.being_written, OSError(errno.ECANCELED, "the log was closed"))
+        if self.flushing is not None:  # nobody will take up its end
+            self.end_flush(self.flushing)
+        self.exclusive_operations = 0  # nor the end of an operation that a thread has not begun
+        if self.sync_error is not None:
+            raise self.refusal()
+        try:
+            is_changed = self.seal()
+            if not self.epochs.is_synced and self.epochs.is_stale:
+                self.epochs.begin_write(needs_room=False)()
+        except OSError as error:
+            raise self.disk_error(error) from error
+        if self.active.was_truncated:
+            self.owe([self.active.path])
+        is_unsynced = self.recovery_point < self.end_offset or bool(self.indexes_unsynced)
+        return is_changed or is_unsynced or (self.names_unsynced and self.size > 0)
 
     def close(self) -> None:
         """Finish, make everything durable, and close the files. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         if self.finish():
             self.flush()
-        self.release()
+        self.close_files()
 
     def move_to(self, pool: Pool) -> None:
-        """Share this pool from now on; the files are closed, and nothing is loaded."""
-        pool.doomed.extend(self.pool.doomed)
+        """Belong to this pool from now on; the files are closed, and nothing is loaded."""
+        pool.pending_deletions.extend(self.pool.pending_deletions)
         self.pool = pool
         for segment in self._segments:
             segment.move_to(pool)
 
-    def release(self) -> None:
+    def close_files(self) -> None:
         """Close the files and no more; they are opened again where they are needed."""
         for segment in self._segments:
             segment.close()
@@ -606,12 +628,3 @@ class Log:
         self.is_retired = True
         for segment in self._segments:
             segment.retire()
-
-    def refusal(self) -> KafkaError:
-        """`sync_error` to be raised: a new one each time, as what is raised keeps where it was."""
-        assert self.sync_error is not None
-        return KafkaError(self.sync_error.code, self.sync_error.message)
-
-    def disk_error(self, error: OSError) -> KafkaError:
-        """What clients are told of an error of the disk."""
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.topic}-{self.partition} refuses: {error}")

@@ -6,14 +6,15 @@ Until then its end offset and its producers are ahead of its file; if the write 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records.batch import HEADER_SIZE
 from headgate.storage.files import File
 from headgate.storage.log.producers import Producer, Producers
 from headgate.storage.segment.segment import Written
-from headgate.storage.segment.transaction_index import AbortedEntry
+from headgate.storage.segment.transaction_index import AbortedTransaction
 
 MAX_STAGED_BYTES = 1 << 17
 MAX_BATCHES = MAX_STAGED_BYTES // HEADER_SIZE
@@ -30,11 +31,25 @@ class AppendInfo(NamedTuple):
     is_duplicate: bool
 
 
+class Owner(Protocol):
+    """The replica that appends to a log, and has threads wait for the disk."""
+
+    def sync_soon(self) -> None:
+        """Have a flush made, soon."""
+
+    def write_epochs_soon(self) -> None:
+        """Have the leader epochs written to their file, soon."""
+
+    def run_roll(self, roll: Callable[[], None]) -> None:
+        """Make the roll that an append needs first, or refuse with an exception, with which the append ends."""
+
+
 class PendingWrite:
-    """What is to be written next, and what a failure takes back.
+    """The next write, and what a failure takes back.
 
     The limits say up to where more can be added without another look at the segment: bytes, the highest timestamp and
-    offset. They are of one leader epoch.
+    offset. All batches have one leader epoch. `owner` has the log flushed once they are written; without an owner the
+    log flushes itself.
     """
 
     __slots__ = (
@@ -48,19 +63,22 @@ class PendingWrite:
         "max_bytes",
         "max_offset",
         "max_timestamp",
+        "owner",
         "parts",
         "size",
         "written",
     )
 
-    def __init__(self, first_offset: int, leader_epoch: int) -> None:
+    def __init__(self, first_offset: int, leader_epoch: int, owner: Owner | None = None) -> None:
         self.first_offset = first_offset
+        self.owner = owner
         self.parts: list[memoryview | bytes] = []
         self.written: list[Written] = []
-        self.aborted: tuple[AbortedEntry, ...] = ()
-        """The transactions that end here as if they had not been."""
+        self.aborted: tuple[AbortedTransaction, ...] = ()
+        """The aborted transactions that end here."""
         self.size = 0
-        self.error: KafkaError | None = None  # what kept it from being written
+        self.error: KafkaError | None = None
+        """Why nothing was written, or why the flush behind the write failed."""
         self.max_bytes = self.max_timestamp = self.max_offset = 0
         self._file: File | None = None
         self._position = 0

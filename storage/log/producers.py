@@ -1,7 +1,7 @@
-"""Producers that write each batch once: which sequence comes next, what was written, who has a transaction (KIP-98).
+"""Idempotent producers: which sequence comes next, which batches were written, which transactions are open (KIP-98).
 
-A producer is told apart by (id, epoch); its batches are numbered by sequence, one number a record. The last five
-batches are remembered: one that comes again is answered with the offset that it got. A snapshot, in Kafka's own layout,
+(id, epoch) identifies a producer; its batches are numbered by sequence, one number a record. The last five batches are
+remembered: a batch that comes again is answered with the offset that it got. A snapshot, in Kafka's own layout,
 holds each producer's last batch only:
 
     version i16 = 1 | crc u32, CRC32C of what follows | count i32 | then for each producer
@@ -26,7 +26,7 @@ from headgate.protocol.records.batch import CONTROL, MAX_SEQUENCE, NO_PRODUCER_I
 from headgate.protocol.records.control import TRANSACTION_BITS, Marker
 from headgate.storage.errors import BadFile
 from headgate.storage.segment import transactions
-from headgate.storage.segment.transaction_index import AbortedEntry
+from headgate.storage.segment.transaction_index import AbortedTransaction
 from headgate.storage.segment.transactions import Transactions
 
 BATCHES_REMEMBERED = 5
@@ -87,12 +87,12 @@ class Producer:
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it has a transaction open, or was told the end of one."""
+        """Whether the producer has a transaction open, or had one that ended."""
         return self.coordinator_epoch >= 0 or self.transaction_start >= 0
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of its last record; -1 if it wrote none in this epoch."""
+        """The sequence of the producer's last record; -1 for none in this epoch."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def find(self, first_sequence: int, last_sequence: int) -> WrittenBatch | None:
@@ -118,7 +118,7 @@ class Producers:
 
     @property
     def transactions(self) -> Transactions:
-        """Their transactions; made when first asked for, as most partitions never have any."""
+        """The producers' transactions; made at first use, as most partitions never have any."""
         if self._transactions is None:
             self._transactions = Transactions()
         return self._transactions
@@ -201,7 +201,7 @@ class Producers:
             message = f"coordinator epoch {marker.coordinator_epoch} is older than {producer.coordinator_epoch}"
             raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)
 
-    def record(self, header: BatchHeader, base_offset: int, marker: Marker | None = None) -> AbortedEntry | None:
+    def record(self, header: BatchHeader, base_offset: int, marker: Marker | None = None) -> AbortedTransaction | None:
         """A batch has been written at `base_offset`, with this marker in it. Returns the transaction that it aborts.
 
         Nothing is checked: this also replays a log.

@@ -24,10 +24,10 @@ def is_due(
     last_offset: int,
     now_ms: int,
 ) -> bool:
-    """Whether batches of so many bytes, up to a timestamp and an offset, belong into a new segment.
+    """Whether batches of `size` bytes, up to a timestamp and an offset, belong into a new segment.
 
-    `active` is not empty, and ends at the age `longest_ms`, which is told by the records' own time if they have one,
-    else by the clock.
+    `active` is not empty, and ends at the age `longest_ms`: by the records' own time if they have one, else by the
+    clock.
     """
     if active.size + size > config.segment_bytes or active.is_full(config.segment_index_bytes):
         return True

@@ -1,6 +1,6 @@
 """The segments of one log, one behind the other; the last is written to. Finds offsets in them, and plans reads.
 
-Synchronous, and of one thread, as the log is. A reader that goes on where it ended costs no search: the place is
+Synchronous, for one thread, as the log. A reader that goes on where its last read ended costs no search: the place is
 remembered.
 """
 
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
 from operator import is_
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
+from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader
 from headgate.protocol.records.control import Marker
-from headgate.storage.cleanup.replacement import Compacted
-from headgate.storage.cleanup.retention import Expirable
+from headgate.storage.log.replacement import Compacted
 from headgate.storage.segment.batch_seek import seek
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 from headgate.storage.segment.segment import Segment
@@ -26,7 +24,7 @@ _MOST_EMPTY = 1000  # are passed over in one read: each takes two microseconds
 
 
 class Segments:
-    """From the oldest to `active`, the one being written. There is always one."""
+    """From the oldest segment to `active`, the one being written. There is always one."""
 
     __slots__ = ("_compacted", "_items", "_memo", "active")
 
@@ -47,18 +45,18 @@ class Segments:
 
     @property
     def compacted(self) -> Compacted:
-        """What compaction did; made when first asked for, as most logs are never compacted."""
+        """What compaction did; made at first use, as most logs are never compacted."""
         if self._compacted is None:
             self._compacted = Compacted(self)
         return self._compacted
 
     @property
     def are_being_replaced(self) -> bool:
-        """Whether a compaction is about to put another one in the place of some, or to give that up."""
+        """Whether a compaction is about to replace segments, or to give that up."""
         return self._compacted is not None and self._compacted.is_under_way
 
     def deletable(self, count: int) -> int:
-        """How many of the first ones, `count` at most, may be deleted beside what compaction does."""
+        """How many of the first segments, `count` at most, compaction does not need."""
         return count if self._compacted is None else self._compacted.before_begun(count)
 
     @property
@@ -68,49 +66,39 @@ class Segments:
 
     @property
     def size(self) -> int:
-        """Bytes in all of them."""
+        """Bytes in all segments."""
         return sum(segment.size for segment in self._items)
 
     @property
     def has_legacy_format(self) -> bool:
-        """Whether there may be messages of magic 0 and 1 in one of them."""
+        """Whether a segment may hold messages of magic 0 and 1."""
         return any(segment.has_legacy_format for segment in self._items)
-
-    def facts(self, start_offset: int, end_offset: int, *, reads_times: bool) -> Iterator[Expirable]:
-        """What decides which of them may go, the oldest first, each when it is asked for. Raises OSError, WouldBlock.
-
-        Times are not read where nobody wants them, nor of a segment before the log's start.
-        """
-        for segment, behind in zip_longest(self._items, self._items[1:]):
-            end = end_offset if behind is None else behind.base_offset
-            is_wanted = reads_times and end > start_offset
-            yield Expirable(end, segment.size, _newest_ms(segment) if is_wanted else NO_TIMESTAMP)
 
     # Finding
 
     def position_of(self, offset: int) -> int:
-        """The number of the segment in which an offset is, or would be."""
+        """The number of the segment that holds an offset, or would."""
         if len(self._items) == 1:
             return 0
         return max(0, bisect_right(self._items, offset, key=_base_offset) - 1)
 
     def owner(self, offset: int) -> Segment:
-        """The segment in which an offset is, or would be."""
+        """The segment that holds an offset, or would."""
         return self._items[self.position_of(offset)]
 
     def since(self, offset: int) -> list[Segment]:
-        """The segments from the one with an offset on."""
+        """The segments from the one that holds an offset on."""
         return self._items[self.position_of(offset) :]
 
-    def locate(self, offset: int) -> tuple[Segment, int]:
-        """Where the batch that holds `offset`, or the next one behind it, begins."""
+    def locate(self, offset: int, blocking: bool = True) -> tuple[Segment, int]:
+        """Where the batch begins that holds `offset`, or the next one. Raises WouldBlock if not `blocking`."""
         if self._memo is not None:
             found = self._memo.get(offset)
             if found is not None:
                 return found
         number = self.position_of(offset)
         segment = self._items[number]
-        position = segment.locate(offset)
+        position = segment.locate(offset, blocking)
         while position == segment.size and segment is not self.active:
             number += 1
             segment, position = self._items[number], 0
@@ -126,15 +114,17 @@ class Segments:
             yield header
 
     def batches(self, offset: int, *, reads_markers: bool = True) -> Iterator[tuple[BatchHeader, Marker | None]]:
-        """The same, with the transaction markers that there are. Raises KafkaError as `headers` does."""
+        """The headers, each with the transaction marker in its batch, if any. Raises KafkaError as `headers` does."""
         first = self.position_of(offset)
         for number in range(first, len(self._items)):
             segment = self._items[number]
-            walk = segment.walk(segment.locate(offset) if number == first else 0)
-            for _, header in walk:
-                yield header, walk.marker(header) if reads_markers else None
-            if walk.problem:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path}, byte {walk.position}: {walk.problem}")
+            iterator = segment.iterate(segment.locate(offset) if number == first else 0)
+            for _, header in iterator:
+                yield header, iterator.marker(header) if reads_markers else None
+            if iterator.problem:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path}, byte {iterator.position}: {iterator.problem}"
+                )
 
     def headers_before(self, end: int, bytes_back: int) -> Iterator[BatchHeader]:
         """The headers of batches up to the offset `end`, from about so many bytes before it on."""
@@ -146,48 +136,54 @@ class Segments:
         for number in range(first, last + 1):
             segment = self._items[number]
             start = segment.offsets.floor_position(max(0, position)) if number == first else 0
-            for _, header in segment.walk(start):
+            for _, header in segment.iterate(start):
                 if header.last_offset > end:
                     return
                 yield header
 
     # Reading
 
-    def aborted(self, start: int, up_to: int) -> Reaching:
+    def aborted(self, start: int, up_to: int, blocking: bool = True) -> Reaching:
         """The aborted transactions with records from `start` on and before `up_to`.
 
-        They are known where their markers are, which may be in a later segment. Raises OSError, WouldBlock.
+        They are known where their markers are, which may be in a later segment. Raises OSError; WouldBlock if not
+        `blocking`.
         """
         found = []
         for number in range(self.position_of(start), len(self._items)):
             index = self._items[number].aborted
             if index is not None and index.entries:
-                some, is_complete = index.collect(start, up_to)
+                some, is_complete = index.collect(start, up_to, blocking)
                 found += some
                 if is_complete:
                     break
         return found
 
-    def bound(self, offset: int, piece: FileSlice, end_offset: int) -> int:
-        """An offset behind all batches of a piece that was planned for an offset, and not much higher."""
+    def bound(self, offset: int, piece: FileSlice, end_offset: int, blocking: bool = True) -> int:
+        """An offset behind all batches of a piece that was planned for an offset, and not much higher.
+
+        Raises OSError; WouldBlock if not `blocking`.
+        """
         if self._compacted is not None and offset < self._compacted.offset:  # the piece may be of a later segment
             return end_offset
-        segment, _ = self.locate(offset)
-        bound = segment.offsets.bound(piece.position + len(piece))
+        segment, _ = self.locate(offset, blocking)
+        bound = segment.offsets.bound(piece.position + len(piece), blocking)
         if bound is not None:
             return bound
         if segment is self.active:
             return end_offset
         return self._items[self.position_of(segment.base_offset) + 1].base_offset
 
-    def plan(self, offset: int, max_bytes: int, up_to: int, end_offset: int, at_least_one: bool) -> FileSlice | None:
-        """A read of whole batches of one segment, as `Log.read` describes it. Raises OSError, WouldBlock."""
-        segment, position = self.locate(offset)
+    def plan(
+        self, offset: int, max_bytes: int, up_to: int, end_offset: int, at_least_one: bool, blocking: bool = True
+    ) -> FileSlice | None:
+        """A read of whole batches of one segment: see `Log.read`. Raises OSError; WouldBlock if not `blocking`."""
+        segment, position = self.locate(offset, blocking)
         if self._compacted is not None and offset < self._compacted.offset:
-            segment, position = self._behind_empty(segment, position, up_to)
-        limit = segment.size if up_to >= end_offset else self._limit(segment, up_to)
+            segment, position = self._behind_empty(segment, position, up_to, blocking)
+        limit = segment.size if up_to >= end_offset else self._limit(segment, up_to, blocking)
         if limit - position > max_bytes:
-            limit = self._cut(segment, position, max_bytes, at_least_one)
+            limit = self._cut(segment, position, max_bytes, at_least_one, blocking)
         elif segment is self.active:
             self._remember(min(up_to, end_offset), segment, limit)
         if limit <= position:
@@ -195,22 +191,22 @@ class Segments:
         kind = MessagesSlice if segment.has_legacy_format else FileSlice
         return kind(segment.file, position, limit - position)
 
-    def _behind_empty(self, segment: Segment, position: int, up_to: int) -> tuple[Segment, int]:
-        """Where the next batch with records is; else the last one without: so nobody asks for one after the other.
+    def _behind_empty(self, segment: Segment, position: int, up_to: int, blocking: bool) -> tuple[Segment, int]:
+        """Where the next batch with records is, else the last one without: a reader need not ask for one by one.
 
-        librdkafka takes ten answers without a record in a row for a message that is too large.
+        librdkafka takes ten answers in a row without a record for a message that is too large.
         """
         found = segment, position
         for _ in range(_MOST_EMPTY):
             if segment.has_legacy_format:  # a message of that size is none of these
                 break
-            hop = seek(segment, position, position)
-            if hop is None:
+            bounds = seek(segment, position, position, blocking=blocking)
+            if bounds is None:
                 if segment is self.active:
                     break
                 segment, position = self._items[self.position_of(segment.base_offset) + 1], 0
                 continue
-            start, position, base_offset, _ = hop
+            start, position, base_offset, _ = bounds
             if base_offset >= up_to:
                 break
             found = segment, start
@@ -218,9 +214,9 @@ class Segments:
                 break
         return found
 
-    def _cut(self, segment: Segment, position: int, max_bytes: int, at_least_one: bool) -> int:
-        """Where a read ends that may not take all: before the batch that does not fit, unless it is the first."""
-        start, end, base_offset, last_offset = segment.cut(position, position + max_bytes)
+    def _cut(self, segment: Segment, position: int, max_bytes: int, at_least_one: bool, blocking: bool) -> int:
+        """Where a read ends that may not take all: before the batch that does not fit, unless that is the first."""
+        start, end, base_offset, last_offset = segment.cut(position, position + max_bytes, blocking)
         if start > position:
             self._remember(base_offset, segment, start)
             return start
@@ -230,13 +226,13 @@ class Segments:
             self._remember(last_offset + 1, segment, end)
         return end
 
-    def _limit(self, segment: Segment, up_to: int) -> int:
+    def _limit(self, segment: Segment, up_to: int, blocking: bool) -> int:
         """The position in this segment that a read up to an offset may not pass."""
-        owner, position = self.locate(up_to)
+        owner, position = self.locate(up_to, blocking)
         return position if owner is segment else segment.size
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        """A sequential consumer asks next for the offset at which its last read ended."""
+        """Remember the place of an offset: a sequential consumer asks next for where its last read ended."""
         memo = self._memo
         if memo is None:
             memo = self._memo = {}
@@ -251,24 +247,20 @@ class Segments:
     # Changing
 
     def add(self, segment: Segment) -> None:
-        """Go on in a new one."""
-        if self._memo is not None:  # it was the end of the one before
+        """Go on in a new segment."""
+        if self._memo is not None:  # the offset was the end of the segment before
             self._memo.pop(segment.base_offset, None)
         self._items.append(segment)
         self.active = segment
 
     def delete_first(self, delay_ms: float) -> None:
-        """Delete the oldest of several; its files go after `delay_ms`. Raises OSError, and then it stays."""
+        """Delete the oldest of several segments; its files go after `delay_ms`. Raises OSError: the segment stays."""
         self._memo = None
         self._items[0].delete(delay_ms)
         del self._items[0]
 
-    def first(self, count: int) -> list[Segment]:
-        """The oldest ones."""
-        return self._items[:count]
-
     def forget_first(self, count: int) -> list[Segment]:
-        """The oldest ones, which are no longer among these; at least one stays."""
+        """Give up the oldest segments, and return them; at least one must stay."""
         self._memo = None
         gone = self._items[:count]
         del self._items[:count]
@@ -277,13 +269,13 @@ class Segments:
         return gone
 
     def put_back(self, segments: Sequence[Segment]) -> None:
-        """Have these, which were forgotten, as the oldest ones again."""
+        """Take segments back that were given up, as the oldest ones."""
         self._items[:0] = segments
 
     def seal(self, unsynced: list[str]) -> bool:
-        """Write out all indexes that are not; whether there were any. Raises OSError.
+        """Write the indexes of all segments that are not sealed; True if there were any. Raises OSError.
 
-        They are those of the last one, and of others for which there was no room. Their paths are added to `unsynced`.
+        That is the last segment, and others for which there was no room. The paths are added to `unsynced`.
         """
         is_changed = False
         for segment in list(self._items):  # for a thread that rolls; the loop may take up a compaction meanwhile
@@ -306,18 +298,18 @@ class Segments:
         self.active = self._items[-1]
 
     def forget_behind(self, base_offset: int, position: int) -> None:
-        """The same in memory alone, of segments that are behind, or empty; the files are left as they are."""
+        """`drop_behind` in memory alone, of segments that are behind, or empty; the files stay as they are."""
         number = self.position_of(base_offset)
         self._forget(self._items[number if number and not position else number + 1 :])
         self.active = self._items[-1]
 
     def begin_anew(self, segment: Segment) -> None:
-        """Have this one instead of all; the files are left as they are."""
+        """Have this segment instead of all; the files stay as they are."""
         self._forget(self._items)
         self.add(segment)
 
     def _forget(self, gone: Sequence[Segment]) -> None:
-        """These are the last ones."""
+        """Forget these, the last segments."""
         self._memo = None
         if self._compacted is not None:
             self._compacted.forget(gone[0].base_offset if gone else self.active.base_offset)
@@ -326,7 +318,7 @@ class Segments:
             segment.retire()
 
     def renew(self, segment: Segment) -> None:
-        """Have this one, whose indexes were made anew, in the place of the one that begins where it does."""
+        """Replace the segment with the same base offset by this one, whose indexes were made anew."""
         number = self.position_of(segment.base_offset)
         old, self._items[number] = self._items[number], segment
         old.close()
@@ -336,7 +328,7 @@ class Segments:
             self.active = segment
 
     def _delete_last(self) -> None:
-        self._items[-1].delete()  # one that fails is still the last
+        self._items[-1].delete()  # after a failure it is still the last
         del self._items[-1]
 
     def holds(self, segments: Sequence[Segment]) -> bool:
@@ -346,16 +338,10 @@ class Segments:
         return len(found) == len(segments) and all(map(is_, found, segments)) and self.active not in segments
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Have a new one, which begins where the first of `old` did, in the place of these. They must be here."""
+        """Replace `old`, which must be here, by one segment that begins where the first of them did."""
         first = self.position_of(old[0].base_offset)
         self._items[first : first + len(old)] = [new]
         self._memo = None
-
-
-def _newest_ms(segment: Segment) -> int:
-    if segment.max_timestamp >= 0 or not segment.size:
-        return segment.max_timestamp
-    return segment.modified_ms  # its records have no time, as before Kafka 0.10
 
 
 def _base_offset(segment: Segment) -> int:

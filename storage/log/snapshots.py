@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterable
 
 from headgate.protocol.steps import Steps
+from headgate.storage.disk.checkpoint import removed_on_error
 from headgate.storage.disk.layout import base_of
 from headgate.storage.errors import BadFile
 from headgate.storage.files import Files
@@ -17,21 +17,17 @@ logger = logging.getLogger("headgate.storage")
 
 
 def save(files: Files, directory: str, offset: int, producers: Producers) -> None:
-    """Write the state before `offset`. Neither atomic nor synced: it has a checksum, and can be made again.
+    """Write the state before `offset`, neither atomically nor synced: the file has a checksum, and can be made again.
 
-    Raises OSError, and then there is none.
+    Raises OSError, and then there is no file.
     """
     path = _path(directory, offset)
-    try:
+    with removed_on_error(files, path):
         files.write(path, producers.to_snapshot())
-    except OSError:
-        with contextlib.suppress(OSError):
-            files.remove(path)
-        raise
 
 
 def offsets(names: Iterable[str]) -> list[int]:
-    """Which snapshots a directory has."""
+    """The offsets of the snapshots among the files of a directory."""
     bases = (base_of(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
     return [base for base in bases if base is not None]
 
@@ -39,10 +35,10 @@ def offsets(names: Iterable[str]) -> list[int]:
 def load_latest(
     files: Files, directory: str, known: Iterable[int], start_offset: int, end_offset: int
 ) -> tuple[Producers, int]:
-    """The newest state that is not behind `end_offset`, and its offset; an empty one and -1 if there is none.
+    """The newest state from `start_offset` to `end_offset`, and its offset; an empty state and -1 if there is none.
 
-    Where the first segment begins behind a state nobody knows what came between: a transaction that is open in it may
-    have ended, and would be taken to be open for ever.
+    A state from before the first segment is of no use, as nobody knows what came between: a transaction that is open in
+    the state may have ended, and would be taken to be open for ever.
     """
     for offset in sorted(known, reverse=True):
         if start_offset <= offset <= end_offset:
@@ -50,7 +46,7 @@ def load_latest(
             try:
                 return Producers.from_snapshot(files.read(path)), offset
             except FileNotFoundError:
-                continue  # it went together with a segment that was cut off
+                continue  # removed together with a segment that was cut off
             except BadFile as error:
                 logger.warning("%s is not used: %s; the producers' state is taken from the log", path, error)
                 files.remove(path)
@@ -62,7 +58,7 @@ def replayed(
 ) -> Steps[tuple[Producers, int]]:
     """The state at the end of a log, by the newest snapshot and the batches behind it; and where these begin.
 
-    A log that was begun anew behind its end may have an empty segment in front still, after a power cut, and a gap
+    After a power cut, a log that was restarted behind its end may still have an empty segment in front, and a gap
     behind that. Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
     """
     start_offset = next((segment for segment in segments if segment.size), segments.active).base_offset
@@ -76,9 +72,9 @@ def replayed(
 
 
 def remove_behind(files: Files, directory: str, known: Iterable[int], end_offset: int) -> list[int]:
-    """Delete the snapshots of states behind an offset, for good; those that are left.
+    """Delete the snapshots behind an offset, for good; returns the others.
 
-    One that came back would speak of batches that are not there.
+    A snapshot that came back would tell of batches that are not there.
     """
     stale = {offset for offset in known if offset > end_offset}
     for offset in stale:

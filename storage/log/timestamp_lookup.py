@@ -1,4 +1,4 @@
-"""Records by time: which is the first from a moment on, and which is the newest.
+"""Timestamp lookup: the first record from a moment on, and the newest record.
 
 A time index says up to which offset everything is older; from there on batches are walked, and the records of one that
 may hold the moment are looked at. Timestamps need not be in order.
@@ -27,10 +27,10 @@ from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 from headgate.storage.segment.segment import Segment
 
 SEGMENTS_AT_ONCE = 4
-"""So many are planned together, as each holds a file open: mostly the first has what is sought."""
+"""So many segments are planned together, as each holds a file open: mostly the first one has the record."""
 
 RECORDS_AT_ONCE = 500
-_HOPS_AT_ONCE = 500
+_BATCHES_AT_ONCE = 500
 _WINDOW_BYTES = 4096
 
 
@@ -60,7 +60,7 @@ class _Made:
 
 
 class More(NamedTuple):
-    """What was planned did not tell it. The next plan begins with the segment that has this base offset.
+    """The planned segments were not enough. The next plan begins with the segment that has this base offset.
 
     For the newest record, where segments come by the time that they claim, it is that claim and the best one so far.
     """
@@ -99,7 +99,7 @@ class First(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """A segment among those that may hold the newest record: the later its headers claim to be, the sooner it comes."""
+    """A segment that may hold the newest record; the later its headers claim to be, the sooner it is looked at."""
 
     claim: int
     base_offset: int
@@ -114,7 +114,7 @@ class Rank(NamedTuple):
         return best is None or self.claim > best.timestamp or self.is_tie(best)
 
     def is_tie(self, best: TimestampOffset) -> bool:
-        """Whether it may hold one just as new, that comes before."""
+        """Whether the segment may hold a record that is just as new and comes before."""
         return self.claim >= best.timestamp and self.base_offset < best.offset
 
 
@@ -149,7 +149,7 @@ def _below(up_to: int, found: TimestampOffset | None) -> TimestampOffset | None:
 
 
 def _within(piece: FileSlice, wanted: Wanted) -> Steps[TimestampOffset | None]:
-    """What a piece holds of that, up to the first fault."""
+    """The wanted record in a piece, up to the first fault."""
     if not isinstance(piece, MessagesSlice):
         return (yield from _within_batches(piece, wanted))
     best = None  # there may be messages of magic 0 and 1
@@ -190,13 +190,13 @@ def _within_batches(piece: FileSlice | _Made, wanted: Wanted) -> Steps[Timestamp
                 best, wanted = found, wanted._replace(timestamp_ms=found.timestamp + 1)
         position += header.size
         hops += 1
-        if not hops % _HOPS_AT_ONCE:
+        if not hops % _BATCHES_AT_ONCE:
             yield
     return best
 
 
 def _among(header: BatchHeader, data: bytes | bytearray, wanted: Wanted) -> Steps[TimestampOffset | None]:
-    """What a batch holds of that; where its records cannot be read, a stand-in that has what the header says."""
+    """The wanted record in a batch; for unreadable records a stand-in with the header's values."""
     content = memoryview(data)[HEADER_SIZE:]
     if header.compression != compression.NONE:
         yield
@@ -209,7 +209,7 @@ def _among(header: BatchHeader, data: bytes | bytearray, wanted: Wanted) -> Step
 
 
 def _scan(header: BatchHeader, data: bytes, wanted: Wanted) -> Steps[TimestampOffset | None]:
-    """Look at the length, the time and the offset of each record. Raises IndexError where there is none."""
+    """Look at the length, the time and the offset of each record. Raises IndexError where there is no record."""
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     least, best = wanted.timestamp_ms, None
     position = 0
@@ -234,39 +234,42 @@ def _scan(header: BatchHeader, data: bytes, wanted: Wanted) -> Steps[TimestampOf
     return best
 
 
-def first_from(segments: Sequence[Segment], timestamp_ms: int, start_offset: int) -> First:
-    """For the first record of this time or later, from `start_offset` on. Raises OSError, WouldBlock."""
+def first_from(segments: Sequence[Segment], timestamp_ms: int, start_offset: int, blocking: bool = True) -> First:
+    """For the first record of this time or later, from `start_offset` on.
+
+    Raises OSError; WouldBlock if not `blocking`.
+    """
     pieces: list[FileSlice] = []
     more = None
     for segment in segments:
-        if segment.max_timestamp >= timestamp_ms:
+        if segment.read_max_timestamp(blocking) >= timestamp_ms:
             if len(pieces) == SEGMENTS_AT_ONCE:
                 more = More(segment.base_offset)
                 break
-            pieces.append(_piece(segment, timestamp_ms))
+            pieces.append(_piece(segment, timestamp_ms, blocking))
     return First(pieces, Wanted(timestamp_ms, start_offset), more)
 
 
-def newest(segments: Sequence[Segment], start_offset: int, more: More | None = None) -> Search:
-    """For the first record with the highest timestamp. Raises OSError, WouldBlock.
+def newest(segments: Sequence[Segment], start_offset: int, more: More | None = None, blocking: bool = True) -> Search:
+    """For the first record with the highest timestamp. Raises OSError; WouldBlock if not `blocking`.
 
-    Who says `more` has looked where the headers claim the highest one to be, and has not found it there.
+    `more`: the search has looked where the headers claim the highest timestamp to be, and has not found it there.
     """
     if more is None:
-        latest = max(segments, key=lambda segment: segment.max_timestamp)  # the oldest of equal ones
+        latest = max(segments, key=lambda segment: segment.read_max_timestamp(blocking))  # the oldest of equal ones
         claim = latest.max_timestamp
         if claim < 0:
             return First([], Wanted(0, start_offset), None)
-        return First([_piece(latest, claim)], Wanted(claim, start_offset), More(latest.base_offset, claim))
+        return First([_piece(latest, claim, blocking)], Wanted(claim, start_offset), More(latest.base_offset, claim))
     reached = Rank(more.claim, more.base_offset).key
-    ranked = [(Rank(segment.max_timestamp, segment.base_offset), segment) for segment in segments]
+    ranked = [(Rank(segment.read_max_timestamp(blocking), segment.base_offset), segment) for segment in segments]
     ranked = sorted([one for one in ranked if one[0].claim >= 0 and one[0].key >= reached], key=lambda one: one[0].key)
-    pieces = [(rank, _piece(segment, -1)) for rank, segment in ranked[:SEGMENTS_AT_ONCE]]
+    pieces = [(rank, _piece(segment, -1, blocking)) for rank, segment in ranked[:SEGMENTS_AT_ONCE]]
     left = ranked[SEGMENTS_AT_ONCE][0] if len(ranked) > SEGMENTS_AT_ONCE else None
     return Newest(pieces, start_offset, more.best, left)
 
 
-def _piece(segment: Segment, timestamp_ms: int) -> FileSlice:
-    """All from where a record of this time or later may be."""
-    position = segment.offsets.floor(segment.times.floor(timestamp_ms))
+def _piece(segment: Segment, timestamp_ms: int, blocking: bool) -> FileSlice:
+    """The rest of a segment, from where a record of this time or later may be."""
+    position = segment.offsets.floor(segment.times.floor(timestamp_ms, blocking), blocking)
     return segment.slice(position, max(0, segment.size - position))

@@ -29,8 +29,8 @@ from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 
 HEADER = "header"
 FULL = "full"
-# Batches that the broker made itself: their header is looked at, whatever the topic asks for. Those of transactions,
-# and markers, come from its coordinators: they have no sequence, and are stored as they are.
+# Batches that the broker made itself: only their header is checked, whatever the topic asks for. Batches of
+# transactions, and markers, come from the broker's coordinators: they have no sequence, and are stored as they are.
 OWN = "own"
 PREPARED = "prepared"  # batches that `prepare` has made as the topic stores them
 HIGHEST_CODEC = 4
@@ -43,7 +43,7 @@ _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 def plain_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeader | None:
     """The header, if this is one batch in which `split` and `check_header` would find no fault; else None.
 
-    Nearly every append is one, so that all is looked at here in one go; who wants to know the fault asks those two.
+    Nearly every append is one, so that one expression checks all of it; `split` and `check_header` name the fault.
     """
     size = len(view)
     if size < HEADER_SIZE:

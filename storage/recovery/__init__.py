@@ -1,12 +1,14 @@
 """What is done to a log that a stop of any kind has left, before it is used: a clean stop, a kill, a power cut.
 
-    open_log        the steps, from the names in a directory to a log
-    found           what is known before the first of them
-    scan            after a crash: what lies behind the recovery point, and the three ways in which it ends
-    aside           bytes that are cut off are kept
-    soundness       whether indexes are what they should be
-    indexes         these made again
-    leader_epochs   the same with leader epochs, and which segments hold older messages
+    open_log                   the steps, from the names in a directory to a log
+    recovery_input             what is known before the first step
+    interrupted_replacements   a compaction that a crash interrupted is ended
+    scan                       after a crash: what lies behind the recovery point, and the three ways in which it ends
+    quarantine                 bytes that are cut off are kept
+    index_check                whether indexes are what they should be
+    indexes                    indexes made again
+    leader_epochs              leader epochs made again, and which segments hold older messages
+    sync_failure_repair        a running log after a failed sync
 
 After a clean stop the ends are looked at and no more; after a crash what may not be on the disk is scanned. What can be
 derived (indexes, producers' states, epochs) is made again where it is missing.

@@ -58,16 +58,16 @@ def end_of_finished(segment: Segment, end_offset: int) -> int | None:
     offsets, times = segment.offsets, segment.times
     # Records out of order: the newest may be far from the end, and the entry that tells of it be lost.
     known = offsets.floor(times.last_offset) if times.entries else offsets.last_position
-    walk = segment.walk(min(known, offsets.last_position))
+    iterator = segment.iterate(min(known, offsets.last_position))
     newest = NO_TIMESTAMP, segment.base_offset - 1
-    for _, header in walk:
+    for _, header in iterator:
         if header.max_timestamp > newest[0]:
             newest = header.max_timestamp, header.last_offset
     # Else an entry is lost, or one that was there before a cut is back.
     is_sealed = newest == (times.last_timestamp, times.last_offset) and times.last_offset < end_offset
     is_sealed = is_sealed and times.entries <= offsets.entries + 1
-    is_sound = walk.problem is None and is_sealed and offsets.is_increasing and times.is_increasing
-    return walk.next_offset if is_sound and _has_sound_ends(segment) else None
+    is_sound = iterator.problem is None and is_sealed and offsets.is_increasing and times.is_increasing
+    return iterator.next_offset if is_sound and _has_sound_ends(segment) else None
 
 
 def _has_sound_ends(segment: Segment) -> bool:
@@ -82,7 +82,7 @@ def _has_sound_ends(segment: Segment) -> bool:
     if not all(_is_sound(segment, *entry) for entry in (offsets.first(), offsets.last())):
         return False
     newest, first = (NO_TIMESTAMP, 0), offsets.first()[0]
-    for _, header in segment.walk():
+    for _, header in segment.iterate():
         if header.max_timestamp > newest[0]:
             newest = header.max_timestamp, header.last_offset - segment.base_offset
         if header.last_offset - segment.base_offset >= first:
@@ -92,7 +92,7 @@ def _has_sound_ends(segment: Segment) -> bool:
 
 def _is_sound(segment: Segment, last_offset: int, position: int) -> bool:
     try:
-        hop = seek(segment, position, position)
+        bounds = seek(segment, position, position)
     except KafkaError:
         return False
-    return hop is not None and (hop[0], hop[3]) == (position, segment.base_offset + last_offset)
+    return bounds is not None and (bounds[0], bounds[3]) == (position, segment.base_offset + last_offset)

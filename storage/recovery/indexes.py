@@ -6,8 +6,7 @@ import logging
 
 from headgate.protocol.records.control import TRANSACTION_BITS
 from headgate.protocol.steps import Steps
-from headgate.storage.disk.pool import Pool
-from headgate.storage.files import NO_ROOM
+from headgate.storage.files import NO_ROOM, Files
 from headgate.storage.log import snapshots
 from headgate.storage.log.log import Log
 from headgate.storage.recovery.index_check import end_of_finished, has_indexes
@@ -40,40 +39,35 @@ def check_indexes(log: Log, found: RecoveryInput, segment: Segment, end_offset: 
 
 def _drop_leftover(log: Log, found: RecoveryInput, segment: Segment, end_offset: int) -> Steps[None]:
     """Cut off what a write has left that failed just before a roll: it was cut off then, but not yet on the disk."""
-    walk = segment.walk()
-    for _, header in walk:
+    iterator = segment.iterate()
+    for _, header in iterator:
         if header.base_offset >= end_offset:
             break
         yield
-    is_whole = walk.problem is None or walk.next_offset == end_offset
-    if is_whole and walk.position < segment.size:
-        left = segment.size - walk.position
+    is_whole = iterator.problem is None or iterator.next_offset == end_offset
+    if is_whole and iterator.position < segment.size:
+        left = segment.size - iterator.position
         logger.warning("%s: %d bytes behind the last batch of %s are cut off", found, left, segment.path)
-        yield from quarantine_cut(log.pool.files, segment, walk.position)
+        yield from quarantine_cut(log.pool.files, segment, iterator.position)
         segment.rebuild(log.config.index_interval_bytes)
-        segment.truncate(walk.position)
+        segment.truncate(iterator.position)
 
 
 def rebuild(
     log: Log, found: RecoveryInput, segment: Segment, known: Transactions | None = None
 ) -> Steps[Transactions | None]:
     """Make the indexes of a segment again. `known` and the result: the transactions open at its ends, if known."""
-    pool = log.pool
-    pool.defers_blocks = True
-    try:
-        walk = segment.rebuild(log.config.index_interval_bytes)
-        for _, header in walk:
-            if header.attributes & TRANSACTION_BITS and walk.transactions is None:
-                walk.transactions = known or (yield from transactions_at(log, segment.base_offset))
-            yield
-        if walk.problem is not None:
-            raise corrupt(found, segment, f"byte {walk.position}, offset {walk.next_offset}: {walk.problem}")
-        if log.has_transactions:
-            segment.follow_transactions()
-    finally:
-        pool.defers_blocks = False
-    _write(pool, segment)
-    return walk.transactions or known
+    iterator = segment.rebuild(log.config.index_interval_bytes, in_memory=True)
+    for _, header in iterator:
+        if header.attributes & TRANSACTION_BITS and iterator.transactions is None:
+            iterator.transactions = known or (yield from transactions_at(log, segment.base_offset))
+        yield
+    if iterator.problem is not None:
+        raise corrupt(found, segment, f"byte {iterator.position}, offset {iterator.next_offset}: {iterator.problem}")
+    if log.has_transactions:
+        segment.follow_transactions()
+    _write(log.pool.files, segment)
+    return iterator.transactions or known
 
 
 def transactions_at(log: Log, offset: int) -> Steps[Transactions]:
@@ -103,7 +97,7 @@ def check_transactions(log: Log, found: RecoveryInput) -> Steps[None]:
     segments = log.segments
     if not log.has_transactions and all(segment.aborted is None for segment in segments):
         return
-    log.has_transactions = True
+    log.note_transactions()
     known: Transactions | None = None
     made = 0
     for segment in segments:
@@ -115,18 +109,18 @@ def check_transactions(log: Log, found: RecoveryInput) -> Steps[None]:
         logger.info("%s: made %s files of %d segments that had none", found, TransactionIndex.SUFFIX, made)
 
 
-def _write(pool: Pool, segment: Segment) -> None:
+def _write(files: Files, segment: Segment) -> None:
     """Write the indexes such that the next start finds them, or finds that they are missing, whatever comes between.
 
     It looks no closer at a segment that is safe on the disk.
     """
     segment.file.sync()
     try:
-        index_finalization.write(pool.files, segment)
+        index_finalization.write(files, segment)
     except OSError as error:
         _without_room(segment, error)
     else:
-        index_finalization.note_written(pool, segment)
+        index_finalization.note_written(segment)
 
 
 def seal(segment: Segment) -> None:

@@ -8,7 +8,6 @@ from random import Random
 
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.steps import Steps, finish
-from headgate.storage.cleanup import replacement
 from headgate.storage.config import LogConfig
 from headgate.storage.disk import layout
 from headgate.storage.disk.checkpoint import START_OFFSETS, TEMPORARY_SUFFIX
@@ -18,7 +17,7 @@ from headgate.storage.files import NO_ROOM
 from headgate.storage.log import snapshots
 from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
-from headgate.storage.recovery import leader_epochs
+from headgate.storage.recovery import interrupted_replacements, leader_epochs
 from headgate.storage.recovery.indexes import check_indexes, check_transactions, rebuild
 from headgate.storage.recovery.quarantine import quarantine_replaced
 from headgate.storage.recovery.recovery_input import RecoveryInput, bases_of, corrupt, of_log, repair_advice, sizes_of
@@ -46,7 +45,7 @@ def open_log_steps(pool: Pool, found: RecoveryInput, config: LogConfig, random: 
     names = of_log(listed)
     if layout.is_no_partition(listed) and not found.recovery_point:
         raise NotALog(f"{found.directory} is called like a partition's directory, and holds nothing of a log")
-    names = of_log((yield from replacement.finish_steps(pool, found.directory, names)))
+    names = of_log((yield from interrupted_replacements.finish_steps(pool, found.directory, names)))
     _tidy(pool, found, names)
     if config.is_compacted and not found.is_clean:
         yield from quarantine_replaced(pool, found, names)
@@ -58,31 +57,29 @@ def open_log_steps(pool: Pool, found: RecoveryInput, config: LogConfig, random: 
     leader_epochs.note_formats(log, epochs, max(found.start_offset, segments[0].base_offset))
     producers: Producers | None = None
     if found.is_clean:
-        yield from _look_at_ends(log, found)
+        log.recovered((yield from _look_at_ends(log, found)), is_clean=True)
     else:
-        epochs, producers = yield from scan(log, found, names)
+        end_offset, epochs, producers, unsynced = yield from scan(log, found, names)
         epochs = leader_epochs.with_beginning(entries, epochs)
-        log.epochs.is_synced = False
+        log.recovered(end_offset, unsynced, is_clean=False)
     if found.start_offset > log.end_offset:
         _check_start(found, log.end_offset)
-        log.restart_at(found.start_offset, now_ms)
+        log.restart_at(found.start_offset, now_ms, _nothing)  # the checkpoint says no more than was found
         epochs, producers = [], None
-    log.start_offset = max(found.start_offset, log.segments[0].base_offset)
-    log.recovery_point = min(log.end_offset, found.recovery_point)
+    log.start_at(found.start_offset, found.recovery_point)
     if log.end_offset > log.start_offset and leader_epochs.are_lacking(log, entries, epochs):
         epochs = yield from leader_epochs.derive_steps(log, found)
     leader_epochs.note_formats(log, epochs, log.start_offset)
     log.epochs.keep(epochs, always=entries is None and log.size > 0)
     log.epochs.start_from(log.start_offset)
-    log.active.was_truncated = not found.is_clean  # maybe, by who was killed, and to nothing
-    log.names_unsynced = not found.is_clean or not log.size  # an empty log has never had a reason to be flushed
+    log.opened(is_clean=found.is_clean)
     yield from log.reload_producers_steps(snapshots.offsets(names), producers)
     yield from check_transactions(log, found)
     if found.bytes_scanned >= SCANNED_BYTES and log.recovery_point < log.end_offset:
         _keep_found(log, found)
     if config.fsync_before_commit and log.recovery_point < log.end_offset:
         log.flush()  # a killed broker may have left in memory what a power cut could still take back from consumers
-    log.release()  # most partitions are idle: files are opened again where they are needed
+    log.close_files()  # most partitions are idle: files are opened again where they are needed
     return log
 
 
@@ -113,7 +110,7 @@ def _tidy(pool: Pool, found: RecoveryInput, names: dict[str, int]) -> None:
         is_orphan = name.endswith(DERIVED_SUFFIXES[:3]) and (of_size < 0 or (of_size == 0 < names[name]))
         path = f"{found.directory}/{name}"
         if name.endswith(DELETED_SUFFIX):
-            pool.doomed.add(path)  # large ones take long
+            pool.pending_deletions.add(path)  # large ones take long
         elif name.endswith(TEMPORARY_SUFFIX) or is_orphan:
             pool.files.remove(path)
 
@@ -131,21 +128,24 @@ def _segments(pool: Pool, found: RecoveryInput, names: dict[str, int], now_ms: i
     return [Segment(pool, directory, base, sizes_of(names, base), created_ms=now_ms) for base in bases]
 
 
-def _look_at_ends(log: Log, found: RecoveryInput) -> Steps[None]:
-    """After a clean stop: all is as it should be, unless someone deleted what can be derived."""
+def _nothing() -> None:
+    """Write no checkpoint."""
+
+
+def _look_at_ends(log: Log, found: RecoveryInput) -> Steps[int]:
+    """After a clean stop: where the log ends. All is as it should be, unless someone deleted what can be derived."""
     for segment in log.segments:
         yield from check_indexes(log, found, segment)
     last = log.segments[-1]
     try:
-        log.end_offset = yield from _end_offset(log, found, last)
+        end_offset = yield from _end_offset(log, found, last)
     except KafkaError as error:
         raise corrupt(found, last, f"{error.message}, after a clean stop") from error
-    if log.end_offset < found.recovery_point:
+    if end_offset < found.recovery_point:
         raise corrupt(
-            found,
-            last,
-            f"it ends at offset {log.end_offset}; offsets up to {found.recovery_point} should follow",
+            found, last, f"it ends at offset {end_offset}; offsets up to {found.recovery_point} should follow"
         )
+    return end_offset
 
 
 def _end_offset(log: Log, found: RecoveryInput, last: Segment) -> Steps[int]:
@@ -155,10 +155,10 @@ def _end_offset(log: Log, found: RecoveryInput, last: Segment) -> Steps[int]:
         end_offset = last.end_offset()
         if end_offset == found.recovery_point:
             return end_offset
-    walk = last.walk()  # it is the index that is wrong, or the segment, or what was told of the end
-    for _ in walk:
+    iterator = last.iterate()  # it is the index that is wrong, or the segment, or what was told of the end
+    for _ in iterator:
         yield
-    if walk.problem is None and last.offsets.entries and walk.next_offset != end_offset:
+    if iterator.problem is None and last.offsets.entries and iterator.next_offset != end_offset:
         logger.warning("%s: %s is wrong; made again", found, last.offsets.path)
         yield from rebuild(log, found, last)
     return last.end_offset()

@@ -1,9 +1,9 @@
 """The scan of a log after a crash: what may not be on the disk is read, checked, and cut where it is no log any more.
 
-It ends in exactly one of three ways. Clean: batches to the end. Torn: at or behind the recovery point something else
-follows; the log is cut there, and what followed is kept `aside`. Corrupt: the same below the recovery point, where
-everything was on the disk once; the partition then stays closed, and of its files none is touched, but that what lies
-behind the recovery point may have been cut off, and kept, before.
+A scan ends in exactly one of three ways (`ScanResult`). Clean: batches to the end. Torn: at or behind the recovery
+point something else follows; the log is cut there, and what followed is quarantined. Corrupt: something else follows
+below the recovery point, where everything was on the disk once; the partition stays closed, and none of its files is
+touched, except that bytes behind the recovery point may have been quarantined before.
 """
 
 from __future__ import annotations
@@ -38,6 +38,18 @@ logger = logging.getLogger("headgate.storage")
 _HEAD_BYTES = legacy_messages.MAGIC_POSITION + 1
 
 
+class Scanned(NamedTuple):
+    """What a scan has found: where the log ends, its leader epochs, its producers if they came to be known by the way.
+
+    `unsynced`: files that are to be synced with the next flush.
+    """
+
+    end_offset: int
+    epochs: list[tuple[int, int]]
+    producers: Producers | None
+    unsynced: list[str]
+
+
 class Clean(NamedTuple):
     """Batches to the end."""
 
@@ -57,54 +69,52 @@ class Corrupt(NamedTuple):
     reason: str
 
 
-Verdict = Clean | Torn | Corrupt
+ScanResult = Clean | Torn | Corrupt
 
 
-def classify(walk: BatchIterator, recovery_point: int) -> Verdict:
+def classify(iterator: BatchIterator, recovery_point: int) -> ScanResult:
     """What the end of a scan means. Pure."""
-    if walk.problem is not None:
-        if walk.next_offset < recovery_point:
-            return Corrupt(walk.position, walk.problem)
-        return Torn(walk.position, walk.problem, walk.is_cut)
-    if walk.next_offset < recovery_point:
-        return Corrupt(walk.position, f"offsets up to {recovery_point} should follow")
+    if iterator.problem is not None:
+        if iterator.next_offset < recovery_point:
+            return Corrupt(iterator.position, iterator.problem)
+        return Torn(iterator.position, iterator.problem, iterator.is_cut)
+    if iterator.next_offset < recovery_point:
+        return Corrupt(iterator.position, f"offsets up to {recovery_point} should follow")
     return Clean()
 
 
-def scan(
-    log: Log, found: RecoveryInput, names: Mapping[str, int]
-) -> Steps[tuple[list[tuple[int, int]], Producers | None]]:
-    """After a crash: check what lies behind the recovery point, and make the indexes of these segments again.
-
-    The leader epochs of what is there then, and its producers, if they have come to be known by the way.
-    """
+def scan(log: Log, found: RecoveryInput, names: Mapping[str, int]) -> Steps[Scanned]:
+    """After a crash: check what lies behind the recovery point, and make the indexes of these segments again."""
     segments = log.segments
     first = first_to_scan([segment.base_offset for segment in segments], found.recovery_point)
+    unsynced: list[str] = []
     for segment in segments[:first]:
         # Those of the last were perhaps not yet synced, although its bytes were: that comes with the next flush.
         is_last = segment is segments[first - 1]
         yield from check_indexes(log, found, segment, segments[first].base_offset if is_last else None)
         if is_last:
-            log.indexes_unsynced += [*segment.sealed_indexes, segment.path]
-    log.end_offset = segments[first].base_offset
-    safe = max(found.recovery_point, log.end_offset)
+            unsynced = [*segment.sealed_indexes, segment.path]
+    end_offset = segments[first].base_offset
+    safe = max(found.recovery_point, end_offset)
     epochs = [entry for entry in log.epochs.entries if entry[1] < safe]
-    interval_bytes, end_offset = log.config.index_interval_bytes, found.recovery_point
-    if segments[first] is segments[-1] and is_untouched(segments[-1], end_offset, interval_bytes):
-        log.end_offset = end_offset
-        return epochs, None
+    interval_bytes = log.config.index_interval_bytes
+    if segments[first] is segments[-1] and is_untouched(segments[-1], found.recovery_point, interval_bytes):
+        return Scanned(found.recovery_point, epochs, None, unsynced)
     known: Transactions | None = None
     producers = _producers_at(log, names, segments[first])
     for number, segment in enumerate(segments[first:], first):
-        verdict, known = yield from _scan_segment(log, found, segment, epochs, known, producers)
+        if end_offset < segment.base_offset <= found.start_offset:
+            end_offset = segment.base_offset  # what was deleted is here again, and not all of it
+        verdict, end_offset, known = yield from _scan_segment(log, found, segment, end_offset, epochs, known, producers)
         if isinstance(verdict, Corrupt):
-            raise corrupt(found, segment, f"byte {verdict.at}, offset {log.end_offset}: {verdict.reason}")
+            raise corrupt(found, segment, f"byte {verdict.at}, offset {end_offset}: {verdict.reason}")
         if isinstance(verdict, Torn):
-            yield from _cut(log, found, segment, verdict, segments[number + 1 :])
+            yield from _cut(log, found, segment, end_offset, verdict, segments[number + 1 :])
+            end_offset = log.segments[-1].end_offset()
             break
         if segment is not segments[-1]:
             seal(segment)
-    return epochs, producers
+    return Scanned(end_offset, epochs, producers, unsynced)
 
 
 def _producers_at(log: Log, names: Mapping[str, int], segment: Segment) -> Producers | None:
@@ -118,36 +128,34 @@ def _scan_segment(
     log: Log,
     found: RecoveryInput,
     segment: Segment,
+    expected_offset: int,
     epochs: list[tuple[int, int]],
     known: Transactions | None,
     producers: Producers | None,
-) -> Steps[tuple[Verdict, Transactions | None]]:
-    """How the segment ends. `known`, also in the result: which transactions are open at its ends, if that is known.
+) -> Steps[tuple[ScanResult, int, Transactions | None]]:
+    """How the segment ends, and at which offset.
 
-    What is in it is noted in `epochs` and `producers`.
+    `known`, also in the result: the transactions open at the segment's ends, if that is known. The leader epochs and
+    the producers of the batches are noted in `epochs` and `producers`.
     """
-    if log.end_offset < segment.base_offset <= found.start_offset:
-        log.end_offset = segment.base_offset  # what was deleted is here again, and not all of it
-    if segment.base_offset != log.end_offset:
+    if segment.base_offset != expected_offset:
         # One between them is lost: compaction leaves gaps too, but only in what was made safe before.
-        return Torn(0, f"the segment should begin at offset {log.end_offset}"), known
-    walk = segment.rebuild(log.config.index_interval_bytes)
-    walk.check_crc_from = found.recovery_point
-    for _, header in walk:
+        return Torn(0, f"the segment should begin at offset {expected_offset}"), expected_offset, known
+    iterator = segment.rebuild(log.config.index_interval_bytes, check_crc_from=found.recovery_point)
+    for _, header in iterator:
         leader_epochs.note(epochs, header)
-        if header.attributes & TRANSACTION_BITS and walk.transactions is None:
-            walk.transactions = known or (yield from transactions_at(log, segment.base_offset))
+        if header.attributes & TRANSACTION_BITS and iterator.transactions is None:
+            iterator.transactions = known or (yield from transactions_at(log, segment.base_offset))
         if producers is not None and header.producer_id != NO_PRODUCER_ID:
-            producers.record(header, header.base_offset, walk.marker(header))
+            producers.record(header, header.base_offset, iterator.marker(header))
         found.bytes_scanned += header.size
         yield
-    log.end_offset = walk.next_offset
-    if walk.problem is not None and not segment.has_legacy_format and _is_old_format(segment, walk.position):
+    if iterator.problem is not None and not segment.has_legacy_format and _is_old_format(segment, iterator.position):
         raise UnsupportedLog(
             f"{found}: {segment.path} holds messages of magic 0 or 1, where the leader epochs in {log.epochs.path} "
             "say that there are none; delete that file, and they are read"
         )
-    return classify(walk, found.recovery_point), walk.transactions or known
+    return classify(iterator, found.recovery_point), iterator.next_offset, iterator.transactions or known
 
 
 def _is_old_format(segment: Segment, position: int) -> bool:
@@ -162,11 +170,13 @@ def _is_old_format(segment: Segment, position: int) -> bool:
     return False
 
 
-def _cut(log: Log, found: RecoveryInput, segment: Segment, torn: Torn, later: Sequence[Segment]) -> Steps[None]:
+def _cut(
+    log: Log, found: RecoveryInput, segment: Segment, end_offset: int, torn: Torn, later: Sequence[Segment]
+) -> Steps[None]:
     """Make the log end where it is torn; keep the bytes behind that aside."""
     logger.warning(
         "%s: cut at byte %d of %s, offset %d: %s; %d bytes there and %d later segments are kept in files named *%s",
-        found, torn.at, segment.path, log.end_offset, torn.reason, segment.size - torn.at, len(later), TORN_SUFFIX,
+        found, torn.at, segment.path, end_offset, torn.reason, segment.size - torn.at, len(later), TORN_SUFFIX,
     )  # fmt: skip
     files = log.pool.files
     is_worth_little = torn.is_beginning and not later  # and a power cut may leave one in each of 10,000 logs
@@ -179,4 +189,3 @@ def _cut(log: Log, found: RecoveryInput, segment: Segment, torn: Torn, later: Se
             raise  # so it stays closed, and whole, until there is room
         logger.warning("%s: there is no room to keep the beginning of a batch, which nobody was told of", found)
     log.drop_behind(segment, torn.at)
-    log.end_offset = log.segments[-1].end_offset()

@@ -2,15 +2,15 @@
 
 A system that could not write something to the disk says so once. It may keep those bytes in memory for a while or drop
 them, but counts them as written: the next sync succeeds, and proves nothing (Postgres' "fsyncgate" of 2018). So nothing
-of it is trusted. All that is not known to be on the disk is read, checked by its CRC, written once more and synced.
-What the system had dropped shows there: the log is cut before it, what follows is kept aside, and that is reported.
+of it is trusted. Everything that may not be on the disk is read, checked by its CRC, written once more and synced. This
+shows what the system has dropped: the log is cut before that, what follows is quarantined, and that is reported.
 
-    log.sync_error ─> begin ─> Mending.steps, in a thread ─> take_up ─┬────────────────────────────────────> end
-                                                                      └─> Mending.settle_steps, in a thread ─┘
+    log.sync_error ─> begin ─> steps, in a thread ─> take_up ─┬────────────────────────────> end
+                                                              └─> settle_steps, in a thread ─┘
 
-`take_up` changes the log in memory alone: it ends where the sound batches end, and indexes that had to be made anew are
-in memory. Only then the thread has the files follow, so that nobody reads what is being changed. After `end` the log
-takes records, or it is all tried again. Reads go on meanwhile, and `Log` takes nothing.
+`take_up` changes the log in memory alone: the log ends where the sound batches end, and indexes that had to be made
+anew are in memory. Only then the thread has the files follow, so that nobody reads what is being changed. After `end`
+the log takes records, or all of it is tried again. Reads go on meanwhile, and `Log` takes nothing.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from headgate.storage.disk.layout import base_of, replace_topic_id
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile
 from headgate.storage.files import NO_DESCRIPTORS, NO_ROOM, Files, parent
-from headgate.storage.log import log_lock
 from headgate.storage.log.log import Log
+from headgate.storage.log.log_lock import DELETE_SEGMENTS, REPAIR, REPAIRING
 from headgate.storage.log.producers import Producers
 from headgate.storage.recovery.indexes import transactions_at
 from headgate.storage.recovery.quarantine import quarantine_cut, quarantine_name
@@ -40,7 +40,6 @@ from headgate.storage.segment.index import OffsetIndex
 from headgate.storage.segment.index_finalization import (
     INDEX_SUFFIXES,
     content_of,
-    indexes_of,
     last_time,
     note_written,
 )
@@ -87,16 +86,16 @@ class _Lost(NamedTuple):
 
 
 class SyncFailureRepair:
-    """What threads do. Afterwards `error` says why it has to be tried again."""
+    """The part of a repair that threads do. Afterwards `error` says why it has to be tried again."""
 
     def __init__(self, log: Log, pieces: list[_Piece]) -> None:
         """Use `begin`."""
         self.error: BaseException | None = None
         self.lost: _Lost | None = None
         self.has_lost_records = False
-        """Of `take_up`: whether records went that the log had. The others are what they were."""
+        """Of `take_up`: whether the log lost records. The others are what they were."""
         self.renewed: dict[int, Segment] = {}
-        """By base offset: with indexes made anew, in memory, as those on the disk are not to be trusted."""
+        """By base offset: segments with indexes made anew, in memory, as those on the disk are not to be trusted."""
         self.end_offset = log.end_offset
         self._log = log  # of which a thread looks at what does not change
         self._recovery_point = log.recovery_point
@@ -107,7 +106,7 @@ class SyncFailureRepair:
         self._write_epochs = _epochs_of(log)
         self._replacement = log.compacted.unfinished if log.was_compacted else None
         self._is_last_in_memory = False
-        self._aside: str | None = None  # the copy of what is lost
+        self._quarantined: str | None = None  # the copy of what is lost
         self._unsealed: list[tuple[Segment, dict[str, bytes | None]]] = []
         self.sealed: list[Segment] = []
         """Of `settle_steps`: those whose indexes are in their files now."""
@@ -126,7 +125,6 @@ class SyncFailureRepair:
     def steps(self) -> Steps[None]:
         """Read, check, write and sync, in slices."""
         pool = Pool(self._files, max_open_segments=1)  # the log's own is the loop's
-        pool.defers_blocks = True  # of indexes that are made to be compared
         try:
             self._settle_names()
             for piece in self._pieces:
@@ -140,34 +138,34 @@ class SyncFailureRepair:
             self._files.sync_directory(parent(self._directory))
         except (OSError, KafkaError) as error:
             self.error = error
-            if self._aside is not None:  # it is all in the log still; else each try would leave another copy
+            if self._quarantined is not None:  # the log still has all of it; else each try would leave another copy
                 with suppress(OSError):
-                    self._files.remove(self._aside)
+                    self._files.remove(self._quarantined)
 
     def _settle_names(self) -> None:
-        """Have no file that compaction has replaced go by a name of the log's. Raises OSError."""
+        """Rename the files that compaction has replaced, as they still have names of the log's. Raises OSError."""
         if self._replacement is not None:
             self._replacement.settle()
 
     def _rewrite(self, pool: Pool, piece: _Piece) -> Steps[bool]:
-        """Whether all of it was there, and is on the disk now."""
+        """Write a piece once more; True if all of it was there, and is on the disk now."""
         start = self._start(pool, piece)
         segment = self._segment(pool, piece.facts)
         try:
-            walk = yield from _write_again(segment, start)
+            iterator = yield from _write_again(segment, start)
             segment.file.sync()
-            if walk.problem is None and walk.position == segment.size:
+            if iterator.problem is None and iterator.position == segment.size:
                 return True
-            self._aside = yield from quarantine_cut(self._files, segment, walk.position)
-            offset = max(walk.next_offset, self._recovery_point)
-            self.lost = _Lost(segment.base_offset, walk.position, offset)
-            yield from self._renew(pool, piece.facts, walk.position)
+            self._quarantined = yield from quarantine_cut(self._files, segment, iterator.position)
+            offset = max(iterator.next_offset, self._recovery_point)
+            self.lost = _Lost(segment.base_offset, iterator.position, offset)
+            yield from self._renew(pool, piece.facts, iterator.position)
             return False
         finally:
             segment.close()
 
     def _start(self, pool: Pool, piece: _Piece) -> int:
-        """Where that begins of a segment which may not be on the disk; 0 where its index is wrong, or does not tell."""
+        """Where the part of a segment begins that may not be on the disk; 0 where its index is wrong, or unclear."""
         facts, offset = piece.facts, self._recovery_point
         if not piece.is_unsynced or offset == self._log.end_offset:
             return facts.size
@@ -177,22 +175,22 @@ class SyncFailureRepair:
         segment = Segment(pool, self._directory, facts.base_offset, (facts.size, *(sizes or [-1]), -1, -1))
         segment.has_legacy_format = facts.has_legacy_format
         try:
-            hop = seek(segment, segment.offsets.floor(offset), NO_LIMIT, offset)
-            return hop[0] if hop is not None and hop[2] <= offset else 0
+            bounds = seek(segment, segment.offsets.floor(offset), NO_LIMIT, offset)
+            return bounds[0] if bounds is not None and bounds[2] <= offset else 0
         except (KafkaError, OSError, ValueError):
             return 0
         finally:
             segment.close()
 
     def _check_indexes(self, pool: Pool, piece: _Piece) -> Steps[None]:
-        """Write those of a sealed segment once more, if they are what its bytes make of them."""
+        """Write the indexes of a sealed segment once more, if they are what its bytes make of them."""
         expected = yield from self._expected(pool, piece)
         for index in piece.indexes:
             data = self._content(index)
             if len(data) < index.size or not _is_expected(index, data, expected):
                 yield from self._renew(pool, piece.facts, piece.facts.size)
                 return
-            if piece.is_sealed:  # else they are synced once it is, and a recovery makes them anew
+            if piece.is_sealed:  # else they are synced with its seal, and a recovery makes them anew
                 file = self._files.open(index.path)
                 try:
                     file.write_at(data, 0)
@@ -201,7 +199,7 @@ class SyncFailureRepair:
                     file.release()
 
     def _content(self, index: _Index) -> bytes:
-        """What its file has of it; nothing where that is gone, or cannot be read: it is derived. Raises OSError."""
+        """The content of an index's file; empty where the file is gone or unreadable: it is derived. Raises OSError."""
         try:
             return self._files.read(index.path)[: index.size]
         except OSError as error:
@@ -210,10 +208,10 @@ class SyncFailureRepair:
             return b""
 
     def _expected(self, pool: Pool, piece: _Piece) -> Steps[dict[str, bytes]]:
-        """The indexes by their suffixes, made from the segment as it is read."""
+        """The expected indexes by their suffixes, made from the segment's bytes."""
         segment = self._segment(pool, piece.facts)
         try:
-            for _ in segment.rebuild(self._log.config.index_interval_bytes):
+            for _ in segment.rebuild(self._log.config.index_interval_bytes, in_memory=True):
                 yield
             times = segment.times.content()
             if piece.is_sealed:
@@ -228,13 +226,15 @@ class SyncFailureRepair:
         try:
             file_size = segment.file.size()
             segment.size = size
-            walk = segment.rebuild(self._log.config.index_interval_bytes)
-            for _, header in walk:
-                if header.attributes & TRANSACTION_BITS and walk.transactions is None:
-                    walk.transactions = yield from transactions_at(self._copy(), segment.base_offset)
+            iterator = segment.rebuild(self._log.config.index_interval_bytes, in_memory=True)
+            for _, header in iterator:
+                if header.attributes & TRANSACTION_BITS and iterator.transactions is None:
+                    iterator.transactions = yield from transactions_at(self._copy(), segment.base_offset)
                 yield
-            if walk.problem is not None:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path}, byte {walk.position}: {walk.problem}")
+            if iterator.problem is not None:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path}, byte {iterator.position}: {iterator.problem}"
+                )
             if self._log.has_transactions:
                 segment.follow_transactions()
         finally:
@@ -245,7 +245,6 @@ class SyncFailureRepair:
     def remake_steps(self, base_offset: int) -> Steps[None]:
         """Make the indexes of one segment anew, in slices: see `take_up_index`."""
         pool = Pool(self._files, max_open_segments=1)
-        pool.defers_blocks = True
         try:
             self._settle_names()
             for facts in self._facts:
@@ -260,26 +259,28 @@ class SyncFailureRepair:
         return segment
 
     def _copy(self) -> Log:
-        """The log, for this thread alone, without any index."""
+        """A copy of the log for this thread alone, without any index."""
         log, pool = self._log, Pool(self._files, max_open_segments=1)
         segments = [self._segment(pool, facts) for facts in self._facts]
         copy = Log(pool, self._directory, *log.key, log.topic_id, log.config, segments, Random(0))
-        copy.end_offset, copy.has_transactions = self.end_offset, log.has_transactions
+        copy.recovered(self.end_offset, is_clean=True)
+        if log.has_transactions:
+            copy.note_transactions()
         return copy
 
     # What the files are to be
 
     def owe(self, log: Log) -> bool:
-        """Note what the files lack of what the log is in memory; whether there is something."""
+        """Note how the files differ from the log in memory; whether they do."""
         self.end_offset, self._facts = log.end_offset, _facts(log)
         in_memory = [segment for segment in log.segments[:-1] if _is_in_memory(segment)]
-        self._is_last_in_memory = not any(index.written for index in indexes_of(log.active))
+        self._is_last_in_memory = not any(index.written for index in log.active.indexes)
         self._unsealed = [(segment, content_of(segment)) for segment in in_memory]
         self._write_epochs = _epochs_of(log)
         return log.is_ahead or bool(in_memory or self._write_epochs)
 
     def settle_steps(self) -> Steps[None]:
-        """Have the files follow, in slices."""
+        """Make the files what the log is in memory, in slices."""
         files = self._files
         try:
             if self._log.is_ahead:
@@ -287,7 +288,7 @@ class SyncFailureRepair:
                 yield
                 copy = self._copy()
                 yield from copy.reload_producers_steps()
-                copy.release()
+                copy.close_files()
                 self.producers = copy.producers, copy.snapshot_offset
             for segment, contents in self._unsealed:
                 self._seal(segment, contents)
@@ -305,7 +306,7 @@ class SyncFailureRepair:
                 self._files.sync(path)
 
     def _seal(self, segment: Segment, contents: dict[str, bytes | None]) -> None:
-        """Without room there are none: the next start makes them anew. Raises OSError."""
+        """Write the index files; without room there are none, and the next start makes them anew. Raises OSError."""
         self._remove_indexes(segment.base_offset)
         try:
             for suffix, content in contents.items():
@@ -319,13 +320,13 @@ class SyncFailureRepair:
             self.sealed.append(segment)
 
     def _cut(self) -> None:
-        """Cut the last segment's file where the log ends, and put those behind it aside, the last of them first."""
+        """Cut the last segment's file where the log ends, and quarantine the files behind it, the last one first."""
         files = self._files
         sizes = {facts.base_offset: facts.size for facts in self._facts}
         names = files.list(self._directory)
         last = self._facts[-1]
         last_path = f"{self._directory}/{last.base_offset:020d}{LOG_SUFFIX}"
-        if not files.exists(last_path):  # first of all: of a log without any segment all would seem to be lost
+        if not files.exists(last_path):  # first of all: a log without segments would seem to have lost everything
             files.open(last_path, create=True).release()
             files.sync_directory(self._directory)
         for name in sorted(names, reverse=True):
@@ -359,7 +360,7 @@ def _facts(log: Log) -> list[_Facts]:
 
 
 def _epochs_of(log: Log) -> Callable[[], None] | None:
-    """What writes the leader epochs, if they may not be on the disk."""
+    """A write of the leader epochs, if they may not be on the disk."""
     return None if log.epochs.is_synced else log.epochs.begin_write(needs_room=False)
 
 
@@ -379,13 +380,18 @@ def _is_expected(index: _Index, data: bytes, expected: dict[str, bytes]) -> bool
 
 
 def _is_in_memory(segment: Segment) -> bool:
-    """Whether its indexes were made anew, and are not in files yet."""
-    return segment.size > 0 and not segment.is_sealed and not any(index.written for index in indexes_of(segment))
+    """Whether the indexes of a segment were made anew, and are not in files yet."""
+    return segment.size > 0 and not segment.is_sealed and not any(index.written for index in segment.indexes)
+
+
+def needing_repair(pool: Pool) -> list[Log]:
+    """The logs of a pool of which a sync failed, in that order."""
+    return [log for log in pool.needs_repair if isinstance(log, Log)]
 
 
 def begin(log: Log) -> SyncFailureRepair | None:
-    """What is to be run for a log with a failed sync; None while a thread has it."""
-    if not log_lock.may(log, log_lock.MEND):
+    """The repair of a log with a failed sync; None while another operation excludes it (`log_lock`)."""
+    if not log.may(REPAIR):
         return None
     unsynced = log.since(log.recovery_point)
     pieces = []
@@ -393,36 +399,36 @@ def begin(log: Log) -> SyncFailureRepair | None:
         is_unsynced = segment in unsynced
         if is_unsynced or not set(segment.sealed_indexes).isdisjoint(log.indexes_unsynced):
             pieces.append(_Piece(facts, is_unsynced, segment.is_sealed, tuple(_indexes(segment))))
-    mending = SyncFailureRepair(log, pieces)
-    log_lock.acquire(log, log_lock.MENDING)
-    return mending
+    work = SyncFailureRepair(log, pieces)
+    log.acquire(REPAIRING)
+    return work
 
 
 def _indexes(segment: Segment) -> Iterator[_Index]:
-    for index in indexes_of(segment):
+    for index in segment.indexes:
         if index.written:
             yield _Index(index.path, index.SUFFIX, index.written, index.written == index.size)
 
 
-def take_up(log: Log, mending: SyncFailureRepair) -> bool:
-    """Have the log be what `steps` found of it, in memory. Whether `settle_steps` is to be run before `end`."""
-    if not mending.is_wanted:
+def take_up(log: Log, work: SyncFailureRepair) -> bool:
+    """Make the log what `steps` found, in memory; True if `settle_steps` must run before `end`."""
+    if not work.is_wanted:
         return False
-    log.epochs.is_synced = True
-    for segment in mending.renewed.values():
+    log.epochs.note_synced()
+    for segment in work.renewed.values():
         log.renew(segment)
         logger.warning("%s-%d: the indexes of %s are made again", *log.key, segment.path)
-    if mending.lost is not None:
+    if work.lost is not None:
         end_offset = log.end_offset
-        _forget(log, *mending.lost)
-        mending.has_lost_records = log.end_offset < end_offset  # else all that went was deleted before
-    return mending.owe(log)
+        _forget(log, *work.lost)
+        work.has_lost_records = log.end_offset < end_offset  # else all that went was deleted before
+    return work.owe(log)
 
 
 def _forget(log: Log, base_offset: int, position: int, offset: int) -> None:
     logger.error(
         "%s-%d: the system dropped what it could not write: records from offset %d to %d are lost, and what is left of"
-        " them is kept aside", *log.key, offset, log.end_offset - 1,
+        " them is quarantined", *log.key, offset, log.end_offset - 1,
     )  # fmt: skip
     if offset <= log.start_offset:  # nothing is left, and offsets that were given once are not given again
         log.forget_all()
@@ -430,28 +436,27 @@ def _forget(log: Log, base_offset: int, position: int, offset: int) -> None:
         log.forget_behind(base_offset, position, offset)
 
 
-def end(log: Log, mending: SyncFailureRepair) -> bool:
-    """All was run, or failed to: whether the log takes records again."""
-    log_lock.release(log, log_lock.MENDING)
-    if not mending.is_wanted:
+def end(log: Log, work: SyncFailureRepair) -> bool:
+    """The steps were run, or failed; True if the log takes records again."""
+    log.release(REPAIRING)
+    if not work.is_wanted:
         return False
-    for segment in mending.sealed:
-        note_written(log.pool, segment)
-    log.active.may_be_longer = False
-    if mending.producers is not None:
-        log.take_producers(*mending.producers)
+    for segment in work.sealed:
+        note_written(segment)
+    if work.producers is not None:
+        log.take_producers(*work.producers)
     log.repaired()
     what = "%s-%d takes records again: all up to offset %d is on the disk"
     logger.warning(what, *log.key, log.end_offset)
     return True
 
 
-def take_up_index(log: Log, mending: SyncFailureRepair) -> bool:
-    """`remake_steps` was run: whether the segment has its indexes again. They are written once the log rolls next."""
+def take_up_index(log: Log, work: SyncFailureRepair) -> bool:
+    """`remake_steps` was run: True if the segment has its indexes again. The next roll of the log writes them."""
     there = _facts(log)[:-1]  # that of the last one is not read
-    found = [segment for segment in mending.renewed.values() if _fact(segment) in there]
-    if not log_lock.may(log, log_lock.DELETE_SEGMENTS) or mending.error is not None or not found:
-        return False  # a thread that rolls adds to the segments; it is asked for again
+    found = [segment for segment in work.renewed.values() if _fact(segment) in there]
+    if not log.may(DELETE_SEGMENTS) or work.error is not None or not found:
+        return False  # a thread that rolls adds to the segments; retention asks again
     for segment in found:
         log.renew(segment)
         logger.warning("%s-%d: the indexes of %s are made again", *log.key, segment.path)
@@ -459,25 +464,24 @@ def take_up_index(log: Log, mending: SyncFailureRepair) -> bool:
 
 
 def repair(log: Log) -> bool:
-    """All of it at once: whether the log takes records again."""
-    mending = begin(log)
-    if mending is None:
+    """Repair a log at once; True if it takes records again."""
+    work = begin(log)
+    if work is None:
         return False
-    finish(mending.steps())
-    if take_up(log, mending):
-        finish(mending.settle_steps())
-    return end(log, mending)
+    finish(work.steps())
+    if take_up(log, work):
+        finish(work.settle_steps())
+    return end(log, work)
 
 
 def _write_again(segment: Segment, start: int) -> Steps[BatchIterator]:
     """Read and check what follows a position, and write it once more."""
-    walk, written = segment.walk(start), start
-    walk.check_crc_from = 0
-    for position, _ in walk:
+    iterator, written = segment.iterate(start, check_crc_from=0), start
+    for position, _ in iterator:
         if position - written >= _REWRITE_BYTES:
             segment.file.write_at(segment.file.read_at(position - written, written), written)
             written = position
         yield
-    if walk.position > written:
-        segment.file.write_at(segment.file.read_at(walk.position - written, written), written)
-    return walk
+    if iterator.position > written:
+        segment.file.write_at(segment.file.read_at(iterator.position - written, written), written)
+    return iterator

@@ -1,6 +1,7 @@
-"""The walk over a segment: batch after batch, to its end or to the first place that is none.
+"""The batch iterator: batch after batch of a segment, to the end or to the first place that is no batch.
 
-Recoveries, checks and compactions go through a segment so; readers find their place by `hops`, which look at less.
+Recoveries, checks and compactions go through a segment so; readers find their place by a batch seek, which looks at
+less.
 """
 
 from __future__ import annotations
@@ -25,27 +26,37 @@ _CHECKED_WINDOW_BYTES = 1024 * 1024
 
 
 class BatchIterator:
-    """Batches of a segment one after another, to its end or to the first place that is not one.
+    """Batches of a segment one after another, to its end or to the first place that is no batch.
 
-    Iterating gives (position, header). Afterwards `position` is where the valid bytes end, `next_offset` the offset to
-    be expected there, and `problem` a sentence if something else follows. With `check_crc_from`, batches that reach to
-    this offset or behind it are checked wholly.
+    Iterating gives (position, header). Afterwards `position` is where the valid bytes end, `next_offset` the offset
+    expected there, and `problem` a sentence if something else follows. With `check_crc_from`, the CRC is checked of
+    batches that reach to this offset or behind it.
 
-    A walk that makes the indexes follows `transactions` from the first batch on that belongs to one: it may be set up
-    to when that was given, else none are taken to be open before it. None afterwards: there was no such batch.
+    An iterator that makes the indexes follows `transactions` from the first batch on that belongs to one. Whoever knows
+    which were open before sets it until that batch was given; else none are taken to be open. None at the end: there
+    was no such batch.
     """
 
-    def __init__(self, segment: Segment, position: int, index_interval_bytes: int | None) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        position: int,
+        check_crc_from: int = NO_LIMIT,
+        index_interval_bytes: int | None = None,
+        in_memory: bool = False,
+    ) -> None:
         self.position = position
         self.next_offset = segment.base_offset
-        self.check_crc_from = NO_LIMIT
+        self.check_crc_from = check_crc_from
         self.problem: str | None = None
         self.transactions: Transactions | None = None
-        self.is_cut = False  # the problem: it is the beginning of a batch, or of a header
+        self.is_cut = False
+        """Whether the problem is the beginning of a batch, or of a header, and no more."""
         self._segment = segment
         self._read_head = segment.read_head
         self._check_crc = legacy_messages.check_crc if segment.has_legacy_format else batch.check_crc
         self._interval_bytes = index_interval_bytes
+        self._in_memory = in_memory
         self._window = memoryview(b"")
         self._start = position
 
@@ -62,7 +73,8 @@ class BatchIterator:
             if self.problem:
                 return
             if self._interval_bytes is not None:
-                segment.index(self.position, header.last_offset, header.max_timestamp, self._interval_bytes)
+                its = self.position, header.last_offset, header.max_timestamp
+                segment.index(*its, self._interval_bytes, self._in_memory)
             self.next_offset = header.last_offset + 1
             yield self.position, header
             if header.attributes & TRANSACTION_BITS and self._interval_bytes is not None:
@@ -70,7 +82,7 @@ class BatchIterator:
             self.position += header.size
 
     def marker(self, header: BatchHeader) -> Marker | None:
-        """The transaction marker in the batch that was given last, if it has one."""
+        """The transaction marker in the batch that was given last, if there is one."""
         if not header.is_control:
             return None
         return control.read(self._bytes(min(header.size, control.MAX_MARKER_BYTES)))
@@ -79,7 +91,7 @@ class BatchIterator:
         if self.transactions is None:
             self.transactions = Transactions()
         aborted = self.transactions.follow(header, header.base_offset, self.marker(header))
-        self._segment.follow_transactions(() if aborted is None else (aborted,))
+        self._segment.follow_transactions(() if aborted is None else (aborted,), self._in_memory)
 
     def _check(self, header: BatchHeader) -> str | None:
         left = self._segment.size - self.position

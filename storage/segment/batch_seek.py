@@ -1,12 +1,13 @@
-"""From batch to batch by their bounds alone: how a segment finds the place of an offset or of a byte.
+"""Batch seek: from batch to batch by their bounds alone, to the place of an offset or of a byte.
 
-Each begins with base offset and length, and has the last offset in its header; that is all that is looked at, in
-windows of some kilobytes. Where messages of magic 0 and 1 may be, `messages.seek` does the same.
+A batch begins with its base offset and its length, and has its last offset in the header. A seek looks at nothing else,
+in windows of some kilobytes. Where messages of magic 0 and 1 may be, `legacy_messages.seek` does the same.
 """
 
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -18,33 +19,37 @@ if TYPE_CHECKING:
 
 NO_LIMIT = 1 << 62
 WINDOW_BYTES = 4096
-"""As much is looked at together."""
+"""A seek reads so much at once."""
 
 # Base offset, batch length and last offset delta.
-_HOP = struct.Struct(">qi11xi")
-_HOP_BYTES = _HOP.size
-_unpack_hop = _HOP.unpack_from
+_BOUNDS = struct.Struct(">qi11xi")
+_BOUNDS_BYTES = _BOUNDS.size
+_unpack_bounds = _BOUNDS.unpack_from
 _SMALLEST_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 
-Hop: TypeAlias = tuple[int, int, int, int]
+BatchBounds: TypeAlias = tuple[int, int, int, int]
 """Where a batch begins and ends: position, position of the end, base offset, last offset."""
 
 
-def seek(segment: Segment, position: int, limit: int, offset: int = NO_LIMIT) -> Hop | None:
+def seek(
+    segment: Segment, position: int, limit: int, offset: int = NO_LIMIT, blocking: bool = True
+) -> BatchBounds | None:
     """The first batch, from `position` on, that ends behind the position `limit` or with `offset` or later.
 
-    None at the end of the segment. Raises KafkaError(KAFKA_STORAGE_ERROR) where there is no batch.
+    None at the end of the segment. Raises KafkaError(KAFKA_STORAGE_ERROR) where there is no batch; WouldBlock if not
+    `blocking`.
     """
     if segment.has_legacy_format:
-        return _seek_messages(segment, position, limit, offset)
-    size, start, window = segment.size, position, segment.read_window(position) if position < segment.size else b""
+        return _seek_messages(segment, position, limit, offset, blocking)
+    size, start = segment.size, position
+    window = segment.read_window(position, blocking) if position < size else b""
     while position < size:
         at = position - start
-        if at + _HOP_BYTES > len(window):
-            window, start, at = segment.read_window(position), position, 0
-            if len(window) < _HOP_BYTES:
+        if at + _BOUNDS_BYTES > len(window):
+            window, start, at = segment.read_window(position, blocking), position, 0
+            if len(window) < _BOUNDS_BYTES:
                 raise damaged(segment, position)
-        base_offset, length, delta = _unpack_hop(window, at)
+        base_offset, length, delta = _unpack_bounds(window, at)
         end = position + length + LOG_OVERHEAD
         if length < _SMALLEST_LENGTH or end > size:
             raise damaged(segment, position)
@@ -54,13 +59,14 @@ def seek(segment: Segment, position: int, limit: int, offset: int = NO_LIMIT) ->
     return None
 
 
-def _seek_messages(segment: Segment, position: int, limit: int, offset: int) -> Hop | None:
+def _seek_messages(segment: Segment, position: int, limit: int, offset: int, blocking: bool) -> BatchBounds | None:
     try:
-        return legacy_messages.seek(segment.read_window, segment.size, position, limit, offset)
+        read_window = partial(segment.read_window, blocking=blocking)
+        return legacy_messages.seek(read_window, segment.size, position, limit, offset)
     except KafkaError as error:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{error.message} of {segment.path}") from None
 
 
 def damaged(segment: Segment, position: int) -> KafkaError:
-    """What is raised where a batch should be and is none."""
+    """The error where a batch should be and is none."""
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"there is no batch at byte {position} of {segment.path}")

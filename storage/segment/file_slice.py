@@ -1,6 +1,6 @@
-"""A piece of a segment file: planned by the log, and read or sent later, by whoever answers a fetch.
+"""A piece of a segment file: the log plans it, and whoever answers a fetch reads or sends it later.
 
-It is (file, position, length), and keeps the file open: no byte of it passes through here before it is wanted.
+A piece is (file, position, length) and keeps the file open. No byte is read before somebody wants it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SMALL_READ_BYTES = 1 << 14
 class FileSlice:
     """A planned piece of a segment file.
 
-    Keeps the file open until `release`, whatever becomes of the segment meanwhile.
+    The file stays open until `release`, whatever becomes of the segment meanwhile.
     """
 
     __slots__ = ("_file", "fileno", "length", "position")
@@ -40,18 +40,18 @@ class FileSlice:
         return f"FileSlice({self.length} bytes at {self.position} of descriptor {self.fileno})"
 
     def read(self, start: int = 0, length: int | None = None) -> bytes:
-        """Its bytes, or a part of them, for where sendfile cannot be used. Raises ValueError after `release`."""
+        """The bytes, or a part of them, where sendfile cannot be used. Raises ValueError after `release`."""
         if self._file is None:
             raise ValueError("the slice was released")
         left = self.length - start
         return self._file.read_at(left if length is None else min(length, left), self.position + start)
 
     def read_cached(self, start: int, length: int) -> bytes | bytearray | None:
-        """A part of its bytes, if that does not wait for the disk. Raises ValueError after `release`."""
+        """A part of the bytes, if reading it does not wait for the disk. Raises ValueError after `release`."""
         return self._held.read_cached(length, self.position + start)
 
     def read_steps(self, start: int, length: int) -> Steps[bytes | bytearray]:
-        """A part of its bytes, as far as it goes: at once if it is small and in memory, else in the next slice."""
+        """A part of the bytes, as far as the piece goes: at once if small and in memory, else in the next slice."""
         length = min(length, self.length - start)
         data = self.read_cached(start, length) if length <= _SMALL_READ_BYTES else None
         if data is None:
@@ -60,22 +60,22 @@ class FileSlice:
         return data
 
     def is_cached(self, start: int, length: int) -> bool:
-        """Whether sending a part of it would not wait for the disk, as far as can be told cheaply."""
+        """Whether sending a part would not wait for the disk, as far as a cheap look tells."""
         return self._held.is_cached(length, self.position + start)
 
     @property
     def disk(self) -> str:
-        """The log directory in which it is."""
+        """The log directory of the file."""
         return self._held.disk
 
     @property
     def passed(self) -> tuple[int, int]:
-        """From where to where a reader need not look through it again; see `File.passed`. May lie outside of it."""
+        """A range that a reader need not look through again (`File.passed`). It may lie outside of the piece."""
         start, end = self._held.passed
         return start - self.position, end - self.position
 
     def note_passed(self, end: int) -> None:
-        """There is nothing to be found up to `end`."""
+        """A reader has found nothing up to `end`."""
         file, end = self._held, self.position + end
         start, known = file.passed
         if start <= self.position <= known:
@@ -84,7 +84,7 @@ class FileSlice:
             file.passed = self.position, end
 
     def warm(self, start: int, length: int) -> None:
-        """Bring a part of it into the page cache; waits for the disk."""
+        """Read a part into the page cache; waits for the disk."""
         self._held.warm(length, self.position + start)
 
     @property
@@ -101,6 +101,6 @@ class FileSlice:
 
 
 class MessagesSlice(FileSlice):
-    """The same of a segment that may hold messages of magic 0 and 1: such as clients are not sent any more."""
+    """A piece of a segment that may hold messages of magic 0 and 1, which clients are not sent as they are."""
 
     __slots__ = ()

@@ -33,7 +33,7 @@ MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
 
 
 class WrongIndex(OSError):
-    """A file is not what was written to it; `storage.recovery.sync_failure_repair` makes it again."""
+    """An index file is not what was written to it; `storage.recovery.sync_failure_repair` makes it again."""
 
     def __init__(self, path: str, base_offset: int, what: str = "was cut") -> None:
         super().__init__(errno.EIO, f"the index {what}: changed behind the broker's back, it is to be made again", path)
@@ -41,7 +41,7 @@ class WrongIndex(OSError):
 
 
 class EntryFile:
-    """Entries of one size behind each other, in a file and, the last of them, only in memory yet."""
+    """Entries of one size, one behind the other, in a file; the last of them may be in memory only."""
 
     __slots__ = (
         "_is_torn",
@@ -58,9 +58,9 @@ class EntryFile:
     ENTRY: ClassVar[struct.Struct]
 
     def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1, suffix: str = "") -> None:
-        """`written` is the size of the file that is there; -1 if there is none.
+        """`written`: the size of the file; -1 if there is none. A file of no whole entries counts as empty.
 
-        One that holds no whole entries counts as empty. `suffix` is what its name has behind it, as its segment's.
+        `suffix` stands behind the name, as with the segment.
         """
         self._pool = pool
         self.directory = directory
@@ -74,11 +74,11 @@ class EntryFile:
 
     @property
     def path(self) -> str:
-        """Its file."""
+        """The index file."""
         return f"{self.directory}/{self.base_offset:020d}{self._suffix}"
 
     def rename(self, suffix: str) -> None:
-        """Put another suffix behind its name. Raises OSError."""
+        """Put another suffix behind the name. Raises OSError."""
         if self._suffix != self.SUFFIX + suffix:
             self._pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{self.SUFFIX}{suffix}")
             self._suffix = self.SUFFIX + suffix
@@ -94,23 +94,19 @@ class EntryFile:
 
     @property
     def written(self) -> int:
-        """Bytes of those in the file."""
+        """Bytes of the entries in the file."""
         return self._written
 
-    def content(self) -> bytes:
-        """All entries as in the file."""
-        written = self._read_written() if self._written else b""
+    def content(self, blocking: bool = True) -> bytes:
+        """All entries, as the file has them. Raises WouldBlock if not `blocking`."""
+        written = self._read(self._written, 0, blocking) if self._written else b""
         return written + self._pending
 
-    def _read_written(self) -> bytes:
-        """What is in the file. Raises WouldBlock if the pool is not patient."""
-        return self._read(self._written, 0)
-
-    def _read(self, length: int, position: int) -> bytes:
-        """Some of the file; less where it was cut. Raises WouldBlock if the pool is not patient."""
+    def _read(self, length: int, position: int, blocking: bool) -> bytes:
+        """A part of the file; fewer bytes where the file was cut. Raises WouldBlock if not `blocking`."""
         file = self._pool.open(self.path)
         try:
-            if self._pool.may_block:
+            if blocking:
                 return file.read_at(length, position)
             data = file.read_cached(length, position)
             if data is None and file.size() >= position + length:
@@ -120,7 +116,7 @@ class EntryFile:
             file.release()
 
     def flush(self) -> None:
-        """Write what is only in memory yet. Raises OSError, and then it still is."""
+        """Write the entries that are in memory only. Raises OSError, and then they still are."""
         if not self._pending:
             return
         if self._written:
@@ -133,7 +129,7 @@ class EntryFile:
         self._pending = b""
 
     def note_written(self) -> None:
-        """Somebody has written the file, with all that was in memory."""
+        """The file was written, with all entries that were in memory."""
         self._written += len(self._pending)
         self._pending = b""
         self.is_whole, self._is_torn = True, False
@@ -145,9 +141,9 @@ class EntryFile:
         self.entries += 1
 
     def _flush_block(self) -> None:
-        """Write what is in memory, if it is a block or another one. Without room it stays there, and can be derived."""
+        """Write the entries in memory, once they fill a block. Without room they stay there, and can be derived."""
         size = len(self._pending)
-        if size >= BLOCK_BYTES and size % BLOCK_BYTES < self.ENTRY.size and not self._pool.defers_blocks:
+        if size >= BLOCK_BYTES and size % BLOCK_BYTES < self.ENTRY.size:
             with contextlib.suppress(OSError):
                 self.flush()
 
@@ -157,7 +153,7 @@ class EntryFile:
         try:
             self._pool.files.append(self.path, self._pending)
         except OSError:
-            with contextlib.suppress(OSError):  # a full disk may have taken a part of it
+            with contextlib.suppress(OSError):  # a full disk may have taken a part
                 self._cut_torn()
             raise
         self._is_torn = False
@@ -169,11 +165,11 @@ class EntryFile:
             self._is_torn = False
 
     def move_to(self, pool: Pool) -> None:
-        """Share this pool from now on; nothing is loaded."""
+        """Belong to this pool from now on; nothing is loaded."""
         self._pool = pool
 
     def touch(self) -> None:
-        """Make sure that there is a file with all entries, as Kafka wants one even without any. Raises OSError."""
+        """Make the file hold all entries; Kafka wants a file even without entries. Raises OSError."""
         self.flush()
         self._cut_torn()
         if not self.is_whole:
@@ -181,7 +177,7 @@ class EntryFile:
             self.is_whole = True
 
     def truncate(self, entries: int) -> None:
-        """Keep only the first `entries`. Where the disk refuses to cut the file, that is done with the next write."""
+        """Keep only the first `entries`. If the disk refuses to cut the file, the next write does."""
         if entries >= self.entries:
             return
         self.entries = entries
@@ -197,7 +193,7 @@ class EntryFile:
         self.give_back()
 
     def give_back(self) -> None:
-        """Forget what was loaded."""
+        """Unload."""
         raise NotImplementedError
 
 
@@ -212,27 +208,30 @@ class Index(EntryFile):
         self._columns: tuple[array[int], array[int]] | None = None
         self._last: tuple[int, int] | None = None
 
-    def last(self) -> tuple[int, int]:
-        """Key and value of the last entry, both relative. Raises IndexError if there is none, WouldBlock as `_load`."""
+    def last(self, blocking: bool = True) -> tuple[int, int]:
+        """Key and value of the last entry, both relative.
+
+        Raises IndexError for an index without entries; WouldBlock if not `blocking`.
+        """
         if self._last is None:
-            self._last = self._read_last()
+            self._last = self._read_last(blocking)
         return self._last
 
-    def first(self) -> tuple[int, int]:
-        """The same of the first entry."""
-        keys, values = self._load()
+    def first(self, blocking: bool = True) -> tuple[int, int]:
+        """Key and value of the first entry. Raises WouldBlock if not `blocking`."""
+        keys, values = self._load(blocking)
         return keys[0], values[0]
 
     @property
     def is_increasing(self) -> bool:
-        """Whether each entry is behind the one before, as all are that were written; a lost block leaves zeros."""
+        """Whether each entry is behind the one before, as written entries are; a lost block leaves zeros."""
         if not self.entries:
             return True
         keys, values = self._load()
         return bool(keys[0] or values[0]) and all(all(map(lt, column, column[1:])) for column in (keys, values))
 
     def truncate(self, entries: int) -> None:
-        """Keep only the first `entries`. The last of them is known then: appends compare with it behind a write."""
+        """Keep only the first `entries`, and know the last of them: an append compares with it behind its write."""
         if entries < self.entries:
             self._last = None
             if entries:
@@ -241,7 +240,7 @@ class Index(EntryFile):
         super().truncate(entries)
 
     def take_back(self, entries: int, last: tuple[int, int] | None) -> None:
-        """The same where the last of them is known, so that nothing is read: the disk may refuse that too."""
+        """`truncate` where the last entry is known, so that nothing is read: the disk may refuse that too."""
         self._last = last
         super().truncate(entries)
 
@@ -251,32 +250,33 @@ class Index(EntryFile):
             self._columns = None
             self._pool.unloaded(self)
 
-    def _add(self, key: int, value: int) -> None:
+    def _add(self, key: int, value: int, in_memory: bool) -> None:
         self._keep(self.ENTRY.pack(key, value))
         self._last = (key, value)
         if self._columns is not None:
             self._columns[0].append(key)
             self._columns[1].append(value)
-        self._flush_block()
+        if not in_memory:
+            self._flush_block()
 
-    def _read_last(self) -> tuple[int, int]:
+    def _read_last(self, blocking: bool) -> tuple[int, int]:
         size = self.ENTRY.size
         if not self.entries:
             raise IndexError(f"{self.path} has no entries")
         if self._pending:
             key, value = self.ENTRY.unpack(self._pending[-size:])
             return key, value
-        data = self._read(size, self._written - size)
+        data = self._read(size, self._written - size, blocking)
         if len(data) < size:
             raise WrongIndex(self.path, self.base_offset)
         key, value = self.ENTRY.unpack(data)
         return key, value
 
-    def _load(self) -> tuple[array[int], array[int]]:
-        """All entries, in memory from now on. Raises WouldBlock if the pool is not patient."""
+    def _load(self, blocking: bool = True) -> tuple[array[int], array[int]]:
+        """All entries, in memory from now on. Raises WouldBlock if not `blocking`."""
         columns = self._columns
         if columns is None:
-            data = self.content()
+            data = self.content(blocking)
             stride, width = self.ENTRY.size, self.ENTRY.size - 4
             columns = (_column(data, 0, width, stride, self.KEY_TYPE), _column(data, width, 4, stride, "i"))
             self._columns = columns
@@ -297,39 +297,53 @@ class OffsetIndex(Index):
         """Where the last indexed batch begins; 0 if there is none."""
         return self.last()[1] if self.entries else 0
 
-    def append(self, last_offset: int, position: int) -> None:
-        """Index the batch that begins at `position` and ends with `last_offset`."""
-        self._add(last_offset - self.base_offset, position)
+    def append(self, last_offset: int, position: int, in_memory: bool = False) -> None:
+        """Index the batch that begins at `position` and ends with `last_offset`; `in_memory`: write no block."""
+        self._add(last_offset - self.base_offset, position, in_memory)
 
-    def floor(self, offset: int) -> int:
-        """The position of the last indexed batch that does not end behind `offset`; 0 if there is none."""
+    def floor(self, offset: int, blocking: bool = True) -> int:
+        """The position of the last indexed batch that does not end behind `offset`; 0 if there is none.
+
+        Raises WouldBlock if not `blocking`.
+        """
         if not self.entries:
             return 0
-        if self._columns is None and self.last()[0] <= offset - self.base_offset:  # so it is for most that is asked
-            return self.last_position
-        keys, positions = self._load()
+        if self._columns is None:
+            last_offset, position = self.last(blocking)
+            if last_offset <= offset - self.base_offset:  # most questions are about the end
+                return position
+        keys, positions = self._load(blocking)
         found = bisect_right(keys, offset - self.base_offset)
         return positions[found - 1] if found else 0
 
-    def floors(self, offset: int) -> Iterator[int]:
-        """What else `floor` might have been, if an entry is wrong: all positions, those at the end first, and 0."""
-        keys, positions = self._load()
+    def floors(self, offset: int, blocking: bool = True) -> Iterator[int]:
+        """The other candidates for `floor`, if an entry is wrong: all positions, the last ones first, and 0.
+
+        Raises WouldBlock if not `blocking`.
+        """
+        keys, positions = self._load(blocking)
         yield from (positions[at] for at in reversed(range(len(keys))) if keys[at] <= offset - self.base_offset)
         yield 0
 
-    def floor_position(self, position: int) -> int:
-        """The last indexed batch that begins at or before `position`; 0 if there is none."""
+    def floor_position(self, position: int, blocking: bool = True) -> int:
+        """The position of the last indexed batch that begins at or before `position`; 0 if there is none.
+
+        Raises WouldBlock if not `blocking`.
+        """
         if not self.entries:
             return 0
-        _, positions = self._load()
+        _, positions = self._load(blocking)
         found = bisect_right(positions, position)
         return positions[found - 1] if found else 0
 
-    def bound(self, position: int) -> int | None:
-        """An offset behind all batches that begin before `position`, not much higher; None if no entry tells."""
+    def bound(self, position: int, blocking: bool = True) -> int | None:
+        """An offset behind all batches that begin before `position`, not much higher; None if no entry tells.
+
+        Raises WouldBlock if not `blocking`.
+        """
         if not self.entries:
             return None
-        offsets, positions = self._load()
+        offsets, positions = self._load(blocking)
         found = bisect_left(positions, position)
         return self.base_offset + offsets[found] if found < len(offsets) else None
 
@@ -358,16 +372,19 @@ class TimeIndex(Index):
         """The offset of the last entry; one before the base offset if there is none."""
         return self.base_offset + (self.last()[1] if self.entries else -1)
 
-    def append(self, timestamp: int, offset: int) -> None:
-        """Index the highest timestamp so far, unless it is indexed already."""
+    def append(self, timestamp: int, offset: int, in_memory: bool = False) -> None:
+        """Index the highest timestamp so far, unless the index has it already; `in_memory`: write no block."""
         if timestamp > self.last_timestamp:
-            self._add(timestamp, offset - self.base_offset)
+            self._add(timestamp, offset - self.base_offset, in_memory)
 
-    def floor(self, timestamp: int) -> int:
-        """An offset before which every batch is older than `timestamp`; the base offset if none is known."""
+    def floor(self, timestamp: int, blocking: bool = True) -> int:
+        """An offset before which every batch is older than `timestamp`; the base offset if none is known.
+
+        Raises WouldBlock if not `blocking`.
+        """
         if not self.entries:
             return self.base_offset
-        timestamps, offsets = self._load()
+        timestamps, offsets = self._load(blocking)
         found = bisect_right(timestamps, timestamp)
         return self.base_offset + (offsets[found - 1] if found else 0)
 

@@ -1,53 +1,44 @@
-"""The index files of a segment that was gone through, with all of its indexes in memory: what they are to hold.
+"""Index finalization: the index files of a segment whose indexes were rebuilt in memory.
 
-Whoever goes through it has the pool defer blocks, so that nothing is written before all is known. `Segment.seal` is the
-other way, of a segment that was appended to: its indexes were written block by block.
+`Segment.rebuild(in_memory=True)` writes nothing before all is known. `Segment.seal` is the other way, for a segment
+that was appended to: its indexes were written block by block.
 """
 
 from __future__ import annotations
 
 from headgate.storage.disk.checkpoint import replace
-from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
-from headgate.storage.segment.index import EntryFile, TimeIndex
+from headgate.storage.segment.index import TimeIndex
 from headgate.storage.segment.segment import DERIVED_SUFFIXES, Segment
 
 INDEX_SUFFIXES = DERIVED_SUFFIXES[:3]
 
 
-def indexes_of(segment: Segment) -> list[EntryFile]:
-    """Those that it has."""
-    indexes = (segment.offsets, segment.times, segment.aborted)
-    return [index for index in indexes if index is not None]
-
-
 def last_time(segment: Segment) -> bytes:
-    """The entry with which the time index of a sealed segment ends, if it is not there already."""
+    """The last entry of a sealed segment's time index, if the index does not have it yet."""
     if segment.max_timestamp <= segment.times.last_timestamp:
         return b""
     return TimeIndex.ENTRY.pack(segment.max_timestamp, segment.max_timestamp_offset - segment.base_offset)
 
 
 def content_of(segment: Segment) -> dict[str, bytes | None]:
-    """What the files of its indexes are to hold, by their suffixes; None for one that is not to be there."""
+    """The content of each index file, by its suffix; None for a file that must not exist."""
     content: dict[str, bytes | None] = dict.fromkeys(INDEX_SUFFIXES)
-    content.update({index.SUFFIX: index.content() for index in indexes_of(segment)})
+    content.update({index.SUFFIX: index.content() for index in segment.indexes})
     content[TimeIndex.SUFFIX] = segment.times.content() + last_time(segment)
     return content
 
 
 def write(files: Files, segment: Segment) -> None:
-    """Write them, on the disk, each as a whole or not at all, whatever comes between. Raises OSError."""
+    """Write the index files to the disk, each as a whole or, after a crash, not at all. Raises OSError."""
     for suffix, content in content_of(segment).items():
         if content is not None:
             replace(files, f"{segment.directory}/{segment.base_offset:020d}{suffix}", content)
 
 
-def note_written(pool: Pool, segment: Segment) -> None:
-    """Somebody has written them."""
-    pool.defers_blocks = True
-    segment.times.append(segment.max_timestamp, segment.max_timestamp_offset)
-    pool.defers_blocks = False
-    for index in indexes_of(segment):
+def note_written(segment: Segment) -> None:
+    """The index files were written, with what `content_of` gave."""
+    segment.times.append(segment.max_timestamp, segment.max_timestamp_offset, in_memory=True)
+    for index in segment.indexes:
         index.note_written()
     segment.is_sealed = True

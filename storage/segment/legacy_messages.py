@@ -2,9 +2,9 @@
 
 They stand in a `.log` as batches do, messages first and batches behind them. Both begin with an offset and a size, and
 have their magic in the same byte. Of a message, or of the wrapper that compressed ones come in, that offset is the last
-one within; the first is known only to who unpacks it (see `protocol.records.message_set`).
+one within; the first is known only after unpacking (see `protocol.records.message_set`).
 
-A segment that may hold them says so (`Segment.has_legacy_format`): whoever walks it comes here, and all others pay
+A segment that may hold messages says so (`Segment.has_legacy_format`): its readers come here, and the others pay
 nothing.
 """
 
@@ -42,7 +42,7 @@ MAGIC_POSITION, _CRC_START, _DELTA_POSITION = 16, 16, 23
 _LARGEST_HEAD = _DELTA_POSITION + _LAST_DELTA.size
 _SMALLEST_LENGTH = batch.HEADER_SIZE - LOG_OVERHEAD
 _NO_EPOCH = -1
-_Hop: TypeAlias = tuple[int, int, int, int]  # as in `hops`
+_BatchBounds: TypeAlias = tuple[int, int, int, int]  # as `batch_seek.BatchBounds`
 PIECE_BYTES = 1 << 18
 """What is converted at once, unless a single wrapper or batch is larger."""
 
@@ -112,8 +112,8 @@ def whole_bytes(data: Buffer) -> int:
     return position
 
 
-def seek(read: Callable[[int], Buffer], size: int, position: int, limit: int, offset: int) -> _Hop | None:
-    """`hops.seek` where there may be messages: of these the one before tells the first offset.
+def seek(read: Callable[[int], Buffer], size: int, position: int, limit: int, offset: int) -> _BatchBounds | None:
+    """`batch_seek.seek` where there may be messages: of these the one before tells the first offset.
 
     `read` gives some kilobytes from a position on. Raises KafkaError(CORRUPT_MESSAGE) where there is nothing.
     """

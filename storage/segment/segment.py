@@ -1,6 +1,7 @@
 """One `.log` file with its indexes: written to, sealed, cut, deleted; and asked where an offset is.
 
-How it is read is said elsewhere: `hops` from batch to batch, `walk` header after header, `slices` for who sends bytes.
+Other modules read a segment: `batch_seek` from batch to batch, `batch_iterator` header after header, `file_slice` for
+whoever sends bytes.
 
 A segment is named by its base offset, in 20 digits. Its file is batches one after another and nothing else, never
 ending in zeros.
@@ -19,18 +20,18 @@ from headgate.storage.disk.pool import Pool
 from headgate.storage.files import File, WouldBlock
 from headgate.storage.segment import legacy_messages, offset_lookup
 from headgate.storage.segment.batch_iterator import BatchIterator
-from headgate.storage.segment.batch_seek import WINDOW_BYTES, Hop, damaged, seek
+from headgate.storage.segment.batch_seek import NO_LIMIT, WINDOW_BYTES, BatchBounds, damaged, seek
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
-from headgate.storage.segment.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
-from headgate.storage.segment.transaction_index import AbortedEntry, TransactionIndex
+from headgate.storage.segment.index import NO_TIMESTAMP, EntryFile, OffsetIndex, TimeIndex
+from headgate.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 LOG_SUFFIX = ".log"
 DELETED_SUFFIX = ".deleted"
 DERIVED_SUFFIXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX, ".snapshot")
-_UNKNOWN = -2  # a timestamp that has to be looked up first
+_UNKNOWN = -2  # a timestamp that is not read yet
 
 Written: TypeAlias = tuple[int, int, int]
-"""What the indexes need of a batch: its size, last offset and highest timestamp."""
+"""The size, the last offset and the highest timestamp of a batch, for the indexes."""
 
 
 class Segment:
@@ -71,14 +72,14 @@ class Segment:
     ) -> None:
         """`sizes` are those of `.log`, `.index`, `.timeindex` and `.txnindex`, -1 for a file that is not there.
 
-        `aborted` is there where transactions ended, and from the first one of the log on. `suffix` is behind the names
-        of its files, as long as it is not a segment of its log yet.
+        A segment has `aborted` if transactions ended in it, or if the log had one before. `suffix` stands behind the
+        names of the files until the segment is one of its log.
         """
         self._pool = pool
         self.directory = directory
         self.base_offset = base_offset
         self.size = sizes[0]
-        # Nothing is said by the indexes of nothing.
+        # The indexes of an empty segment say nothing.
         offsets_size, times_size, aborted_size = sizes[1:] if self.size else (-1, -1, -1)
         self.offsets = OffsetIndex(pool, directory, base_offset, offsets_size, suffix)
         self.times = TimeIndex(pool, directory, base_offset, times_size, suffix)
@@ -89,9 +90,9 @@ class Segment:
         self.has_legacy_format = False
         """Whether there may be messages of magic 0 and 1 in it: see `storage.segment.legacy_messages`."""
         self._file: File | None = None
-        self._has_debris = False  # bytes of a failed write lie behind the end, and the disk refused to cut them off
+        self._has_debris = False  # a failed write left bytes behind the end, and the disk refused to cut them off
         self.was_truncated = False
-        """Whether bytes behind the end were cut off, as a failed write's: until a sync they are there after a crash."""
+        """Whether bytes behind the end were cut off, as a failed write's: a crash before a sync brings them back."""
         self.may_be_longer = False  # the file: a thread appends to it, or is to cut it
         self._is_retired = False
         self._first_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
@@ -103,7 +104,7 @@ class Segment:
 
     @classmethod
     def create(cls, pool: Pool, directory: str, base_offset: int, now_ms: int, suffix: str = "") -> Segment:
-        """A new one, with an empty `.log` file."""
+        """A new segment, with an empty `.log` file."""
         segment = cls(pool, directory, base_offset, created_ms=now_ms, suffix=suffix)
         pool.files.write(segment.path, b"")
         return segment
@@ -113,26 +114,30 @@ class Segment:
 
     @property
     def path(self) -> str:
-        """Its `.log` file."""
+        """The `.log` file."""
         return f"{self.directory}/{self.base_offset:020d}{self._suffix}"
 
+    @property
+    def indexes(self) -> list[EntryFile]:
+        """The indexes that there are."""
+        return [self.offsets, self.times] if self.aborted is None else [self.offsets, self.times, self.aborted]
+
     def rename(self, suffix: str) -> None:
-        """Put another suffix behind its names, that of the `.log` last: it says that all are there. Raises OSError."""
-        for index in (self.offsets, self.times, self.aborted):
-            if index is not None:
-                index.rename(suffix)
+        """Put another suffix behind the names, that of the `.log` last: it says that all are there. Raises OSError."""
+        for index in self.indexes:
+            index.rename(suffix)
         if self._suffix != LOG_SUFFIX + suffix:
             self._pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{LOG_SUFFIX}{suffix}")
             self._suffix = LOG_SUFFIX + suffix
 
     @property
     def suffix(self) -> str:
-        """What is behind its names."""
+        """What stands behind the names of the files."""
         return self._suffix[len(LOG_SUFFIX) :]
 
     @property
     def file(self) -> File:
-        """The open file; opened at first use. Of a deleted segment it is closed with its last reader."""
+        """The open file, opened at first use. The file of a deleted segment is closed with its last reader."""
         file = self._file
         if file is None:
             self._check_alive()
@@ -141,7 +146,7 @@ class Segment:
                 return file
             if file.size() > self.size and not self.may_be_longer:
                 self._has_debris = True
-                with contextlib.suppress(OSError):  # it can be read; what is appended next has to cut it off
+                with contextlib.suppress(OSError):  # the file can be read; the next append has to cut it
                     self._cut_debris(file)
             self._file = file
             self._pool.opened(self)
@@ -169,7 +174,7 @@ class Segment:
 
     @property
     def is_lent(self) -> bool:
-        """Whether pieces keep its file open already, so that one more costs nothing."""
+        """Whether pieces keep the file open already, so that one more costs nothing."""
         return self._file is not None and self._file.lent > 0
 
     def give_back(self) -> None:
@@ -179,26 +184,22 @@ class Segment:
             self._file = None
 
     def move_to(self, pool: Pool) -> None:
-        """Share this pool from now on; the file is closed, and no index is loaded."""
+        """Belong to this pool from now on; the file is closed, and no index is loaded."""
         self.close()
         self._pool = pool
-        self.offsets.move_to(pool)
-        self.times.move_to(pool)
-        if self.aborted is not None:
-            self.aborted.move_to(pool)
+        for index in self.indexes:
+            index.move_to(pool)
 
     def close(self) -> None:
         """Close the file and forget the loaded indexes."""
         self._pool.closed(self)
         self.give_back()
-        self.offsets.give_back()
-        self.times.give_back()
-        if self.aborted is not None:
-            self.aborted.give_back()
+        for index in self.indexes:
+            index.give_back()
 
     @property
     def modified_ms(self) -> int:
-        """When the file was last written to; that of a sealed one is looked up once. Raises OSError."""
+        """When the file was last written to; asked once for a sealed segment. Raises OSError."""
         if self._modified_ms is None or not self.is_sealed:
             self._modified_ms = self._pool.files.modified_ms(self.path)
         return self._modified_ms
@@ -223,16 +224,25 @@ class Segment:
     def first_timestamp(self) -> int:
         """The timestamp of the first batch: the segment's age is counted from it."""
         if self._first_timestamp == _UNKNOWN:
-            self._load_first_timestamp()
+            return self.read_first_timestamp(blocking=True)
         return self._first_timestamp
 
-    def _load_first_timestamp(self) -> None:
-        self._first_timestamp = self.read_head(self.read_window(0)).max_timestamp
+    def read_max_timestamp(self, blocking: bool) -> int:
+        """`max_timestamp`. Raises WouldBlock if not `blocking`."""
+        if self._max_timestamp == _UNKNOWN:
+            self._load_max_timestamp(blocking)
+        return self._max_timestamp
 
-    def _load_max_timestamp(self) -> None:
+    def read_first_timestamp(self, blocking: bool) -> int:
+        """`first_timestamp`. Raises WouldBlock if not `blocking`."""
+        if self._first_timestamp == _UNKNOWN:
+            self._first_timestamp = self.read_head(self.read_window(0, blocking)).max_timestamp
+        return self._first_timestamp
+
+    def _load_max_timestamp(self, blocking: bool = True) -> None:
         """From the last entry of the time index, which is written when the segment is sealed."""
         if self.times.entries:
-            timestamp, relative = self.times.last()
+            timestamp, relative = self.times.last(blocking)
             self._max_timestamp, self._max_offset = timestamp, self.base_offset + relative
         else:
             self._max_timestamp = NO_TIMESTAMP
@@ -240,28 +250,28 @@ class Segment:
     # Writing
 
     def look_up(self) -> None:
-        """Have in memory what the first append since the start asks for. Raises OSError, WouldBlock, and KafkaError.
+        """Load what the first append since the start needs, without waiting for the disk.
 
-        That is its age, what `_unseal` looks at, and the page in which the file ends.
+        That is the segment's age, what `_unseal` looks at, and the page in which the file ends. Raises WouldBlock,
+        OSError, KafkaError.
         """
         if not self.is_sealed:
             return
-        if self._first_timestamp == _UNKNOWN:
-            self._load_first_timestamp()
+        self.read_first_timestamp(blocking=False)
         if self.times.entries:
-            self.times.last()
-            self.times.first()
+            self.times.last(blocking=False)
+            self.times.first(blocking=False)
         if self.offsets.entries:
-            self.offsets.last()
-        self.read_window(self.size - 1)
+            self.offsets.last(blocking=False)
+        self.read_window(self.size - 1, blocking=False)
 
     def append(
         self, data: memoryview | bytes | bytearray, batches: Iterable[Written], index_interval_bytes: int
     ) -> None:
         """Write whole batches at the end.
 
-        Raises OSError, and then the file is as it was before; if the disk refuses even that, it is when the file is
-        opened next.
+        Raises OSError, and then the file is as it was before. If the disk refuses even to cut the file, that is done
+        when the file is opened next.
         """
         position = self.size
         file = self._file or self.file
@@ -277,7 +287,7 @@ class Segment:
         self.finish_append(batches, index_interval_bytes, error)
 
     def begin_append(self) -> File:
-        """The file, with a reference that the caller releases, to be written to behind the end. Raises OSError."""
+        """The file to write to behind the end, with a reference that the caller releases. Raises OSError."""
         if self.is_sealed:
             self._unseal()
         if self._has_debris:
@@ -287,9 +297,16 @@ class Segment:
         return file
 
     def finish_append(
-        self, batches: Iterable[Written], index_interval_bytes: int, error: BaseException | None = None
+        self,
+        batches: Iterable[Written],
+        index_interval_bytes: int,
+        error: BaseException | None = None,
+        in_memory: bool = False,
     ) -> None:
-        """Take up what was written behind the end, or raise the error with which that failed. Raises OSError."""
+        """Take up what was written behind the end, or raise the error with which the write failed. Raises OSError.
+
+        `in_memory`: new entries of indexes stay in memory, as the disk is slow.
+        """
         self.may_be_longer = False
         if self._is_retired:
             return
@@ -301,19 +318,21 @@ class Segment:
             raise error
         position = self.size
         for size, last_offset, timestamp in batches:
-            self.index(position, last_offset, timestamp, index_interval_bytes)
+            self.index(position, last_offset, timestamp, index_interval_bytes, in_memory)
             position += size
         self.size = position
 
-    def index(self, position: int, last_offset: int, timestamp: int, index_interval_bytes: int) -> None:
-        """Take a batch into the indexes, if it is its turn. Part of `append` and `rebuild`."""
+    def index(
+        self, position: int, last_offset: int, timestamp: int, index_interval_bytes: int, in_memory: bool = False
+    ) -> None:
+        """Index a batch, if it begins far enough behind the one indexed last. Part of `append` and `rebuild`."""
         if timestamp > self._max_timestamp:
             self._max_timestamp, self._max_offset = timestamp, last_offset
         if not position:
             self._first_timestamp = timestamp
         if position - self._indexed_position > index_interval_bytes:
-            self.offsets.append(last_offset, position)
-            self.times.append(self._max_timestamp, self._max_offset)
+            self.offsets.append(last_offset, position, in_memory)
+            self.times.append(self._max_timestamp, self._max_offset, in_memory)
             self._indexed_position = position
 
     def is_full(self, index_bytes: int, more: int = 0) -> bool:
@@ -321,9 +340,9 @@ class Segment:
         return 8 * (self.offsets.entries + more + 1) > index_bytes or 12 * (self.times.entries + more + 2) > index_bytes
 
     def seal(self) -> bool:
-        """Write the indexes out with the highest timestamp as the last entry, as Kafka does at a roll or close.
+        """Write the indexes to their files, the highest timestamp as the last entry, as Kafka does at a roll or close.
 
-        Whether they had to be: then they are not on the disk before the next `sync`. Raises OSError.
+        True if there was something to write: it is on the disk with the next `sync`. Raises OSError.
         """
         self._check_alive()
         if self._has_debris:
@@ -334,11 +353,9 @@ class Segment:
         before = times.entries, times.last() if times.entries else None
         try:
             times.append(self.max_timestamp, self.max_timestamp_offset)
-            self.offsets.touch()
-            times.touch()
-            if self.aborted is not None:
-                self.aborted.touch()
-        except OSError:  # more may be appended before it is tried again
+            for index in self.indexes:
+                index.touch()
+        except OSError:  # more may be appended before the next try
             times.take_back(*before)
             raise
         self._modified_ms = None
@@ -351,33 +368,32 @@ class Segment:
         self._trim_times()
 
     def _trim_times(self) -> None:
-        """Drop timestamps of offsets behind the last indexed one: they came by `seal`, or of what was cut."""
+        """Drop the timestamps of offsets behind the last indexed one: `seal` added them, or what was cut had them."""
         self.times.truncate_to(self.base_offset + self.offsets.last()[0] + 1 if self.offsets.entries else -1)
         self._indexed_position = self.offsets.last_position
         self.is_sealed = False
 
     @property
     def sealed_indexes(self) -> list[str]:
-        """The index files, if no more will be added to them; those of an open segment a recovery makes anew."""
+        """The index files, if they are complete; a recovery makes those of an open segment anew."""
         if not self.is_sealed:
             return []
-        paths = [self.offsets.path, self.times.path]
-        return paths if self.aborted is None else [*paths, self.aborted.path]
+        return [index.path for index in self.indexes]
 
     @property
     def sealed_files(self) -> list[str]:
-        """The same, and the segment if it `was_truncated`: its offsets do not tell that it has to be synced."""
+        """The index files, and the `.log` if it `was_truncated`: no offset tells that it has to be synced."""
         return [*self.sealed_indexes, self.path] if self.was_truncated else self.sealed_indexes
 
-    def follow_transactions(self, aborted: Iterable[AbortedEntry] = ()) -> None:
-        """Have a `.txnindex` from now on, with these that ended here."""
+    def follow_transactions(self, aborted: Iterable[AbortedTransaction] = (), in_memory: bool = False) -> None:
+        """Have a `.txnindex` from now on, and add these transactions, which ended here; `in_memory`: write no block."""
         if self.aborted is None:
             self.aborted = TransactionIndex(self._pool, self.directory, self.base_offset, suffix=self.suffix)
         for one in aborted:
-            self.aborted.append(one)
+            self.aborted.append(one, in_memory)
 
     def sync(self) -> None:
-        """Wait until the bytes are on the disk, the indexes of a sealed segment too."""
+        """Wait until the bytes are on the disk, and the indexes of a sealed segment."""
         self.file.sync()
         for path in self.sealed_indexes:
             self._pool.files.sync(path)
@@ -398,51 +414,55 @@ class Segment:
         self._first_timestamp = _UNKNOWN if self.size else NO_TIMESTAMP
         self._max_offset = self.base_offset
         self._load_max_timestamp()
-        walk = self.walk(self.offsets.last_position)
-        for _, header in walk:
+        iterator = self.iterate(self.offsets.last_position)
+        for _, header in iterator:
             if header.max_timestamp > self.max_timestamp:
                 self._max_timestamp, self._max_offset = header.max_timestamp, header.last_offset
 
-    def rebuild(self, index_interval_bytes: int) -> BatchIterator:
+    def rebuild(
+        self, index_interval_bytes: int, in_memory: bool = False, check_crc_from: int = NO_LIMIT
+    ) -> BatchIterator:
         """Begin the indexes anew: the caller walks the result to its end, and cuts the segment where it ends early.
 
-        Who knows which transactions are open at the base offset says so in `BatchIterator.transactions`.
+        A caller that knows which transactions are open at the base offset sets `BatchIterator.transactions`.
+        `in_memory`: no block is written before all is known.
         """
-        for index in (self.offsets, self.times, self.aborted):
-            if index is not None:
-                index.truncate(0)
+        for index in self.indexes:
+            index.truncate(0)
         self._first_timestamp = self._max_timestamp = NO_TIMESTAMP
         self._max_offset, self._indexed_position, self.is_sealed = self.base_offset, 0, False
-        return BatchIterator(self, 0, index_interval_bytes)
+        return BatchIterator(self, 0, check_crc_from, index_interval_bytes, in_memory)
 
     def delete(self, delay_ms: float = 0.0, replaced: int | None = None) -> None:
-        """Have the files removed after `delay_ms`; may be called again where it fails. Raises OSError.
+        """Have the files removed after `delay_ms`; may be called again after a failure. Raises OSError.
 
-        They are renamed now, the `.log` first: what is left by a crash in between has a suffix that says so. Whoever
-        has planned to read it still can. `replaced` is a number of its own for one whose names another has from now on,
-        which may be deleted before these are removed.
+        The files are renamed now, the `.log` first: a crash in between leaves suffixes that tell. Planned reads still
+        succeed. `replaced`: a number of its own for a segment whose names another segment has from now on, as that one
+        may be deleted before these files are removed.
         """
         self.close()
-        doomed, ending = self._pool.doomed, DELETED_SUFFIX if replaced is None else f".{replaced}{DELETED_SUFFIX}"
+        pending, ending = (
+            self._pool.pending_deletions,
+            DELETED_SUFFIX if replaced is None else f".{replaced}{DELETED_SUFFIX}",
+        )
         own = self.suffix.removesuffix(ending)
         for suffix in (LOG_SUFFIX, *DERIVED_SUFFIXES):
-            doomed.rename(f"{self.directory}/{self.base_offset:020d}{suffix}{own}", ending, delay_ms)
+            pending.rename(f"{self.directory}/{self.base_offset:020d}{suffix}{own}", ending, delay_ms)
             self._suffix = LOG_SUFFIX + own + ending
-        for index in (self.offsets, self.times, self.aborted):
-            if index is not None:
-                index.note_deleted(own + ending)
+        for index in self.indexes:
+            index.note_deleted(own + ending)
 
     @property
     def is_deleted(self) -> bool:
-        """Whether its `.log` has a name by which it is no segment any more."""
+        """Whether the `.log` has the suffix of a deleted file."""
         return self._suffix.endswith(DELETED_SUFFIX)
 
     # Reading
 
-    def read_window(self, position: int) -> bytes | bytearray:
-        """As much as hops look at together. Raises WouldBlock if the pool is not patient."""
+    def read_window(self, position: int, blocking: bool = True) -> bytes | bytearray:
+        """As much as a batch seek looks at together. Raises WouldBlock if not `blocking`."""
         file = self._file or self.file
-        if self._pool.may_block:
+        if blocking:
             return file.read_at(WINDOW_BYTES, position)
         length = min(WINDOW_BYTES, self.size - position)
         data = file.read_cached(length, position)
@@ -450,31 +470,31 @@ class Segment:
             raise WouldBlock(file, self.path, length, position)
         return data
 
-    def locate(self, offset: int) -> int:
-        """Where the first batch begins that does not end before `offset`; the segment's size if all do."""
-        return offset_lookup.locate(self, offset)
+    def locate(self, offset: int, blocking: bool = True) -> int:
+        """See `offset_lookup.locate`."""
+        return offset_lookup.locate(self, offset, blocking)
 
     def end_offset(self) -> int:
         """The offset behind the last batch; the base offset if there is none."""
         last = seek(self, self.offsets.last_position, self.size - 1)
         return self.base_offset if last is None else last[3] + 1
 
-    def cut(self, position: int, limit: int) -> Hop:
+    def cut(self, position: int, limit: int, blocking: bool = True) -> BatchBounds:
         """The first batch, from `position` on, that ends behind the position `limit`. There must be one."""
-        hop = offset_lookup.cut(self, position, limit)
-        if hop is None:
+        bounds = offset_lookup.cut(self, position, limit, blocking)
+        if bounds is None:
             raise damaged(self, self.size)
-        return hop
+        return bounds
 
     @property
     def read_head(self) -> Callable[[Buffer], BatchHeader]:
-        """What reads the header at the beginning of some bytes, or raises KafkaError(CORRUPT_MESSAGE)."""
+        """The function that reads the header at the beginning of some bytes. It raises KafkaError(CORRUPT_MESSAGE)."""
         return legacy_messages.read_head if self.has_legacy_format else batch.read_header
 
     def slice(self, position: int, length: int) -> FileSlice:
         """A piece of the file. Raises OSError."""
         return (MessagesSlice if self.has_legacy_format else FileSlice)(self.file, position, length)
 
-    def walk(self, position: int = 0) -> BatchIterator:
+    def iterate(self, position: int = 0, check_crc_from: int = NO_LIMIT) -> BatchIterator:
         """The headers from `position` on."""
-        return BatchIterator(self, position, None)
+        return BatchIterator(self, position, check_crc_from)

@@ -4,8 +4,8 @@
 
 The last offset is that of the marker, the last stable offset is the one that the log had when the marker was appended:
 where the first transaction began that was open then, else the offset behind the marker. Both grow from entry to entry.
-So who reads up to an offset has found all that concerns it at the first entry whose last stable offset is not before
-that, in this segment or in one behind it.
+So a reader up to some offset has found every entry of interest at the first one whose last stable offset is not before
+that offset, in this segment or in one behind it.
 
 A segment in which no transaction ended has no such file in a log that never had transactions, and an empty one
 elsewhere: one that is missing there was lost, and is made again from the log. Kafka has a file only where there are
@@ -26,13 +26,17 @@ VERSION = 0
 _LAST_OFFSET = struct.Struct(">18xq8x")
 
 
-class AbortedEntry(NamedTuple):
-    """A transaction that was aborted: whose, its first offset, that of its marker, and what was stable then."""
+NO_OFFSET = 1 << 62
+"""Behind every log."""
+
+
+class AbortedTransaction(NamedTuple):
+    """An aborted transaction of a producer: its first offset, the marker's, and the last stable one at that time."""
 
     producer_id: int
     first_offset: int
-    last_offset: int
-    last_stable_offset: int
+    last_offset: int = NO_OFFSET
+    last_stable_offset: int = NO_OFFSET
 
 
 Reaching: TypeAlias = list[tuple[int, int]]
@@ -50,8 +54,8 @@ class TransactionIndex(EntryFile):
         super().__init__(pool, directory, base_offset, written, suffix)
         self._data: bytearray | None = None
 
-    def append(self, aborted: AbortedEntry) -> None:
-        """Add the transaction that ended last.
+    def append(self, aborted: AbortedTransaction, in_memory: bool = False) -> None:
+        """Add the transaction that ended last; `in_memory`: write no block.
 
         What cannot be written yet stays in memory: the marker is in the log already, and the file is made from that.
         """
@@ -59,16 +63,17 @@ class TransactionIndex(EntryFile):
         self._keep(entry)
         if self._data is not None:
             self._data += entry
-        self._flush_block()
+        if not in_memory:
+            self._flush_block()
 
-    def collect(self, start: int, up_to: int) -> tuple[Reaching, bool]:
+    def collect(self, start: int, up_to: int, blocking: bool = True) -> tuple[Reaching, bool]:
         """The transactions with records from `start` on and before `up_to`.
 
-        With it, whether entries of later segments can be left alone. Raises WouldBlock if the pool is not patient.
+        Also returned: whether entries of later segments can be left alone. Raises WouldBlock if not `blocking`.
         """
         if not self.entries:
             return [], False
-        data = self._load()
+        data = self._load(blocking)
         found = []
         first = bisect_left(range(self.entries), start, key=lambda number: _last_offset(data, number))
         behind = memoryview(data)[first * self.ENTRY.size :]
@@ -100,21 +105,21 @@ class TransactionIndex(EntryFile):
             self._data = None
             self._pool.unloaded(self)
 
-    def _load(self) -> bytearray:
+    def _load(self, blocking: bool = True) -> bytearray:
         if self._data is None:
-            self._data = bytearray(self.content())
+            self._data = bytearray(self.content(blocking))
         self._pool.used(self, self.size)
         return self._data
 
 
-def parse(data: bytes) -> list[AbortedEntry]:
+def parse(data: bytes) -> list[AbortedTransaction]:
     """The entries of a `.txnindex` file. Raises BadFile for what is none, or in no order."""
     if len(data) % TransactionIndex.ENTRY.size:
         raise BadFile(f"{len(data)} bytes are no whole entries of an index of aborted transactions")
-    entries: list[AbortedEntry] = []
+    entries: list[AbortedTransaction] = []
     last = -1
     for version, *fields in TransactionIndex.ENTRY.iter_unpack(data):
-        entry = AbortedEntry(*fields)
+        entry = AbortedTransaction(*fields)
         if version != VERSION:
             raise BadFile(f"entry {len(entries)} has version {version}; {VERSION} is known here")
         if not entry.first_offset < entry.last_offset > last:

@@ -12,10 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from headgate.protocol.records.batch import CONTROL, BatchHeader
 from headgate.protocol.records.control import TRANSACTION_BITS, Marker
-from headgate.storage.segment.transaction_index import AbortedEntry
-
-NO_OFFSET = 1 << 62
-"""Behind every log."""
+from headgate.storage.segment.transaction_index import NO_OFFSET, AbortedTransaction
 
 
 class Transactions:
@@ -41,7 +38,7 @@ class Transactions:
         first = next(iter(self.open.values()), NO_OFFSET)
         return min(first, *self.decided) if self.decided else first
 
-    def follow(self, header: BatchHeader, offset: int, marker: Marker | None) -> AbortedEntry | None:
+    def follow(self, header: BatchHeader, offset: int, marker: Marker | None) -> AbortedTransaction | None:
         """Take up a batch at an offset, and the marker in it; returns the transaction if that aborts one.
 
         An empty batch does nothing: compaction leaves it for the sake of its producer, where the whole transaction is
@@ -56,7 +53,7 @@ class Transactions:
         self.open.setdefault(header.producer_id, offset)
         return None
 
-    def end(self, producer_id: int, offset: int, marker: Marker) -> AbortedEntry | None:
+    def end(self, producer_id: int, offset: int, marker: Marker) -> AbortedTransaction | None:
         """A producer's transaction ends with the marker at `offset`. One without records leaves nothing to be known."""
         first_offset = self.open.pop(producer_id, None)
         if first_offset is None:
@@ -64,7 +61,7 @@ class Transactions:
         self.decided[first_offset] = offset
         if marker.is_commit:
             return None
-        return AbortedEntry(producer_id, first_offset, offset, next(iter(self.open.values()), offset + 1))
+        return AbortedTransaction(producer_id, first_offset, offset, next(iter(self.open.values()), offset + 1))
 
     def replicated(self, high_watermark: int) -> None:
         """Every replica has what is below an offset: what ended there is stable."""

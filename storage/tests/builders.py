@@ -9,15 +9,17 @@ from typing import Any
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import NO_PRODUCER_ID, BatchHeader, Record, build, read_header
 from headgate.protocol.records.control import Marker
+from headgate.storage.cleanup.retention import all_expired, begin_segment_deletion
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.files import Files
 from headgate.storage.log import log_lock
 from headgate.storage.log.log import Log
+from headgate.storage.log.pending_write import Owner
 from headgate.storage.log.producers import Producers
 from headgate.storage.log.validation import HEADER, OWN
 from headgate.storage.segment.segment import Segment
-from headgate.storage.segment.transaction_index import AbortedEntry, parse
+from headgate.storage.segment.transaction_index import AbortedTransaction, parse
 from headgate.storage.segment.transactions import Transactions
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -74,15 +76,21 @@ class StillOwner:
         roll()
 
 
+def no_checkpoint() -> None:
+    """For a log that is cut: no checkpoint of its directory says anything of it."""
+
+
 def new_log(files: Files | None = None, config: LogConfig = SMALL) -> Log:
     """The log of t-0 in a store of its own."""
     return open_store(files or CrashingFiles()).create("t", 0, TOPIC_ID, config, NOW_MS)
 
 
-def append(log: Log, *batches: memoryview, leader_epoch: int = 0, validate: str = HEADER) -> int:
+def append(
+    log: Log, *batches: memoryview, leader_epoch: int = 0, validate: str = HEADER, owner: Owner | None = None
+) -> int:
     """Append batches one by one; the log's end afterwards."""
     for data in batches:
-        log.append(data, leader_epoch=leader_epoch, now_ms=NOW_MS, validate=validate)
+        log.append(data, leader_epoch=leader_epoch, now_ms=NOW_MS, validate=validate, owner=owner)
     return log.end_offset
 
 
@@ -151,7 +159,7 @@ def rebuilt_indexes(segment: Segment, index_interval_bytes: int, *, sealed: bool
     """What the indexes of a segment should be, made by the rule and nothing else."""
     offsets, times = b"", b""
     indexed_position, highest, highest_offset, last_timestamp = 0, -1, 0, -1
-    for position, header in segment.walk():
+    for position, header in segment.iterate():
         if header.max_timestamp > highest:
             highest, highest_offset = header.max_timestamp, header.last_offset - segment.base_offset
         if position - indexed_position > index_interval_bytes:
@@ -191,7 +199,7 @@ def assert_transactions(log: Log, *, is_compacted: bool = False) -> None:
     """
     # A cut that a power cut interrupts may leave an empty segment in front, and a gap behind that.
     start = next((segment.base_offset for segment in log.segments if segment.size), log.active_base_offset)
-    transactions, expected = Transactions(), dict[int, AbortedEntry]()
+    transactions, expected = Transactions(), dict[int, AbortedTransaction]()
     for header, ended in log.batches(start):
         aborted = transactions.follow(header, header.base_offset, ended)
         if aborted is not None:
@@ -214,7 +222,7 @@ def assert_transactions(log: Log, *, is_compacted: bool = False) -> None:
         assert is_compacted or log.producers.transactions.open == transactions.open
 
 
-def entries(segment: Segment) -> list[AbortedEntry]:
+def entries(segment: Segment) -> list[AbortedTransaction]:
     """What its `.txnindex` says, within the bounds of the segment."""
     assert segment.aborted is not None
     found = parse(segment.aborted.content())
@@ -254,7 +262,7 @@ def assert_index_files(log: Log, files: Files) -> None:
 def delete_old_segments(log: Log, now_ms: int, up_to: int, most: int | None = None) -> int:
     """What `gateway/maintenance/retention_task.py` does with a log, all at once; how many segments went."""
     count = 0
-    while (expired := log.begin_segment_deletion(now_ms, up_to, most)) is not None:
+    while (expired := begin_segment_deletion(log, now_ms, up_to, most)) is not None:
         count += len(expired.left)
         try:
             expired.run()
@@ -262,7 +270,7 @@ def delete_old_segments(log: Log, now_ms: int, up_to: int, most: int | None = No
             log.end_segment_deletion(expired)
         if most is not None:
             break
-    if log_lock.may(log, log_lock.ROLL | log_lock.DELETE_SEGMENTS) and log.all_expired(now_ms, up_to):
-        log.leave(now_ms)
+    if log.may(log_lock.ROLL | log_lock.DELETE_SEGMENTS) and all_expired(log, now_ms, up_to):
+        log.roll_for_retention(now_ms)
         count += delete_old_segments(log, now_ms, up_to)
     return count

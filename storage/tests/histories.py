@@ -21,7 +21,7 @@ from random import Random
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import BatchHeader, read_header, split
-from headgate.storage.cleanup.segment_deletion import SegmentDeletion
+from headgate.storage.cleanup.retention import begin_segment_deletion
 from headgate.storage.config import CACHE, COMMIT, LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.errors import BadFile
@@ -30,6 +30,7 @@ from headgate.storage.log.flush import Flush
 from headgate.storage.log.log import Log
 from headgate.storage.log.pending_write import AppendInfo, PendingWrite
 from headgate.storage.log.producers import Producers
+from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.tests.builders import (
     NOW_MS,
@@ -62,8 +63,8 @@ DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot")
 DERIVED_NAMES = ("leader-epoch-checkpoint", "recovery-point-offset-checkpoint", "cleaner-offset-checkpoint")
 
 ONCE = (
-    "repeat flush begin_flush end_flush checkpoint begin_checkpoint end_checkpoint commit roll retain "
-    "shrink delete_records begin_expiry end_expiry move_start sweep hold look restart kill power cut "
+    "repeat flush begin_flush end_flush checkpoint begin_checkpoint end_checkpoint commit roll retain shrink "
+    "delete_records begin_segment_deletion end_segment_deletion move_start sweep hold look restart kill power cut "
     "start_full flip fill fail heal lose"
 )
 STEPS = {"append": 8, "gather": 3, "append_aside": 2, "retry": 2, **dict.fromkeys(ONCE.split(), 1)}
@@ -187,8 +188,7 @@ class History:
             self.lost_directory()
             self.safe_start = 0  # its directory was never synced: it begins anew, with nothing
             log = self.store.create("t", 0, TOPIC_ID, self.config, NOW_MS)
-        log.config = self.config
-        log.owner = self
+        log.configure(self.config)
         self.log: Log = log
         self.may_differ = not self.store.was_clean
         if self.may_differ or self.random.random() < 0.5:  # a start that loses nothing may go on as it was
@@ -196,7 +196,11 @@ class History:
         self.readers.start(log)
 
     def check_readers(self, *, may_differ: bool) -> None:
-        self.readers.check(self.log, self.acknowledged, self.leader_epoch, may_differ=may_differ)
+        faults, self.files.faults = self.files.faults, []  # the check may read the log, and must meet none of them
+        try:
+            self.readers.check(self.log, self.acknowledged, self.leader_epoch, may_differ=may_differ)
+        finally:
+            self.files.faults = faults
 
     def lost_directory(self) -> None:
         """Nothing of what was there counts any more."""
@@ -313,7 +317,8 @@ class History:
             self.acknowledge()
 
     def write(self, view: memoryview) -> AppendInfo:
-        return self.log.append(view, leader_epoch=self.leader_epoch, now_ms=NOW_MS, validate=validation_of(view))
+        how = validation_of(view)
+        return self.log.append(view, leader_epoch=self.leader_epoch, now_ms=NOW_MS, validate=how, owner=self)
 
     def gather(self) -> None:
         """Several batches, written together by the loop."""
@@ -328,7 +333,7 @@ class History:
     def stage(self, batches: list[tuple[Sent, memoryview]]) -> None:
         """A segment may end between two of them: then those before are written."""
         for sent, view in batches:
-            info = self.log.stage(view, self.leader_epoch, NOW_MS, validation_of(view), 4096)
+            info = self.log.stage(view, self.leader_epoch, NOW_MS, validation_of(view), 4096, self)
             assert (info.first_offset, info.last_offset + 1, info.is_duplicate) == (sent.offset, sent.end, False)
 
     def append_aside(self) -> None:
@@ -414,7 +419,7 @@ class History:
         assert self.log.recovery_point >= self.log.end_offset
 
     def begin_flush(self) -> None:
-        if log_lock.may(self.log, log_lock.FLUSH):
+        if self.log.may(log_lock.FLUSH):
             self.flushes.append(self.log.begin_flush())
 
     def end_flush(self) -> None:
@@ -440,7 +445,8 @@ class History:
     def commit(self) -> None:
         """Set, or set back, `headgate.flush`; what is there already becomes safe with the next append."""
         is_set = self.config.fsync_before_commit
-        self.config = self.log.config = dataclasses.replace(self.config, headgate_flush=CACHE if is_set else COMMIT)
+        self.config = dataclasses.replace(self.config, headgate_flush=CACHE if is_set else COMMIT)
+        self.log.configure(self.config)
 
     def checkpoint(self) -> None:
         self.store.checkpoint({KEY: self.end})
@@ -469,12 +475,12 @@ class History:
     def shrink(self) -> None:
         """Delete the oldest segments, as there are too many bytes."""
         before = self.log.start_offset
-        self.log.config = dataclasses.replace(self.config, retention_bytes=self.random.randrange(6000))
+        self.log.configure(dataclasses.replace(self.config, retention_bytes=self.random.randrange(6000)))
         try:
             self.latest_start = max(self.latest_start, self.end)
             self.delete_old_segments()
         finally:
-            self.log.config = self.config
+            self.log.configure(self.config)
             self.latest_start = self.log.start_offset
         assert before <= self.log.start_offset <= self.end
 
@@ -498,7 +504,7 @@ class History:
         """The same as `delete_records`, with the files left to a thread."""
         if not self.files.mixes_names:
             self.move_start()
-            expired = self.log.begin_segment_deletion(NOW_MS, self.log.end_offset)
+            expired = begin_segment_deletion(self.log, NOW_MS, self.log.end_offset)
             self.expired += () if expired is None else (expired,)
 
     def end_segment_deletion(self) -> None:
@@ -528,7 +534,7 @@ class History:
         self.acknowledged = [sent for sent in self.acknowledged if sent.end <= target]
         # With all that is wanted goes what lies before it, which a lost start might have brought back
         self.safe_end = min(self.safe_end, target) if target > self.log.start_offset else 0
-        self.log.truncate_to(target)
+        self.log.truncate_to(target, self.store.write_recovery_points)
         self.may_differ, self.leader_epoch, self.attempts = True, self.leader_epoch + 1, []
         self.settle(all_must_be_there=True)
 

@@ -62,7 +62,7 @@ def history(log: Log) -> None:
             insist(log, log.flush)
         if number % 6 == 5:
             insist(log, lambda: delete_old_segments(log, NOW_MS, log.end_offset))
-        log.release()  # so that files are opened again
+        log.close_files()  # so that files are opened again
 
 
 def new_log(files: CrashingFiles) -> tuple[LogDirectory, Log]:
@@ -143,7 +143,7 @@ def test_on_a_full_disk_all_is_read_and_retention_makes_room() -> None:
     log.advance_start(log.end_offset - 2)
     assert delete_old_segments(log, NOW_MS, log.end_offset) > 0
     assert sequences(log)[-2:] == before[-2:]
-    removal = log.pool.doomed.take(0.0, at_once=True)
+    removal = log.pool.pending_deletions.take(0.0, at_once=True)
     assert removal is not None
     removal.run()
     assert not [name for name in files.list(log.directory) if name.endswith(".deleted")]
@@ -160,7 +160,7 @@ def test_on_a_full_disk_a_log_that_is_all_too_old_is_emptied() -> None:
     files = CrashingFiles()
     _, log = full_store(files)
     end_offset = log.end_offset
-    log.config = LogConfig(segment_bytes=400, index_interval_bytes=0, retention_ms=0)
+    log.configure(LogConfig(segment_bytes=400, index_interval_bytes=0, retention_ms=0))
     delete_old_segments(log, NOW_MS + 1, end_offset)
     assert (log.start_offset, log.end_offset, log.size) == (end_offset, end_offset, 0)
     files.room = None
@@ -250,7 +250,7 @@ def test_what_a_failed_write_left_and_could_not_be_cut_off_is_never_seen(is_kill
         append(log, numbered(1))
     assert files.size(log.segments[0].path) > log.size
     if is_released:
-        log.release()
+        log.close_files()
         assert sequences(log) == [0], "it can still be read"
         with pytest.raises(KafkaError):
             append(log, numbered(1))
@@ -271,13 +271,13 @@ def test_a_roll_that_failed_half_way_leaves_no_trace_if_the_segment_goes_on() ->
     files = CrashingFiles()
     _, log = new_log(files)
     batches = [batch(timestamp=NOW_MS + number) for number in range(8)]
-    log.config = LogConfig(segment_bytes=400, index_interval_bytes=100)
+    log.configure(LogConfig(segment_bytes=400, index_interval_bytes=100))
     append(log, *batches[:4])
     files.room = 1
     with pytest.raises(KafkaError, match=r"(?i)no space"):
         append(log, batches[4])
     files.room = None
-    log.config = LogConfig(index_interval_bytes=100)
+    log.configure(LogConfig(index_interval_bytes=100))
     append(log, *batches[4:])
     assert len(log.segments) == 1
     assert_derived_state(log)
@@ -318,15 +318,15 @@ def test_a_reader_keeps_what_is_deleted_under_it() -> None:
     late = log.segments[0]
     log.advance_start(log.end_offset)
     assert delete_old_segments(log, NOW_MS, log.end_offset) == len(pieces)
-    log.release()
+    log.close_files()
     assert late.file.read_at(10, 0) == whole[:10], "one who opens it only now finds it"
-    removal = log.pool.doomed.take(0.0, at_once=True)
+    removal = log.pool.pending_deletions.take(0.0, at_once=True)
     assert removal is not None
     removal.run()
     assert b"".join(piece.read() for piece in pieces) == whole
     for piece in pieces:
         piece.release()
-    log.release()
+    log.close_files()
     assert files.open_handles == 0
 
 

@@ -3,8 +3,8 @@
 Functions have a median of at most 10 lines, a 95th percentile of 50, and none over 70; files a median of about 120, a
 95th percentile of 450, and none over 700. Each module has a test file. Every module that pyproject.toml names exists,
 or is in PLANNED. The map in docs/architecture.md names every module of the broker, and nothing else. Imports use the
-installed name `headgate`. Neither modules nor rooms import each other in a circle (`imports.py`). Lock files name no
-place. The tree holds no leftovers of a run by hand.
+installed name `headgate`. Only a log itself changes a log. Neither modules nor rooms import each other in a circle
+(`imports.py`). Lock files name no place. The tree holds no leftovers of a run by hand.
 Prints every finding with advice, then the figures. Exit status: 1 if there is a finding.
 """
 
@@ -73,6 +73,9 @@ TOP: Final = frozenset(
 )
 # Smaller files are leftovers: a process id, the empty file of a redirection
 SMALLEST_BYTES: Final = 16
+
+# What a `storage.log.log.Log` is called
+LOG_NAMES: Final = ("log", "_log")
 
 # A path of one machine or a host of one network: a lock file or a page that names it is wrong elsewhere
 PLACES: Final = re.compile(r"--(?:extra-)?index-url|--find-links|file://|/(?:root|home)/|/tmp/")
@@ -228,6 +231,24 @@ def old_imports(path: str, source: str) -> Iterator[str]:
                 yield f"{path}:{node.lineno}: imports {name}; say headgate.{name}"
 
 
+def changed_logs(path: str, source: str) -> Iterator[str]:
+    """Assignments to an attribute of something called `log`. The log's own modules say `self`."""
+    for node in ast.walk(ast.parse(source, path)):
+        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            log = log_of(node.value)
+            if log:
+                yield f"{path}:{node.lineno}: changes {ast.unparse(node)}; only {log} itself does that: ask it to"
+
+
+def log_of(value: ast.expr) -> str:
+    """What in an expression is called a log: `log`, `self._log` or `partition.log`; "" if nothing is."""
+    while isinstance(value, ast.Attribute | ast.Subscript):
+        if isinstance(value, ast.Attribute) and value.attr in LOG_NAMES:
+            return ast.unparse(value)
+        value = value.value
+    return value.id if isinstance(value, ast.Name) and value.id in LOG_NAMES else ""
+
+
 def silenced_seams(path: str, source: str) -> Iterator[str]:
     for number, line in enumerate(source.splitlines(), 1):
         if re.search(r"#\s*noqa:.*TID251", line):
@@ -251,6 +272,8 @@ def findings(root: Path, paths: list[str], functions: list[Length], files: list[
             files.append(Length(path, source.count("\n")))
             yield from silenced_seams(path, source)
             yield from old_imports(path, source)
+            if path.startswith(("storage/", "gateway/")) and "/tests/" not in path:
+                yield from changed_logs(path, source)
         elif path.startswith("requirements/"):
             yield from places(path, (root / path).read_text())
     yield from over_budget("function", functions, (FUNCTION_MEDIAN, FUNCTION_95TH, FUNCTION_LONGEST))

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from headgate.protocol.errors import KafkaError
-from headgate.storage.cleanup.replacement import CLEANED_SUFFIX
 from headgate.storage.disk.pool import SWAP_SUFFIX, Pool
 from headgate.storage.files import Files
+from headgate.storage.log.replacement import CLEANED_SUFFIX
 from headgate.storage.recovery.quarantine import TORN_SUFFIX
 from headgate.storage.segment.batch_seek import seek
 from headgate.storage.segment.segment import DELETED_SUFFIX, Segment
@@ -72,7 +72,7 @@ def state(data: DataDirectory, partition: PartitionDirectory, segments: Sequence
 
 def _end_of_valid_batches(segment: Segment) -> int:
     """The offset behind the last valid batch, where the next start truncates an unclean log."""
-    walk = segment.walk()
+    walk = segment.iterate()
     for _ in walk:
         pass
     return walk.next_offset

@@ -97,7 +97,7 @@ def iterate_batches(
 ) -> Iterator[StoredBatch]:
     """The batches with offsets from `from_offset` to before `to_offset` (None: all). Raises DamagedLog, OSError."""
     for segment in _from_segment_with(found, from_offset):
-        walk = segment.walk()
+        walk = segment.iterate()
         if check_crc:
             walk.check_crc_from = from_offset
         for position, header in walk:

@@ -41,7 +41,7 @@ class Data:
         else:
             self.store._lock.release()
             for log in self.store.logs.values():
-                log.release()
+                log.close_files()
         self.store = None
 
     def log(self, topic: str = "t", partition: int = 0) -> Log:

@@ -31,6 +31,7 @@ from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.compression import GZIP, SNAPPY
 from headgate.protocol.steps import finish
 from headgate.protocol.tests.definitions import JARS, missing
+from headgate.storage.cleanup.retention import begin_segment_deletion
 from headgate.storage.log.log import Log
 from headgate.storage.log.validation import OWN
 from headgate.storage.tests.builders import marker
@@ -231,7 +232,7 @@ def snapshot(tmp_path: Path) -> Path:
         change_after = Record(timestamp=NOW_MS, value=encode(RECORDS[-1]))
         log.append(memoryview(build([change_after])), leader_epoch=0, now_ms=NOW_MS)
         log.advance_start(len(RECORDS) * 2)
-        expired = log.begin_segment_deletion(NOW_MS, log.end_offset)
+        expired = begin_segment_deletion(log, NOW_MS, log.end_offset)
         assert expired is not None
         expired.run()
         log.end_segment_deletion(expired)

@@ -25,7 +25,7 @@ def log(tmp_path: Path) -> Path:
 def scanned(log: Path, limit_offset: int = 26) -> tuple[list[int], list[DamagedRange]]:
     segment = LogFile(Pool(Overlay()), str(log))
     seen: list[int] = []
-    bad = scan(segment, segment.walk(), limit_offset, lambda position, header: seen.append(header.base_offset))
+    bad = scan(segment, segment.iterate(), limit_offset, lambda position, header: seen.append(header.base_offset))
     return seen, bad
 
 

@@ -215,7 +215,7 @@ class Searching:
                 return log.max_timestamp(end, search.more, blocking)
             return log.offset_for_time(search.timestamp, end, search.more, blocking)
 
-        return planned(plan, search.brought)
+        return planned(plan, (search.brought,))
 
     def _done(self, found: list[Outcome] | Exception) -> None:
         self._found = found

@@ -36,6 +36,7 @@ from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.control import Marker
 from headgate.storage.log.validation import OWN
 from headgate.storage.segment.file_slice import FileSlice
+from headgate.storage.tests.builders import no_checkpoint
 
 NOW_MS = 1_700_000_000_000
 TOPICS = {"t": 3, "u": 2, "v": 1}
@@ -164,7 +165,7 @@ class Histories(RuleBasedStateMachine):
     def cut(self, which: tuple[str, int], back: int) -> None:
         partition = self.partition(which)
         if partition is not None:
-            partition.log.truncate_to(max(partition.log.start_offset, partition.log.end_offset - back))
+            partition.log.truncate_to(max(partition.log.start_offset, partition.log.end_offset - back), no_checkpoint)
             partition.was_truncated()
 
     @rule(which=ANY_PARTITION)

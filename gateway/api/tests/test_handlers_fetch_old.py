@@ -20,6 +20,7 @@ from headgate.protocol.records.control import Marker
 from headgate.protocol.steps import finish
 from headgate.storage.log.validation import OWN
 from headgate.storage.segment.file_slice import FileSlice
+from headgate.storage.tests.builders import no_checkpoint
 
 OLD = range(4)
 
@@ -383,7 +384,7 @@ def test_what_was_looked_through_is_forgotten_where_it_is_cut(node: Node) -> Non
     put(node)
     assert isinstance(rows(old(node, 4, from_offset(0)))[0].records, FileSlice)
     partition = node.services.partitions.get("t", 0)
-    partition.log.truncate_to(3)
+    partition.log.truncate_to(3, no_checkpoint)
     partition.advance()
     put(node, codec=4)
     (row,) = rows(old(node, 4, from_offset(3)))

@@ -306,11 +306,11 @@ class ColdDisk(Threads):
 def cold(node: Node, thread: Thread, monkeypatch: pytest.MonkeyPatch) -> ColdDisk:
     """Partition 0 has indexes of some batches, which nobody holds in memory."""
     log = node.services.partitions.get("t", 0).log
-    log.config = replace(log.config, index_interval_bytes=0)
+    log.configure(replace(log.config, index_interval_bytes=0))
     append(node, NOW_MS + 200)
     append(node, NOW_MS + 300)
     log.roll(NOW_MS)
-    log.release()
+    log.close_files()
     disk = ColdDisk()
 
     def read_cached(file: File, length: int, position: int) -> bytes | None:

@@ -172,7 +172,7 @@ def test_an_impatient_reader_waits_for_the_index_with_the_rest(node: Node, monke
     end(node, 7, is_commit=False)
     partition = partition_of(node)
     partition.log.roll(NOW_MS)
-    partition.log.release()
+    partition.log.close_files()
     read_cached, threads, brought = File.read_cached, list[Any](), list[int]()
 
     def without_the_index(file: File, length: int, position: int) -> bytes | bytearray | None:

@@ -254,7 +254,7 @@ def test_where_the_disk_was_mounted_nothing_is_written(node: TwoDisks) -> None:
 
 def test_a_directory_without_its_disk_goes_offline_by_what_is_not_found_there(node: TwoDisks) -> None:
     index = node.indexes("b")[0]
-    node.services.partitions.get("t", index).log.release()
+    node.services.partitions.get("t", index).log.close_files()
     disk = node.unmount()
     assert isinstance(node.append(index), KafkaError)
     assert "is the right disk mounted?" in str(node.append(index))

@@ -113,10 +113,10 @@ def test_a_log_of_which_an_index_was_cut_has_its_retention_again(bench: Bench) -
     first = log.segments[0]
     Files().truncate(first.times.path, first.times.written - 12)
     bench.upkeep.expire()
-    log_lock.acquire(log, log_lock.ROLLING)
+    log.acquire(log_lock.ROLLING)
     bench.threads.run_all()
     assert log.segments[0] is first, "a thread has the segments"
-    log_lock.release(log, log_lock.ROLLING)
+    log.release(log_lock.ROLLING)
     bench.upkeep.expire()
     bench.threads.run_all()
     assert log.segments[0] is not first

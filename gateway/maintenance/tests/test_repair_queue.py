@@ -12,6 +12,7 @@ from headgate.gateway.tests.manual import ManualTime, Threads
 from headgate.protocol.errors import KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.log.log import Log
+from headgate.storage.recovery.sync_failure_repair import needing_repair
 from headgate.storage.tests.builders import NOW_MS, TOPIC_ID, append, batch, open_store
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -30,7 +31,7 @@ class Bench:
             log.fail(OSError(errno.EIO, "input/output error"))
         self.time.scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
         self.mender = RepairQueue(
-            lambda: list(self.store.pool.needs_repair),
+            lambda: needing_repair(self.store.pool),
             lambda log: self.store.logs.get((log.topic, log.partition)) is log,
             RepairListener(self.cut.append, self.repaired.append),
             self.time.clock,
@@ -89,7 +90,7 @@ def test_a_fault_of_who_hears_of_it_holds_up_no_log(bench: Bench, caplog: pytest
 
     first, second = bench.logs
     bench.mender = RepairQueue(
-        lambda: list(bench.store.pool.needs_repair),
+        lambda: needing_repair(bench.store.pool),
         lambda log: True,
         RepairListener(fault, bench.repaired.append),
         bench.time.clock,

@@ -13,6 +13,7 @@ from headgate.gateway.replication.replica import Replica
 from headgate.gateway.tests.builders import Node, upkeep
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.records.batch import Record, build
+from headgate.storage.cleanup import retention
 from headgate.storage.files import File
 from headgate.storage.log.log import Log
 from headgate.storage.segment.segment import Segment
@@ -106,13 +107,13 @@ def test_a_roll_that_fails_is_told_and_tried_again(
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The logs at which a round has looked."""
     names: list[str] = []
-    begin = Log.begin_segment_deletion
+    begin = retention.begin_segment_deletion
 
     def note(log: Log, *args: int, blocking: bool) -> object:
         names.append(log.topic)
         return begin(log, *args, blocking=blocking)
 
-    monkeypatch.setattr(Log, "begin_segment_deletion", note)
+    monkeypatch.setattr(retention, "begin_segment_deletion", note)
     return names
 
 
@@ -166,7 +167,8 @@ def test_one_log_does_not_end_the_retention_of_the_others(
 
     with monkeypatch.context() as patch:
         if place == "loop":
-            patch.setattr(Log, "begin_segment_deletion", failing(Log.begin_segment_deletion, lambda log: log is broken))
+            of = failing(retention.begin_segment_deletion, lambda log: log is broken)
+            patch.setattr(retention, "begin_segment_deletion", of)
         else:
             of = failing(Segment.delete, lambda segment: getattr(segment, "directory", "") == broken.directory)
             patch.setattr(Segment, "delete", of)
@@ -240,7 +242,7 @@ def test_what_has_left_the_memory_at_once_is_left_to_the_next_round(
 @pytest.mark.parametrize("flush", ["commit", "cache"])
 def test_a_flush_that_had_to_wait_begins_when_the_files_are_renamed(node: Node, threads: Threads, flush: str) -> None:
     log, served = filled(node, "t"), partition(node, "t")
-    log.config = replace(log.config, headgate_flush=flush)
+    log.configure(replace(log.config, headgate_flush=flush))
     served.configure(log.config)
     node.time.advance()
     threads.run_all()

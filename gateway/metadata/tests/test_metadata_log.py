@@ -196,7 +196,7 @@ def test_one_that_the_log_refuses_does_not_take_those_before_it_with_it(log: Log
     submitted = Submitted(log)
     submitted.submit(1)
     submitted.threads.run_all()
-    log.config = replace(LOG_CONFIG, max_message_bytes=200)
+    log.configure(replace(LOG_CONFIG, max_message_bytes=200))
     submitted.submit(2, 3)
     submitted.submit(4, copies=50)
     submitted.threads.run_all()

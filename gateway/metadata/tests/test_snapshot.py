@@ -25,9 +25,11 @@ from headgate.gateway.metadata.snapshot import (
 from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, RemoveTopicRecord, TopicRecord
 from headgate.protocol.internal.metadata_snapshot import encode_steps
 from headgate.protocol.steps import finish
+from headgate.storage.cleanup.retention import begin_segment_deletion
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.errors import StorageError
 from headgate.storage.log.log import Log
+from headgate.storage.tests.builders import no_checkpoint
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 GONE = b"g" * 16
@@ -56,7 +58,7 @@ def write(log: Log, number: int, removed: frozenset[bytes] = frozenset()) -> str
 def delete_front(log: Log) -> None:
     """Delete the segments in front of the last one."""
     log.advance_start(log.active_base_offset)
-    expired = log.begin_segment_deletion(0, log.end_offset)
+    expired = begin_segment_deletion(log, 0, log.end_offset)
     assert expired is not None
     expired.run()
     log.end_segment_deletion(expired)
@@ -177,7 +179,7 @@ def test_a_missing_snapshot_that_the_log_needs_is_told() -> None:
 
 def test_a_log_that_ends_before_its_snapshot_is_told() -> None:
     log, _, newer = with_two_snapshots(is_first_reached=True)
-    log.truncate_to(3)
+    log.truncate_to(3, no_checkpoint)
     with pytest.raises(StorageError, match=f"ends at offset 3, before the snapshot {newer.rpartition('/')[2]}"):
         load(log)
 
@@ -186,7 +188,7 @@ def test_a_gap_behind_a_snapshot_is_told() -> None:
     log, _, newer = with_two_snapshots(is_first_reached=True)
     log.pool.files.remove(newer)
     store_files = log.pool.files
-    log.release()
+    log.close_files()
     store_files.remove(f"{log.directory}/{2:020d}.log")
     with pytest.raises(StorageError, match="cannot be read at offset 2"):
         load(log)

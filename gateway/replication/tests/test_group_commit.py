@@ -24,9 +24,8 @@ from headgate.protocol.messages.offset_commit import (
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from headgate.protocol.records.batch import Record, build, iterate
 from headgate.storage.files import File
-from headgate.storage.log import flush, log_lock
+from headgate.storage.log import log_lock
 from headgate.storage.log.epochs import read_entries
-from headgate.storage.log.flush import is_due
 
 TIMEOUT_MS = 60_000
 COMMIT = {"headgate.flush": "commit"}
@@ -215,7 +214,7 @@ def test_a_flush_that_cannot_begin_is_made_up_for(
         told = produced(node)
     assert "cannot be flushed, and is tried again" in caplog.text
     assert (told.row, disk.waiting) == (None, [])
-    assert is_due(log, node.time.clock.now_ms()), "the upkeep asks for it, if no one else writes"
+    assert log.is_flush_due(node.time.clock.now_ms()), "the upkeep asks for it, if no one else writes"
     partition_of(node).sync_soon()
     node.time.advance()
     disk.run()
@@ -396,13 +395,13 @@ def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: d
     node.services.metadata.create_topic("rolled", 1, configs=configs)
     partition = partition_of(node, topic="rolled")
     log = partition.log
-    log_lock.acquire(log, log_lock.ROLLING)
+    log.acquire(log_lock.ROLLING)
     now_ms = node.time.clock.now_ms()
     partition.append(memoryview(build([Record(timestamp=now_ms, value=b"x")])), -1, now_ms)
     node.time.advance()
     assert log.flushing is None
     assert not disk.waiting
-    log_lock.release(log, log_lock.ROLLING)
+    log.release(log_lock.ROLLING)
     partition.sync_soon()
     node.time.advance()
     assert log.flushing is not None
@@ -414,7 +413,7 @@ def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: d
 def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
     node: Node, disk: Disk, configs: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flush, "MOST_SEGMENTS", 2)
+    monkeypatch.setattr("headgate.storage.log.log.MOST_SEGMENTS", 2)
     node.services.metadata.create_topic("small", 1, configs={"segment.bytes": "80", **configs})
     partition = partition_of(node, topic="small")
     now_ms = node.time.clock.now_ms()

@@ -270,7 +270,7 @@ def test_metadata_of_which_something_is_lost_is_not_changed_until_a_restart(benc
     metadata.create_topic("lost", 1)
     log.recovery_point = 0  # as after a write that failed
     log.fail(OSError(errno.EIO, "input/output error"))
-    last = next(position for position, header in log.active.walk() if header.base_offset >= end_offset)
+    last = next(position for position, header in log.active.iterate() if header.base_offset >= end_offset)
     del bench.files.file(log.active.path).content[last:]
     bench.repair()
     assert log.end_offset == end_offset

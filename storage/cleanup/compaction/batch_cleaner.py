@@ -23,6 +23,7 @@ from headgate.storage.cleanup.compaction.job import Job
 from headgate.storage.cleanup.compaction.keys import Keys
 from headgate.storage.cleanup.compaction.planning import BatchRetention, LastBatch
 from headgate.storage.config import LONG_MAX
+from headgate.storage.segment.transaction_index import NO_OFFSET
 
 
 @dataclass(slots=True)
@@ -55,10 +56,10 @@ class BatchCleaner:
             may_go = has_nothing_to_mark and self._is_over(header)
         else:
             may_go = self._transactions.may_go(header)
-            if may_go and self._held.get(header.producer_id, planning.NO_OFFSET) <= header.base_offset:
+            if may_go and self._held.get(header.producer_id, NO_OFFSET) <= header.base_offset:
                 return self._whole(header, view)
         last = self._producers.get(header.producer_id)
-        if header.last_offset >= self._keys.last_offsets.get(header.producer_id, planning.NO_OFFSET):
+        if header.last_offset >= self._keys.last_offsets.get(header.producer_id, NO_OFFSET):
             last = LastBatch(header.producer_epoch, header.last_offset)
         fate = planning.batch_retention(header, records_may_go=may_go, is_last_of_group=is_last_of_group, last=last)
         if not header.records_count:

@@ -13,7 +13,6 @@ from headgate.protocol.records import compression
 from headgate.protocol.records.batch import NO_TIMESTAMP
 from headgate.storage.cleanup.compaction import planning
 from headgate.storage.cleanup.compaction.planning import (
-    AbortedTransaction,
     CleanableRatio,
     CleanedTransactions,
     LogFacts,
@@ -21,7 +20,7 @@ from headgate.storage.cleanup.compaction.planning import (
 )
 from headgate.storage.config import LONG_MAX
 from headgate.storage.log.log import Log
-from headgate.storage.segment.transaction_index import parse
+from headgate.storage.segment.transaction_index import AbortedTransaction, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +64,8 @@ class Job:
 
     def transactions_since(self, offset: int) -> CleanedTransactions:
         """Those that were aborted at `offset` or behind it, for a walk that begins there."""
-        aborted = map(AbortedTransaction._make, self.aborted)
-        return CleanedTransactions(its for its in aborted if its.marker_offset >= offset)
+        aborted = (AbortedTransaction(*its) for its in self.aborted)
+        return CleanedTransactions(its for its in aborted if its.last_offset >= offset)
 
 
 class Collected(NamedTuple):
@@ -101,11 +100,10 @@ class Damaged(Exception):
 
 def assess(log: Log, now_ms: int, up_to: int, blocking: bool = True) -> CleanableRatio:
     """How dirty a log is, below the high watermark `up_to`. Raises OSError; WouldBlock if not `blocking`."""
-    with log.pool.waiting(blocking):
-        return planning.assess(_facts(log, up_to), log.config, now_ms)
+    return planning.assess(_facts(log, up_to, blocking), log.config, now_ms)
 
 
-def _facts(log: Log, up_to: int) -> LogFacts:
+def _facts(log: Log, up_to: int, blocking: bool) -> LogFacts:
     with_ages = log.config.max_compaction_lag_ms != LONG_MAX  # else nobody asks, and it has to be read from the file
     with_times = log.config.min_compaction_lag_ms > 0
     segments = log.segments
@@ -119,8 +117,10 @@ def _facts(log: Log, up_to: int) -> LogFacts:
             segment.size,
             segment.offsets.size,
             segment.times.size,
-            segment.max_timestamp if with_times and segment is not active else NO_TIMESTAMP,
-            segment.first_timestamp if with_ages and segment is not active and segment.size else NO_TIMESTAMP,
+            segment.read_max_timestamp(blocking) if with_times and segment is not active else NO_TIMESTAMP,
+            segment.read_first_timestamp(blocking)
+            if with_ages and segment is not active and segment.size
+            else NO_TIMESTAMP,
         )
         for segment in segments
     ]
@@ -139,13 +139,9 @@ def plan(
     Raises OSError, BadFile for a damaged index; WouldBlock if not `blocking`.
     """
     log.compacted.finish()
-    with log.pool.waiting(blocking):
-        return _plan(log, dirt, now_ms, table_bytes, read_bytes)
-
-
-def _plan(log: Log, dirt: CleanableRatio, now_ms: int, table_bytes: int, read_bytes: int) -> Job:
     config = log.config
-    facts = [facts for facts in _facts(log, log.end_offset).segments if facts.base_offset < dirt.first_uncleanable]
+    known = _facts(log, log.end_offset, blocking).segments
+    facts = [facts for facts in known if facts.base_offset < dirt.first_uncleanable]
     producers, unsafe_producers = _last_batches(log, dirt.first_uncleanable)
     return Job(
         directory=log.directory,
@@ -162,7 +158,7 @@ def _plan(log: Log, dirt: CleanableRatio, now_ms: int, table_bytes: int, read_by
         levels=[config.compression_level(name) for name in compression.CODEC_NAMES],
         producers=producers,
         unsafe_producers=unsafe_producers,
-        aborted=list(_aborted(log, dirt.first_uncleanable)),
+        aborted=list(_aborted(log, dirt.first_uncleanable, blocking)),
         has_transactions=log.has_transactions,
     )
 
@@ -193,10 +189,10 @@ def _last_batches(log: Log, up_to: int) -> tuple[list[tuple[int, int, int]], lis
     return producers, unsafe
 
 
-def _aborted(log: Log, up_to: int) -> Iterator[tuple[int, int, int]]:
+def _aborted(log: Log, up_to: int, blocking: bool) -> Iterator[tuple[int, int, int]]:
     """The aborted transactions that began before an offset: producer id, first offset, and that of the marker."""
     for segment in log.segments:
         if segment.aborted is not None and segment.aborted.entries:
-            for aborted in parse(segment.aborted.content()):
+            for aborted in parse(segment.aborted.content(blocking)):
                 if aborted.first_offset < up_to:
                     yield aborted.producer_id, aborted.first_offset, aborted.last_offset

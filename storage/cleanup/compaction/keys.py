@@ -13,10 +13,10 @@ from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import record_filter
 from headgate.protocol.records.batch import BatchHeader
 from headgate.protocol.steps import Steps
-from headgate.storage.cleanup.compaction import planning
 from headgate.storage.cleanup.compaction.batches import Batches, kind, records
 from headgate.storage.cleanup.compaction.job import Job
 from headgate.storage.cleanup.compaction.planning import CleanedTransactions, SegmentFacts
+from headgate.storage.segment.transaction_index import NO_OFFSET
 
 MOST_UNPLAIN = 100_000
 
@@ -37,7 +37,7 @@ class Keys:
         # count, and those with deletions. Where they are too many, they are all of one kind.
         self._survivors: list[int] = []
         self._unplain: set[int] = set()
-        self._plain_until = planning.NO_OFFSET
+        self._plain_until = NO_OFFSET
 
     def collect(self, batches: Batches) -> Steps[None]:
         """The keys of the dirty part, or of as much of it as there is room for; yields often. Raises OSError, Damaged.

@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from headgate.protocol.steps import finish
-from headgate.storage.cleanup import replacement
 from headgate.storage.cleanup.compaction.job import Job, Rewritten, assess, plan, plan_merge
 from headgate.storage.cleanup.compaction.planning import CleanableRatio
 from headgate.storage.cleanup.compaction.work import WRITE_BYTES, Compaction
-from headgate.storage.cleanup.replacement import CLEANED_SUFFIX
-from headgate.storage.files import Files, Place, WouldBlock
-from headgate.storage.log import log_lock
+from headgate.storage.files import Files, Place, WouldBlock, planned
+from headgate.storage.log import replacement
 from headgate.storage.log.log import Log
+from headgate.storage.log.log_lock import SWAP, SWAPPING
+from headgate.storage.log.replacement import CLEANED_SUFFIX
 from headgate.storage.segment.segment import Segment
 
 J = TypeVar("J", Job, Job | None)
@@ -91,7 +91,7 @@ class LogCompaction:
             self.kept_records += rewritten.kept_records
             self.unreadable_batches += rewritten.unreadable_batches
         self._check()
-        log.compacted.offset = collected.end_offset
+        log.compacted.note_end(collected.end_offset)
         # Those that are small now become one.
         merge = yield from self._planned(plan_merge, collected.end_offset, collected.end_offset)
         if merge is not None:
@@ -102,18 +102,15 @@ class LogCompaction:
     def _planned(self, make: Callable[..., J], what: object, end_offset: int) -> Generator[Request, Any, J]:
         """The job up to an offset. What is not in memory a thread reads first; what is gone again is waited for."""
         sizes = {"table_bytes": self._table_bytes, "read_bytes": self._read_bytes}
-        brought = set[Place]()
-        blocking = False
+        warmed = set[Place]()
         while True:
             try:
-                return make(self._log, what, self._now_ms, **sizes, blocking=blocking)
+                return planned(lambda may: make(self._log, what, self._now_ms, **sizes, blocking=may), warmed)
             except WouldBlock as cold:
                 cold.__traceback__ = None
+                warmed.add(cold.place)
                 try:
-                    blocking = cold.place in brought
-                    if not blocking:
-                        brought.add(cold.place)
-                        yield Sync(cold.warm)
+                    yield Sync(cold.warm)
                 finally:
                     cold.release()
             self._check()
@@ -134,13 +131,13 @@ class LogCompaction:
         log, last = self._log, self._log.compacted.unfinished
         if last is None:
             return
-        if not log_lock.may(log, log_lock.SWAP):
+        if not log.may(SWAP):
             raise Gone("the log is being mended, and its names are swapped later")
-        log_lock.acquire(log, log_lock.SWAPPING)
+        log.acquire(SWAPPING)
         try:
             yield Sync(last.settle)
         finally:
-            log_lock.release(log, log_lock.SWAPPING)
+            log.release(SWAPPING)
         if log.is_retired:
             raise Gone("the log was deleted")
         log.compacted.finish()

@@ -22,9 +22,8 @@ from typing import NamedTuple
 from headgate.protocol.records.batch import BatchHeader
 from headgate.storage.config import LONG_MAX, LogConfig
 from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
+from headgate.storage.segment.transaction_index import NO_OFFSET, AbortedTransaction
 
-NO_OFFSET = 1 << 62
-"""Behind every log."""
 ABORT, COMMIT = 0, 1
 
 
@@ -132,14 +131,6 @@ def grouped(
     return groups
 
 
-class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted, from its first batch on, to its marker."""
-
-    producer_id: int
-    first_offset: int
-    marker_offset: int = NO_OFFSET
-
-
 class CleanedTransactions:
     """Which batches of transactions may go, asked in the order of the log.
 
@@ -159,7 +150,7 @@ class CleanedTransactions:
     def _reach(self, header: BatchHeader) -> None:
         """Begin what has begun by the end of a batch, and end what its producer has aborted before it."""
         while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
-            producer_id, _, marker_offset = self._aborted.pop()
+            producer_id, _, marker_offset, _ = self._aborted.pop()
             self._open_aborted.setdefault(producer_id, False)
             self._markers[producer_id] = max(marker_offset, self._markers.get(producer_id, 0))
         if self._open_aborted and self._markers.get(header.producer_id, NO_OFFSET) < header.base_offset:

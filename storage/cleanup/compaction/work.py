@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from headgate.protocol.records import Buffer, batch, control
 from headgate.protocol.records.batch import BatchHeader
 from headgate.protocol.steps import Steps
-from headgate.storage.cleanup import replacement
 from headgate.storage.cleanup.compaction import planning
 from headgate.storage.cleanup.compaction.batch_cleaner import BatchCleaner, Counts
 from headgate.storage.cleanup.compaction.batches import Batches, marker
 from headgate.storage.cleanup.compaction.job import Collected, Damaged, Job, Rewritten
 from headgate.storage.cleanup.compaction.keys import Keys
-from headgate.storage.cleanup.replacement import CLEANED_SUFFIX
 from headgate.storage.disk.pool import Pool
+from headgate.storage.log import replacement
+from headgate.storage.log.replacement import CLEANED_SUFFIX
 from headgate.storage.segment.segment import Segment, Written
-from headgate.storage.segment.transaction_index import AbortedEntry
+from headgate.storage.segment.transaction_index import AbortedTransaction
 from headgate.storage.segment.transactions import Transactions
 
 MAX_SEGMENT_BYTES = 0x7FFF_FFFF
@@ -123,7 +123,7 @@ class _NewSegment:
         self._parts: list[Buffer] = []
         self._written: list[Written] = []
         self._size = 0
-        self.aborted: list[AbortedEntry] = []
+        self.aborted: list[AbortedTransaction] = []
 
     def add(self, data: Buffer, header: BatchHeader) -> None:
         self._parts.append(data)

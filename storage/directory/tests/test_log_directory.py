@@ -125,15 +125,15 @@ def test_old_segments_are_removed_when_there_is_time() -> None:
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
     append(log, *(batch() for _ in range(80)))
-    assert not store.pool.doomed
+    assert not store.pool.pending_deletions
     log.advance_start(log.end_offset)
     count = delete_old_segments(log, NOW_MS, log.end_offset)
-    assert store.pool.doomed
+    assert store.pool.pending_deletions
     left = [name for name in files.list("/data/t-0") if name.endswith(".deleted")]
     assert len([name for name in left if name.endswith(".log.deleted")]) == count > 1
     files.remove(f"/data/t-0/{left[0]}")
     store.remove_deleted()
-    assert not store.pool.doomed
+    assert not store.pool.pending_deletions
     assert not [name for name in files.list("/data/t-0") if name.endswith(".deleted")]
 
 

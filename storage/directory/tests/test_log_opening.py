@@ -79,7 +79,7 @@ def test_what_is_opened_apart_belongs_to_the_store_afterwards() -> None:
     assert len(content(log)) > 0
     assert store.pool.open_segments == len(log.segments)
     log.flush()
-    log.truncate_to(20)
+    log.truncate_to(20, store.write_recovery_points)
     points = store.pool.files.read(f"{DIRECTORY}/recovery-point-offset-checkpoint").decode()
     assert "t 0 20\n" in points
 

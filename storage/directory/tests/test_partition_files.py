@@ -62,7 +62,7 @@ def test_what_is_being_made_is_neither_made_again_nor_deleted() -> None:
     assert KEY not in stores
     deletion.run()
     stores.end_deletion(deletion)
-    assert next(iter(stores)).pool.doomed
+    assert next(iter(stores)).pool.pending_deletions
 
 
 def test_one_that_no_thread_came_to_is_not_there() -> None:
@@ -261,7 +261,7 @@ def test_an_open_log_of_another_topic_makes_room(was_removed: bool, caplog: pyte
     assert other.endswith("-delete" if was_removed else "-stray")
     assert files.read(f"/data/{other}/{LOG}") == written
     assert ("it goes now" if was_removed else "kept in") in caplog.text
-    assert list(store.pool.doomed) == ([f"/data/{other}"] if was_removed else [])
+    assert list(store.pool.pending_deletions) == ([f"/data/{other}"] if was_removed else [])
 
 
 @pytest.mark.parametrize("there, stays", [(OLD_ID, False), (TOPIC_ID, True), (b"removed as well!", False)])
@@ -275,7 +275,7 @@ def test_a_deletion_takes_what_is_of_its_topic_or_of_another_that_was_deleted(
     deletion = store.begin_deletion(KEY, OLD_ID)
     deletion.run()
     store.end_deletion(deletion)
-    assert files.exists("/data/t-0") == stays == (not store.pool.doomed)
+    assert files.exists("/data/t-0") == stays == (not store.pool.pending_deletions)
     assert ("it stays" in caplog.text) == stays
     assert KEY not in store
 
@@ -294,4 +294,4 @@ def test_a_deletion_that_the_disk_refuses_is_told_and_the_next_making_ends_it(
     assert "the log of t-0 is left behind" in caplog.text
     files.heal()
     assert store.create(*KEY, TOPIC_ID, SMALL, NOW_MS).end_offset == 0
-    assert len(store.pool.doomed) == 1
+    assert len(store.pool.pending_deletions) == 1

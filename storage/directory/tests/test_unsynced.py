@@ -11,7 +11,6 @@ from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.layout import PARTITION_METADATA
 from headgate.storage.log.epochs import FILE_NAME, read_entries
 from headgate.storage.log.log import Log
-from headgate.storage.log.truncation import promise_less
 from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
@@ -21,6 +20,7 @@ from headgate.storage.tests.builders import (
     batch,
     content,
     new_log,
+    no_checkpoint,
     open_store,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles
@@ -52,7 +52,7 @@ def test_a_segment_that_was_cut_off_does_not_come_back_behind_what_follows(files
     log.roll(NOW_MS)
     append(log, batch(3, size=99))
     log.flush()
-    log.truncate_to(2)
+    log.truncate_to(2, no_checkpoint)
     assert append(log, batch(2, size=70)) == middle
     log.flush()
     expected = content(log)
@@ -109,7 +109,7 @@ def test_a_flush_after_a_kill_makes_safe_what_a_roll_before_it_had_not(files: Cr
     log.seal()
     log.flush()
     store.checkpoint({KEY: log.end_offset})
-    log.truncate_to(1)
+    log.truncate_to(1, store.write_recovery_points)
     log.roll(NOW_MS)
     store, log = killed(files)
     if is_stopped:
@@ -142,7 +142,8 @@ def test_a_stop_makes_safe_that_all_was_cut_off_before_a_kill(files: CrashingFil
     append(log, batch())
     log.flush()
     store.checkpoint({KEY: log.end_offset})
-    promise_less(log, 0)  # as `truncate_to` begins
+    log.promise_less(0)  # as `truncate_to` begins
+    store.write_recovery_points()
     files.truncate(log.active.path, 0)
     store, log = killed(files)
     assert log.end_offset == 0

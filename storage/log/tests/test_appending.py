@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.storage.log.appending import make_room
 from headgate.storage.log.log import Log
 from headgate.storage.log.validation import HEADER
 from headgate.storage.tests.builders import NOW_MS, append, batch, new_log, numbered
@@ -48,19 +47,18 @@ def full_log() -> Log:
 
 def test_an_owner_may_refuse_the_roll_and_then_nothing_is_staged() -> None:
     log, owner = full_log(), Owner()
-    log.owner = owner
     before = log.end_offset
     with pytest.raises(NotNowError):
-        append(log, batch())
+        append(log, batch(), owner=owner)
     assert (log.end_offset, log.staged, len(log.segments)) == (before, None, 1)
     owner.refuses = False
-    assert append(log, batch()) == before + 1
+    assert append(log, batch(), owner=owner) == before + 1
     assert [segment.base_offset for segment in log.segments] == [0, before]
 
 
 def test_without_an_owner_the_log_rolls_itself() -> None:
     log = full_log()
-    staged = make_room(log, len(batch()), NOW_MS, log.end_offset, NOW_MS, 0)
+    staged = log._make_room(len(batch()), NOW_MS, log.end_offset, NOW_MS, 0, None)
     assert (staged, staged.first_offset) == (log.staged, log.active.base_offset)
     assert len(log.segments) == 2
 

@@ -10,10 +10,20 @@ import pytest
 from headgate.protocol.errors import KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.log.epochs import read_entries
-from headgate.storage.log.flush import MOST_SEGMENTS, is_due
+from headgate.storage.log.flush import MOST_SEGMENTS
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
-from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, StillOwner, append, batch, content, open_store
+from headgate.storage.tests.builders import (
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    StillOwner,
+    append,
+    batch,
+    content,
+    no_checkpoint,
+    open_store,
+)
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 
@@ -40,9 +50,9 @@ def test_what_is_appended_during_a_flush_is_not_covered() -> None:
     flush.run()
     log.end_flush(flush, NOW_MS)
     assert (log.recovery_point, log.end_offset) == (50, 100)
-    assert is_due(log, NOW_MS), "segments were rolled meanwhile"
+    assert log.is_flush_due(NOW_MS), "segments were rolled meanwhile"
     log.flush()
-    assert not is_due(log, NOW_MS)
+    assert not log.is_flush_due(NOW_MS)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -66,8 +76,8 @@ def test_a_flush_outlives_a_truncation_and_a_closed_file() -> None:
     log = new_log(files)
     append(log, *(batch() for _ in range(50)))
     flush = log.begin_flush()
-    log.truncate_to(10)
-    log.release()
+    log.truncate_to(10, no_checkpoint)
+    log.close_files()
     flush.run()
     log.end_flush(flush, NOW_MS)
     assert log.recovery_point == 10
@@ -106,7 +116,7 @@ def test_after_a_sync_that_failed_nothing_is_believed(monkeypatch: pytest.Monkey
         log.flush()
     monkeypatch.undo()
     assert log.recovery_point == 0
-    assert not is_due(log, NOW_MS)
+    assert not log.is_flush_due(NOW_MS)
     for take in (log.flush, lambda: append(log, batch())):
         with pytest.raises(KafkaError, match="input/output"):
             take()
@@ -125,7 +135,7 @@ def test_the_indexes_of_a_rolled_segment_are_synced_with_the_next_flush() -> Non
     log.roll(NOW_MS)
     indexes = log.segments[0].sealed_indexes
     assert any(files.file(path).changes for path in indexes)
-    assert is_due(log, NOW_MS)
+    assert log.is_flush_due(NOW_MS)
     append(log, batch())
     flush = log.begin_flush()
     log.roll(NOW_MS)
@@ -133,10 +143,10 @@ def test_the_indexes_of_a_rolled_segment_are_synced_with_the_next_flush() -> Non
     log.end_flush(flush)
     assert not any(files.file(path).changes for path in indexes)
     assert log.recovery_point == log.end_offset
-    assert is_due(log, NOW_MS)
+    assert log.is_flush_due(NOW_MS)
     log.flush()
     assert not any(files.file(path).changes for segment in log.segments[:-1] for path in segment.sealed_indexes)
-    assert not is_due(log, NOW_MS)
+    assert not log.is_flush_due(NOW_MS)
 
 
 def test_one_flush_of_a_log_at_a_time() -> None:
@@ -144,7 +154,7 @@ def test_one_flush_of_a_log_at_a_time() -> None:
     log = new_log(CrashingFiles())
     append(log, batch())
     flush = log.begin_flush()
-    assert not is_due(log, NOW_MS)
+    assert not log.is_flush_due(NOW_MS)
     with pytest.raises(AssertionError, match="is being flushed"):
         log.begin_flush()
     flush.run()
@@ -158,10 +168,10 @@ def test_what_asks_for_commits_is_flushed_with_each_write() -> None:
     for number in range(1, 3):
         append(log, batch())
         assert log.recovery_point == number
-    owner = log.owner = StillOwner()
-    append(log, batch())
+    owner = StillOwner()
+    append(log, batch(), owner=owner)
     assert (owner.asked, log.end_offset, log.recovery_point) == (1, 3, 2)
-    assert is_due(log, NOW_MS)
+    assert log.is_flush_due(NOW_MS)
 
 
 def test_a_flush_holds_some_segments_and_the_next_one_goes_on() -> None:
@@ -171,15 +181,15 @@ def test_a_flush_holds_some_segments_and_the_next_one_goes_on() -> None:
     count = 2 * MOST_SEGMENTS + 5
     append(log, *(batch() for _ in range(count)))
     assert len(log.segments) == count
-    log.release()
+    log.close_files()
     opened = files.open_handles
     ends = []
-    while is_due(log, NOW_MS):
+    while log.is_flush_due(NOW_MS):
         flush = log.begin_flush()
         assert files.open_handles - opened <= MOST_SEGMENTS
         flush.run()
         log.end_flush(flush, NOW_MS)
-        log.release()
+        log.close_files()
         ends.append(log.recovery_point)
     assert ends == [MOST_SEGMENTS, 2 * MOST_SEGMENTS, count]
     again = after_a_power_cut(files, 1)

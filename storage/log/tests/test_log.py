@@ -14,9 +14,8 @@ from headgate.protocol.records import compression
 from headgate.protocol.records.batch import Record, build, iterate, read_header, set_crc, split
 from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
-from headgate.storage.log.flush import is_due
 from headgate.storage.log.log import Log
-from headgate.storage.segment.segment import Segment
+from headgate.storage.log.validation import HEADER
 from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
@@ -27,6 +26,7 @@ from headgate.storage.tests.builders import (
     delete_old_segments,
     new_log,
     next_offset,
+    no_checkpoint,
     numbered,
     open_store,
     read,
@@ -34,10 +34,10 @@ from headgate.storage.tests.builders import (
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 
-def refused(log: Log, data: memoryview, **settings: str) -> ErrorCode:
+def refused(log: Log, data: memoryview, *, validate: str = HEADER) -> ErrorCode:
     before = log.end_offset, content(log)
     with pytest.raises(KafkaError) as caught:
-        log.append(data, leader_epoch=0, now_ms=NOW_MS, **settings)
+        log.append(data, leader_epoch=0, now_ms=NOW_MS, validate=validate)
     assert (log.end_offset, content(log)) == before
     return caught.value.code
 
@@ -54,6 +54,10 @@ def filled(count: int = 60, config: LogConfig = SMALL) -> Log:
         records = [Record(timestamp=NOW_MS + 10 * (log.end_offset + i), value=b"v" * 30) for i in range(1 + number % 2)]
         append(log, memoryview(build(records)))
     return log
+
+
+LOG = filled()
+BOUNDARIES = [header.base_offset for header in LOG.headers(0)]
 
 
 def test_an_append_gets_the_next_offsets() -> None:
@@ -217,82 +221,6 @@ def test_five_batches_are_remembered_over_a_restart(clean: bool) -> None:
     append(log, numbered(8))
 
 
-# Reading
-
-
-@given(
-    offset=st.integers(0, 89),
-    up_to=st.integers(0, 59),
-    max_bytes=st.integers(1, 3000),
-    at_least_one=st.booleans(),
-)
-@settings(max_examples=100, deadline=None)
-def test_a_read_is_whole_batches_from_the_offset_on(
-    offset: int, up_to: int, max_bytes: int, at_least_one: bool
-) -> None:
-    log = LOG
-    boundary = BOUNDARIES[up_to]
-    piece = log.read(offset, max_bytes, boundary, at_least_one)
-    if offset >= boundary:
-        assert piece is None
-        return
-    if piece is None:
-        assert not at_least_one
-        return
-    with_first = split(piece.read())
-    assert with_first[0][0].base_offset <= offset <= with_first[0][0].last_offset
-    end = next_offset(piece.read())
-    assert end <= boundary
-    assert len(piece) <= max_bytes or (at_least_one and len(with_first) == 1)
-    following = log.read(end, 1, boundary, at_least_one=True)
-    if following is not None and following.fileno == piece.fileno and following.position:
-        assert len(piece) + len(following) > max_bytes or end == boundary
-
-
-LOG = filled()
-BOUNDARIES = [header.base_offset for header in LOG.headers(0)]
-
-
-def test_every_offset_can_be_read_alone() -> None:
-    log = filled()
-    assert len(log.segments) > 2
-    for offset in range(log.end_offset):
-        piece = log.read(offset, 1, log.end_offset, at_least_one=True)
-        assert piece is not None
-        ((header, _),) = split(piece.read())
-        assert header.base_offset <= offset <= header.last_offset
-        again = log.read(offset, 1, log.end_offset, at_least_one=True)
-        assert again is not None
-        assert again.position == piece.position
-
-
-def test_the_ends_of_the_log() -> None:
-    log = filled()
-    assert log.read(log.end_offset, 100, log.end_offset, at_least_one=True) is None
-    for offset in (-1, log.end_offset + 1):
-        with pytest.raises(KafkaError) as caught:
-            log.read(offset, 100, log.end_offset, at_least_one=True)
-        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert content(log) == b"".join(read(log, s.base_offset) for s in log.segments)
-
-
-def test_a_sequential_consumer_needs_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = filled(200, LogConfig(index_interval_bytes=100))
-    offset, searched = 0, []
-
-    def locate(segment: Segment, offset: int) -> int:
-        searched.append(offset)
-        return 0
-
-    monkeypatch.setattr(Segment, "locate", locate)
-    while (piece := log.read(offset, 700, log.end_offset, at_least_one=True)) is not None:
-        offset = next_offset(piece.read())
-        piece.release()
-    append(log, batch())
-    assert log.read(offset, 700, log.end_offset, at_least_one=True) is not None
-    assert searched == [0]
-
-
 # Segments
 
 
@@ -333,7 +261,7 @@ def test_truncation(offset: int) -> None:
     log = filled()
     whole = [bytes(view) for header, view in split(content(log)) if header.last_offset < offset]
     log.flush()
-    log.truncate_to(offset)
+    log.truncate_to(offset, no_checkpoint)
     assert log.end_offset == min(offset, 90)
     assert content(log) == b"".join(whole)
     assert log.recovery_point <= log.end_offset
@@ -346,7 +274,7 @@ def test_truncation_forgets_producers_and_epochs() -> None:
     log = new_log()
     append(log, numbered(0))
     append(log, numbered(1), numbered(0, producer_id=8), leader_epoch=3)
-    log.truncate_to(1)
+    log.truncate_to(1, no_checkpoint)
     assert log.epochs.entries == [(0, 0)]
     assert list(log.producers.by_id) == [7]
     assert refused(log, numbered(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -418,12 +346,12 @@ def test_a_flush_is_due_after_a_roll_or_flush_ms() -> None:
     log = new_log(config=LogConfig(flush_ms=1000))
     log.flush(NOW_MS)
     append(log, batch())
-    assert not is_due(log, NOW_MS + 999)
-    assert is_due(log, NOW_MS + 1000)
+    assert not log.is_flush_due(NOW_MS + 999)
+    assert log.is_flush_due(NOW_MS + 1000)
     log.flush(NOW_MS + 1000)
     append(log, batch())
     log.roll(NOW_MS)
-    assert is_due(log, NOW_MS + 1000)
+    assert log.is_flush_due(NOW_MS + 1000)
 
 
 @pytest.mark.parametrize("room", [0, 10, 100])

@@ -16,6 +16,7 @@ from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import layout
 from headgate.storage.log import flush, log_lock
+from headgate.storage.log import log as log_module
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.builders import (
@@ -31,7 +32,7 @@ from headgate.storage.tests.builders import (
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 NEW_ID = bytes(range(16, 32))
-ACTS = (log_lock.FLUSH, log_lock.ROLL, log_lock.MEND, log_lock.DELETE_SEGMENTS)
+ACTS = (log_lock.FLUSH, log_lock.ROLL, log_lock.REPAIR, log_lock.DELETE_SEGMENTS)
 
 
 @pytest.fixture
@@ -74,13 +75,13 @@ def begun(log: Log) -> sync_failure_repair.SyncFailureRepair:
 
 
 def rolled_by_a_thread(log: Log) -> OSError | None:
-    log_lock.acquire(log, log_lock.ROLLING)
+    log.acquire(log_lock.ROLLING)
     try:
         log.roll(NOW_MS)
     except OSError as error:
         return error
     finally:
-        log_lock.release(log, log_lock.ROLLING)
+        log.release(log_lock.ROLLING)
     return None
 
 
@@ -96,32 +97,32 @@ STATES: dict[str, Callable[[Log], None]] = {
     "staged": lambda log: setattr(log, "staged", object()),
     "writing": lambda log: setattr(log, "being_written", object()),
     "flushing": lambda log: setattr(log, "flushing", object()),
-    "rolling": lambda log: log_lock.acquire(log, log_lock.ROLLING),
-    "mending": lambda log: log_lock.acquire(log, log_lock.MENDING),
-    "expiring": lambda log: log_lock.acquire(log, log_lock.EXPIRING),
-    "swapping": lambda log: log_lock.acquire(log, log_lock.SWAPPING),
+    "rolling": lambda log: log.acquire(log_lock.ROLLING),
+    "repairing": lambda log: log.acquire(log_lock.REPAIRING),
+    "deleting": lambda log: log.acquire(log_lock.DELETING),
+    "swapping": lambda log: log.acquire(log_lock.SWAPPING),
     "failed": lambda log: setattr(log, "sync_error", object()),
-    "deleted": lambda log: setattr(log, "is_retired", True),
+    "retired": lambda log: setattr(log, "is_retired", True),
 }
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_the_table_of_the_module_is_what_holds(store: LogDirectory, state: str) -> None:
     log = new_log(store)
-    assert all(log_lock.may(log, act) for act in ACTS)
+    assert all(log.may(act) for act in ACTS)
     STATES[state](log)
     (row,) = [line.split() for line in (log_lock.__doc__ or "").splitlines() if line.strip().startswith(state)]
     told = row[-5:]
-    assert [log_lock.may(log, act) for act in ACTS] == [word == "yes" for word in told[:4]]
-    assert log_lock.is_acquired(log) == (told[4] == "no")
-    assert log_lock.waits(log, log_lock.FLUSH) == (state in ("flushing", "rolling", "mending", "expiring"))
+    assert [log.may(act) for act in ACTS] == [word == "yes" for word in told[:4]]
+    assert bool(log.exclusive_operations) == (told[4] == "no")
+    assert log.waits(log_lock.FLUSH) == (state in ("flushing", "rolling", "repairing", "deleting"))
 
 
 def test_two_threads_do_not_work_with_the_same_names(store: LogDirectory) -> None:
     log = new_log(store)
-    log_lock.acquire(log, log_lock.ROLLING)
+    log.acquire(log_lock.ROLLING)
     with pytest.raises(AssertionError, match="works with the files"):
-        log_lock.acquire(log, log_lock.MENDING)
+        log.acquire(log_lock.REPAIRING)
 
 
 def test_a_roll_beside_a_flush_that_is_begun_is_for_the_next_flush(
@@ -131,17 +132,17 @@ def test_a_roll_beside_a_flush_that_is_begun_is_for_the_next_flush(
     append(log, *(batch() for _ in range(10)))
     log.flush()
     append(log, *(batch() for _ in range(5)))
-    hold = flush._hold
+    hold = flush.hold
 
     def roll_meanwhile(segments: Any) -> Any:
-        monkeypatch.setattr(flush, "_hold", hold)
+        monkeypatch.setattr(log_module, "hold", hold)
         held = hold(segments)
         thread = threading.Thread(target=log.roll, args=(NOW_MS,))
         thread.start()
         thread.join()
         return held
 
-    monkeypatch.setattr(flush, "_hold", roll_meanwhile)
+    monkeypatch.setattr(log_module, "hold", roll_meanwhile)
     log.flush()
     append(log, *(batch() for _ in range(5)))
     log.flush()
@@ -155,7 +156,7 @@ def test_a_flush_that_cannot_begin_forgets_nothing(store: LogDirectory, files: C
     append(log, batch())
     owed = list(log.indexes_unsynced)
     assert owed
-    log.release()
+    log.close_files()
     files.fail(errno.EMFILE, "open")
     with pytest.raises(OSError, match=r".*"):
         log.begin_flush()
@@ -166,21 +167,21 @@ def test_a_flush_that_cannot_begin_forgets_nothing(store: LogDirectory, files: C
 def test_no_flush_is_due_while_a_thread_rolls(store: LogDirectory) -> None:
     log = new_log(store, LogConfig(flush_ms=0))
     append(log, batch())
-    assert flush.is_due(log, NOW_MS)
-    log_lock.acquire(log, log_lock.ROLLING)
-    assert not flush.is_due(log, NOW_MS)
-    log_lock.release(log, log_lock.ROLLING)
-    assert flush.is_due(log, NOW_MS)
+    assert log.is_flush_due(NOW_MS)
+    log.acquire(log_lock.ROLLING)
+    assert not log.is_flush_due(NOW_MS)
+    log.release(log_lock.ROLLING)
+    assert log.is_flush_due(NOW_MS)
 
 
 def leave(log: Log) -> object:
     """As retention does it with the only segment."""
-    log.config = LogConfig(retention_ms=1)
+    log.configure(LogConfig(retention_ms=1))
     return delete_old_segments(log, NOW_MS + 10_000, log.end_offset)
 
 
 def expire(log: Log) -> object:
-    log.config = LogConfig(retention_ms=1, segment_bytes=log.config.segment_bytes)
+    log.configure(LogConfig(retention_ms=1, segment_bytes=log.config.segment_bytes))
     return delete_old_segments(log, NOW_MS + 10_000, log.end_offset)
 
 

@@ -23,7 +23,7 @@ def test_every_offset_is_found_in_the_segment_that_holds_it() -> None:
     for offset in range(log.end_offset):
         segment, position = segments.locate(offset)
         assert segment is segments.owner(offset) is segments[segments.position_of(offset)]
-        assert next(iter(segment.walk(position)))[1].base_offset == offset - offset % 3
+        assert next(iter(segment.iterate(position)))[1].base_offset == offset - offset % 3
     assert segments.owner(log.end_offset) is segments.active
     assert segments.since(segments[2].base_offset) == list(segments)[2:]
 

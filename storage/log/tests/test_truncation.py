@@ -17,6 +17,7 @@ from headgate.storage.tests.builders import (
     batch,
     marker,
     new_log,
+    no_checkpoint,
     open_store,
     transactional,
 )
@@ -31,9 +32,9 @@ def test_a_flush_promises_nothing_of_what_was_cut_meanwhile(again: bool) -> None
     append(log, *(batch() for _ in range(50)))
     flush = log.begin_flush()
     if again:
-        log.restart_at(20, NOW_MS)
+        log.restart_at(20, NOW_MS, no_checkpoint)
     else:
-        log.truncate_to(20)
+        log.truncate_to(20, no_checkpoint)
     append(log, *(batch() for _ in range(50)))
     flush.run()
     log.end_flush(flush)
@@ -49,7 +50,7 @@ def test_the_checkpoint_promises_less_before_the_log_is_cut() -> None:
     store.checkpoint({KEY: 10})
     points = f"{DIRECTORY}/{checkpoint.RECOVERY_POINTS}"
     assert checkpoint.read_offsets(files, points) == {KEY: 10}
-    log.truncate_to(4)
+    log.truncate_to(4, store.write_recovery_points)
     assert log.recovery_point == 4
     assert checkpoint.read_offsets(files, points) == {KEY: 4}
 
@@ -57,11 +58,11 @@ def test_the_checkpoint_promises_less_before_the_log_is_cut() -> None:
 def test_a_cut_behind_the_end_is_none_and_one_before_the_start_a_fault() -> None:
     log = new_log(CrashingFiles())
     append(log, *(batch() for _ in range(10)))
-    log.truncate_to(10)
+    log.truncate_to(10, no_checkpoint)
     assert log.end_offset == 10
     log.advance_start(5)
     with pytest.raises(ValueError, match="before its start"):
-        log.truncate_to(4)
+        log.truncate_to(4, no_checkpoint)
 
 
 def test_a_log_that_begins_anew_elsewhere_has_no_transaction_open() -> None:
@@ -71,7 +72,7 @@ def test_a_log_that_begins_anew_elsewhere_has_no_transaction_open() -> None:
     append_own(log, transactional(0))
     log.seal()
     append_own(log, marker(False))
-    log.restart_at(5, NOW_MS)
+    log.restart_at(5, NOW_MS, no_checkpoint)
     append(log, batch())
     assert log.stable_offset == log.end_offset == 6
     assert open_store(files.crash(Random(1), power=False)).logs[KEY].stable_offset == 6

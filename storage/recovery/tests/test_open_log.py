@@ -14,7 +14,6 @@ from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import CorruptLog
-from headgate.storage.log.flush import is_due
 from headgate.storage.recovery import open_log as opening
 from headgate.storage.recovery.open_log import open_log
 from headgate.storage.recovery.recovery_input import RecoveryInput
@@ -160,8 +159,7 @@ def test_what_a_killed_broker_left_in_memory_is_synced_where_commits_are() -> No
     files = CrashingFiles()
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, LogConfig(headgate_flush="commit"), NOW_MS)
-    log.owner = StillOwner()
-    append(log, batch(), batch())
+    append(log, batch(), batch(), owner=StillOwner())
     assert log.recovery_point == 0
     for config, point in ((LogConfig(), 0), (log.config, 2)):
         found = RecoveryInput("t", 0, log.directory, TOPIC_ID)
@@ -175,14 +173,14 @@ def test_what_was_scanned_is_not_scanned_by_the_next_start_too(monkeypatch: pyte
     files = CrashingFiles()
     store = open_store(files)
     append(store.create("t", 0, TOPIC_ID, LogConfig(), NOW_MS), *(batch() for _ in range(20)))
-    assert not is_due(reopened(files).logs[KEY], NOW_MS), "so little is scanned again in no time"
+    assert not reopened(files).logs[KEY].is_flush_due(NOW_MS), "so little is scanned again in no time"
     monkeypatch.setattr(opening, "SCANNED_BYTES", 1000)
     files = killed(files)
     store = open_store(files)
     log = store.logs[KEY]
-    assert is_due(log, NOW_MS)
+    assert log.is_flush_due(NOW_MS)
     log.flush()
-    assert not is_due(log, NOW_MS)
+    assert not log.is_flush_due(NOW_MS)
     store.checkpoint({})
     store = LogDirectory.take("/data", files=killed(files), node_id=0, config=SMALL, random=Random(1))
     begun = store.begin_opening(KEY, LogConfig(), NOW_MS)

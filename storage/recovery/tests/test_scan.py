@@ -38,11 +38,11 @@ def walk_of(log: Log, damage: int | None = None) -> BatchIterator:
     segment = log.segments[0]
     if damage is not None:
         segment.file.write_at(b"\xff" * 8, damage)
-    walk = segment.walk()
-    walk.check_crc_from = 0
-    for _ in walk:
+    iterator = segment.iterate()
+    iterator.check_crc_from = 0
+    for _ in iterator:
         pass
-    return walk
+    return iterator
 
 
 def test_judge() -> None:

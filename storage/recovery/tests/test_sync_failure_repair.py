@@ -13,11 +13,13 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.config import LogConfig
+from headgate.storage.disk import checkpoint
 from headgate.storage.log.epochs import read_entries
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.segment.segment import Segment
 from headgate.storage.tests.builders import (
+    DIRECTORY,
     NOW_MS,
     SMALL,
     append,
@@ -185,7 +187,8 @@ def test_a_power_cut_never_leaves_a_log_that_is_repaired_without_a_segment(cut_a
     """Where all of it is lost that was not deleted, it goes on in a new segment: then the old one may go."""
     log = broken(batch(), batch(), flushed=3)
     log.advance_start(3)
-    log.pool.write_recovery_points()
+    points = f"{DIRECTORY}/{checkpoint.RECOVERY_POINTS}"
+    checkpoint.write_offsets(log.pool.files, points, {log.key: log.recovery_point})
     blank(log, log.segments[0], log.segments[0].locate(3), 200)
     files = files_of(log)
     work = sync_failure_repair.begin(log)
@@ -360,7 +363,7 @@ def test_a_cut_waits_for_the_disk_in_threads_alone(number: int) -> None:
     blank(log, segment, position, 5000)
     file = files_of(log).file(segment.path)
     file.durable[:] = file.content
-    log.release()
+    log.close_files()
     assert mended_with_a_dead_loop(log)
     assert (log.end_offset, log.recovery_point, log.sync_error) == (end_offset, end_offset, None)
     assert not log.active.may_be_longer
@@ -384,7 +387,7 @@ def test_indexes_are_made_anew_in_threads_alone() -> None:
     whole = {path: files_of(log).read(path) for path in segment.sealed_indexes}
     for path, data in whole.items():
         files_of(log).file(path).content[:] = bytes(len(data))
-    log.release()
+    log.close_files()
     assert mended_with_a_dead_loop(log)
     assert {path: files_of(log).read(path) for path in log.segments[1].sealed_indexes} == whole
     assert_derived_state(log)
@@ -442,7 +445,7 @@ def test_an_index_that_points_too_far_hides_no_loss() -> None:
     segment = log.active
     segment.offsets.flush()
     fail(log)
-    log.release()
+    log.close_files()
     index = files_of(log).file(segment.offsets.path).content
     assert len(index) > 8 * 40
     for at in range(0, len(index) - 8 * 30, 8):
@@ -455,7 +458,7 @@ def test_an_index_that_points_too_far_hides_no_loss() -> None:
 
 
 def walk_to(segment: Segment, offset: int) -> int:
-    return next(position for position, header in segment.walk() if header.base_offset == offset)
+    return next(position for position, header in segment.iterate() if header.base_offset == offset)
 
 
 def test_leader_epochs_of_what_is_lost_are_forgotten() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import HEADER_SIZE
-from headgate.storage.segment.batch_seek import NO_LIMIT, WINDOW_BYTES, Hop, seek
+from headgate.storage.segment.batch_seek import NO_LIMIT, WINDOW_BYTES, BatchBounds, seek
 from headgate.storage.segment.segment import Segment
 from headgate.storage.tests.crashing_files import CrashingFiles
 from headgate.storage.tests.segments import new_segment
@@ -20,7 +20,7 @@ def segment() -> Segment:
     return new_segment(batches=COUNT)
 
 
-def hop(segment: Segment, number: int) -> Hop:
+def bounds(segment: Segment, number: int) -> BatchBounds:
     size = segment.size // COUNT
     return number * size, (number + 1) * size, 100 + 2 * number, 101 + 2 * number
 
@@ -32,7 +32,7 @@ def reads(segment: Segment) -> int:
 
 @pytest.mark.parametrize("number", [0, 1, 150, COUNT - 1])
 def test_a_batch_is_sought_by_its_end_or_by_its_offset(segment: Segment, number: int) -> None:
-    expected = start, end, base_offset, last_offset = hop(segment, number)
+    expected = start, end, base_offset, last_offset = bounds(segment, number)
     assert seek(segment, 0, start) == expected
     assert seek(segment, 0, end - 1) == expected
     assert seek(segment, 0, NO_LIMIT, base_offset) == expected

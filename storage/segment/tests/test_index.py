@@ -164,7 +164,7 @@ def test_the_last_entry_of_an_index_that_was_cut_is_an_error_of_the_disk() -> No
 
 @pytest.mark.parametrize("look,position", [(Index.last, 12), (Index.first, 0)])
 def test_an_impatient_look_leaves_the_disk_to_a_thread(
-    look: Callable[[Index], object], position: int, monkeypatch: pytest.MonkeyPatch
+    look: Callable[..., object], position: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = TimeIndex(new_pool(), "/d", BASE)
     written.append(7, BASE + 1)
@@ -174,13 +174,11 @@ def test_an_impatient_look_leaves_the_disk_to_a_thread(
     assert isinstance(files, CrashingFiles)
     index = TimeIndex(written._pool, "/d", BASE, written.size)
     monkeypatch.setattr(File, "read_cached", lambda *_: None)
-    index._pool.may_block = False
     with pytest.raises(WouldBlock) as caught:
-        look(index)
+        look(index, blocking=False)
     assert caught.value.place == (index.path, position)
     caught.value.release()
     assert (files.reads, files.open_handles) == (0, 0)
-    index._pool.may_block = True
     assert (index.last(), index.first()) == ((9, 2), (7, 1))
 
 
@@ -188,8 +186,7 @@ def test_an_impatient_look_takes_what_is_in_memory() -> None:
     written = TimeIndex(new_pool(), "/d", BASE)
     written.append(7, BASE + 1)
     written.append(9, BASE + 2)
-    written._pool.may_block = False
-    assert (written.last(), written.first()) == ((9, 2), (7, 1))
+    assert (written.last(blocking=False), written.first(blocking=False)) == ((9, 2), (7, 1))
     written.flush()
     index = TimeIndex(written._pool, "/d", BASE, written.size)
     assert (index.last(), index.first()) == ((9, 2), (7, 1))

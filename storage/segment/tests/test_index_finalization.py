@@ -21,10 +21,9 @@ def rolled(files: CrashingFiles) -> Log:
 
 def gone_through(log: Log) -> Segment:
     """The first segment, with its indexes in memory."""
-    first, log.pool.defers_blocks = log.segments[0], True
-    for _ in first.rebuild(SMALL.index_interval_bytes):
+    first = log.segments[0]
+    for _ in first.rebuild(SMALL.index_interval_bytes, in_memory=True):
         pass
-    log.pool.defers_blocks = False
     return first
 
 
@@ -36,7 +35,7 @@ def test_they_hold_what_appends_and_a_roll_would_have_written() -> None:
     segment = gone_through(log)
     assert not any(files.read(path) for path in expected), "nothing is written before all is known"
     index_finalization.write(files, segment)
-    index_finalization.note_written(log.pool, segment)
+    index_finalization.note_written(segment)
     assert {path: files.read(path) for path in expected} == expected
     assert segment.is_sealed
     assert not segment.seal(), "there is nothing left to be written"

@@ -132,7 +132,7 @@ def test_indexes_lead_to_messages(magic: int) -> None:
     log = opened(kafkas((0, stored(magic, NONE, 0, 200))))
     (segment,) = log.segments
     assert segment.offsets.entries > 10
-    assert [segment.locate(offset) for offset in range(200)] == [position for position, _ in segment.walk()]
+    assert [segment.locate(offset) for offset in range(200)] == [position for position, _ in segment.iterate()]
     assert segment.max_timestamp == (NOW_MS + 199 if magic else -1)
     assert segment.times.entries == (segment.offsets.entries if magic else 0)
     before = segment.offsets.content(), segment.times.content()
@@ -247,7 +247,7 @@ def test_any_mixture_is_walked_and_sought(parts: list[tuple[str, int]]) -> None:
         offset += count
     log = opened(kafkas((0, data)))
     (segment,) = log.segments
-    assert [(position, header.last_offset) for position, header in segment.walk()] == items
+    assert [(position, header.last_offset) for position, header in segment.iterate()] == items
     assert log.end_offset == offset
     for wanted in range(offset + 1):
         assert segment.locate(wanted) == next((at for at, last in items if last >= wanted), len(data))

@@ -86,7 +86,7 @@ def test_the_first_append_finds_in_memory_what_was_looked_up(monkeypatch: pytest
         return bytes(file._node.content[position : position + length]) if is_there else None
 
     monkeypatch.setattr(OpenFile, "read_cached", read_cached)
-    before, again._pool.may_block, is_ready = files.reads, False, False
+    before, is_ready = files.reads, False
     while not is_ready:
         try:
             again.look_up()
@@ -96,7 +96,6 @@ def test_the_first_append_finds_in_memory_what_was_looked_up(monkeypatch: pytest
             cold.release()
     assert [path.rpartition(".")[2] for path, _ in brought] == ["log", "timeindex", "timeindex", "index", "log"]
     assert len({*brought}) == len(brought)
-    again._pool.may_block = True
     assert again.first_timestamp == NOW_MS
     add(again, 120, NOW_MS + 10)
     assert files.reads == before
@@ -107,9 +106,9 @@ def test_the_first_append_finds_in_memory_what_was_looked_up(monkeypatch: pytest
 def test_rebuild_makes_the_indexes_again() -> None:
     segment = new_segment(batches=20)
     expected = segment.offsets.content(), segment.times.content()
-    walk = segment.rebuild(INTERVAL)
+    iterator = segment.rebuild(INTERVAL)
     assert segment.offsets.entries == 0
-    assert len(list(walk)) == 20
+    assert len(list(iterator)) == 20
     assert (
         (segment.offsets.content(), segment.times.content())
         == expected
@@ -166,7 +165,7 @@ def test_deleted_files_are_renamed_and_can_be_read_until_they_are_removed() -> N
     assert segment.file.read_at(segment.size, 0) == whole
     assert (segment.locate(121), segment.times.floor(NOW_MS + 19)) == (10 * segment.size // 20, 139)
     assert files.open_handles == 0, "only who reads it keeps it open"
-    doomed = segment._pool.doomed
+    doomed = segment._pool.pending_deletions
     assert sorted(doomed) == [f"/d/{name}" for name in left]
     assert doomed.take(1_000) is None
     assert doomed.take(5_999) is None

@@ -14,14 +14,14 @@ from headgate.storage.errors import BadFile
 from headgate.storage.files import WouldBlock
 from headgate.storage.segment import transaction_index
 from headgate.storage.segment.index import BLOCK_BYTES
-from headgate.storage.segment.transaction_index import AbortedEntry, TransactionIndex
+from headgate.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 BASE = 1000
 PATH = "/d/00000000000000001000.txnindex"
 
 
-def new_index(*entries: AbortedEntry, flushed: int = 0) -> TransactionIndex:
+def new_index(*entries: AbortedTransaction, flushed: int = 0) -> TransactionIndex:
     files = CrashingFiles()
     files.make_directories("/d")
     index = TransactionIndex(Pool(files), "/d", BASE)
@@ -37,13 +37,13 @@ def reopened(index: TransactionIndex) -> TransactionIndex:
     return TransactionIndex(index._pool, "/d", BASE, index._pool.files.size(PATH))
 
 
-def ended(*steps: tuple[int, int, int]) -> list[AbortedEntry]:
+def ended(*steps: tuple[int, int, int]) -> list[AbortedTransaction]:
     """(gap, length, how much was open) of transactions one after another -> their entries."""
     entries, last, stable = [], BASE, 0
     for producer_id, (gap, length, opened) in enumerate(steps):
         last += gap
         stable = max(stable, last + 1 - opened)
-        entries.append(AbortedEntry(producer_id, last - length, last, stable))
+        entries.append(AbortedTransaction(producer_id, last - length, last, stable))
     return entries
 
 
@@ -51,10 +51,10 @@ some = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 60), st.integers(0,
 
 
 def test_the_layout_is_kafkas() -> None:
-    index = new_index(AbortedEntry(7, 900, 1005, 1006))
+    index = new_index(AbortedTransaction(7, 900, 1005, 1006))
     index.flush()
     assert index._pool.files.read(PATH) == struct.pack(">hqqqq", 0, 7, 900, 1005, 1006)
-    assert transaction_index.parse(index.content()) == [AbortedEntry(7, 900, 1005, 1006)]
+    assert transaction_index.parse(index.content()) == [AbortedTransaction(7, 900, 1005, 1006)]
 
 
 @given(steps=some, start=st.integers(900, 1700), length=st.integers(0, 300), flushed=st.integers(0, 30))
@@ -86,9 +86,9 @@ def test_truncation(steps: list[tuple[int, int, int]], offset: int, is_flushed: 
     index.truncate_to(offset)
     kept = [one for one in entries if one.last_offset < offset]
     assert transaction_index.parse(index.content()) == kept
-    index.append(AbortedEntry(99, 1900, 1999, 2000))
+    index.append(AbortedTransaction(99, 1900, 1999, 2000))
     index.flush()
-    assert transaction_index.parse(reopened(index).content()) == [*kept, AbortedEntry(99, 1900, 1999, 2000)]
+    assert transaction_index.parse(reopened(index).content()) == [*kept, AbortedTransaction(99, 1900, 1999, 2000)]
 
 
 def test_what_is_no_index() -> None:
@@ -145,7 +145,7 @@ def test_what_is_loaded_is_counted_and_given_back() -> None:
     pool = index._pool
     index.collect(0, 5000)
     assert pool._loaded_bytes == index.size == 34
-    index.append(AbortedEntry(5, 1200, 1300, 1301))
+    index.append(AbortedTransaction(5, 1200, 1300, 1301))
     assert index.collect(1250, 5000)[0] == [(5, 1200)]
     assert pool._loaded_bytes == 68
     index.give_back()
@@ -156,11 +156,9 @@ def test_an_impatient_lookup_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> N
     index = new_index(*ended((5, 3, 0)))
     index.touch()
     again = reopened(index)
-    again._pool.may_block = False
     opened = type(again._pool.files.open(PATH))
     monkeypatch.setattr(opened, "read_cached", lambda *_: None)
     with pytest.raises(WouldBlock) as caught:
-        again.collect(0, 5000)
+        again.collect(0, 5000, blocking=False)
     caught.value.release()
-    again._pool.may_block = True
     assert again.collect(0, 5000)[0] == [(0, 1002)]

@@ -22,7 +22,8 @@ from headgate.storage.log.log import Log
 from headgate.storage.log.producers import Producers
 from headgate.storage.log.validation import FULL, HEADER, OWN
 from headgate.storage.segment import transaction_index
-from headgate.storage.segment.transactions import NO_OFFSET, Transactions, opened
+from headgate.storage.segment.transaction_index import NO_OFFSET
+from headgate.storage.segment.transactions import Transactions, opened
 from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
@@ -285,7 +286,7 @@ def test_a_log_that_moves_to_another_pool_takes_its_indexes_along() -> None:
     log = filled()
     log.aborted(0, 100)
     pool = Pool(log.pool.files)
-    log.release()
+    log.close_files()
     log.move_to(pool)
     assert log.aborted(0, 100) == [(8, 3)]
     assert pool._loaded_bytes > 0
@@ -461,7 +462,7 @@ class Writer:
         """To a place where no transaction was ended, as a follower does that had none of what is cut off."""
         ends = [one.last_offset + 1 for one, _ in self.log.batches(self.log.start_offset)]
         target = self.random.choice([self.log.start_offset, *ends])
-        self.log.truncate_to(target)
+        self.log.truncate_to(target, self.store.write_recovery_points)
         self._remember()
         self._resume()
         self.check()

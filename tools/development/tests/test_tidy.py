@@ -5,6 +5,7 @@ import pytest
 from headgate.tools.development.tidy import (
     PLANNED,
     Length,
+    changed_logs,
     exists,
     function_lengths,
     mapped,
@@ -159,6 +160,20 @@ def test_files_with_hardly_a_byte_are_named() -> None:
 def test_lock_files_name_no_place() -> None:
     assert list(places("r.txt", "trio==1 \\\n    --hash=sha256:ab\n    # via headgate (pyproject.toml)\n")) == []
     assert len(list(places("r.txt", "--index-url https://x\n-e /home/me/headgate\nx @ file:///x.whl\n"))) == 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["log.end_offset = 1", "self._log.a += 1", "a, partition.log.b = 1, 2", "log.paths[0] = 1", "log.epochs.c = 1"],
+)
+def test_only_a_log_changes_itself(line: str) -> None:
+    (found,) = changed_logs("a.py", f"{line}\n")
+    assert found.startswith("a.py:1: changes ")
+
+
+def test_whoever_asks_a_log_does_not_change_it() -> None:
+    source = "log = self.log = partition.log\nself.end = log.end_offset\nlog.refuse(error)\nlogs[log.key] = log\n"
+    assert list(changed_logs("a.py", source)) == []
 
 
 def test_a_seam_is_not_silenced_in_place() -> None:

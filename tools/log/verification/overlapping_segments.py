@@ -51,6 +51,6 @@ def supersedes(over: Sequence[BatchHeader], base_offset: int, under: Sequence[Ba
 def _batches(segment: Segment) -> list[BatchHeader]:
     found: list[BatchHeader] = []
     limit = scanning.limit_of(segment, None)
-    scanning.scan(segment, segment.walk(), limit, lambda position, header: found.append(header))
+    scanning.scan(segment, segment.iterate(), limit, lambda position, header: found.append(header))
     segment.close()
     return found

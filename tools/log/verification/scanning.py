@@ -54,7 +54,7 @@ def scan(segment: Segment, first: BatchIterator, limit_offset: int, visit: Visit
             return found
         end, offset = valid
         found.append(DamagedRange(position, end, expected, offset, problem))
-        walk = segment.walk(end)
+        walk = segment.iterate(end)
         walk.next_offset = expected
 
 
@@ -90,7 +90,7 @@ def _visit_valid(segment: Segment, walk: BatchIterator, limit_offset: int, visit
 
 def _goes_back_to(segment: Segment, walk: BatchIterator, expected: int) -> bool:
     """True if the batch at the end of a walk is valid and continues the last batch but one."""
-    again = segment.walk(walk.position)
+    again = segment.iterate(walk.position)
     again.next_offset, again.check_crc_from = expected, 0
     return next((header.base_offset < walk.next_offset for _, header in again), False)
 
@@ -100,7 +100,7 @@ def _misplaced_batches(segment: Segment, position: int, expected: int) -> tuple[
 
     For a single batch the damage may be in its offset: then the result is `expected` and None, as all offsets are lost.
     """
-    walk = segment.walk(position)
+    walk = segment.iterate(position)
     walk.next_offset, walk.check_crc_from = expected, 0
     first, *others = [header.base_offset for _, header in walk] or [expected]
     return (first, walk.next_offset) if others and walk.problem is None else (expected, None)
@@ -132,7 +132,7 @@ def _next_valid(segment: Segment, position: int, next_offset: int, limit_offset:
 
 def _valid_batch_at(segment: Segment, position: int, next_offset: int, limit_offset: int) -> int | None:
     """The base offset of the valid batch at a position; None without one, or with an implausible offset."""
-    walk = segment.walk(position)
+    walk = segment.iterate(position)
     walk.next_offset, walk.check_crc_from = next_offset, 0
     header = next((header for _, header in walk), None)
     return None if header is None or header.last_offset >= limit_offset else header.base_offset
@@ -140,7 +140,7 @@ def _valid_batch_at(segment: Segment, position: int, next_offset: int, limit_off
 
 def _leads_to(segment: Segment, position: int, end: int) -> bool:
     """True if consecutive valid batches lead from `position` to `end`."""
-    walk = segment.walk(position)
+    walk = segment.iterate(position)
     walk.check_crc_from = 0
     return any(start >= end for start, _ in walk) and walk.position == end
 

@@ -75,5 +75,5 @@ def test_small_neighbours_are_to_be_merged_and_others_are_not() -> None:
     merge = plan_merge(log, log.end_offset, NOW_MS, **sizes)
     assert merge is not None
     assert len(merge.segments) == 2
-    log.config = replace(log.config, segment_bytes=log.segments[0].size)
+    log.configure(replace(log.config, segment_bytes=log.segments[0].size))
     assert plan_merge(log, log.end_offset, NOW_MS, **sizes) is None

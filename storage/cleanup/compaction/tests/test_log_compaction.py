@@ -25,7 +25,16 @@ from headgate.storage.cleanup.compaction.log_compaction import (
 )
 from headgate.storage.files import File
 from headgate.storage.log.log import Log
-from headgate.storage.tests.builders import NOW_MS, append, content, delete_old_segments, new_log, open_store, read
+from headgate.storage.tests.builders import (
+    NOW_MS,
+    append,
+    content,
+    delete_old_segments,
+    new_log,
+    no_checkpoint,
+    open_store,
+    read,
+)
 from headgate.storage.tests.compacted import (
     ABORT,
     COMPACT,
@@ -61,7 +70,7 @@ def test_a_reader_that_holds_a_slice_goes_on() -> None:
     piece = log.read(0, 1 << 20, log.end_offset, at_least_one=True)
     assert piece is not None
     compact(log, NOW_MS)
-    removal = log.pool.doomed.take(0.0, at_once=True)
+    removal = log.pool.pending_deletions.take(0.0, at_once=True)
     assert removal is not None
     removal.run()
     assert piece.read() == before
@@ -136,7 +145,7 @@ def test_a_log_that_changes_while_they_are_read_is_left_alone(monkeypatch: pytes
             log.advance_start(log.end_offset)
             delete_old_segments(log, NOW_MS, log.end_offset)
         elif act == "cut":
-            log.truncate_to(3)
+            log.truncate_to(3, no_checkpoint)
         else:
             log.is_retired = True
 
@@ -254,5 +263,5 @@ def test_no_message_of_an_old_format_is_taken_for_a_batch_without_records() -> N
 
 
 def _compact_each_alone(log: Log) -> None:
-    log.config = replace(COMPACT, segment_bytes=60)
+    log.configure(replace(COMPACT, segment_bytes=60))
     compact(log, NOW_MS)

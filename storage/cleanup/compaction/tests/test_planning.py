@@ -11,7 +11,6 @@ from headgate.protocol.records.batch import BatchHeader, Record, build, read_hea
 from headgate.storage.cleanup.compaction.planning import (
     ABORT,
     COMMIT,
-    AbortedTransaction,
     BatchRetention,
     CleanableRatio,
     CleanedTransactions,
@@ -24,6 +23,7 @@ from headgate.storage.cleanup.compaction.planning import (
     grouped,
 )
 from headgate.storage.config import LogConfig
+from headgate.storage.segment.transaction_index import AbortedTransaction
 
 NOW_MS = 1_000_000
 COMPACT = LogConfig(cleanup_policy=("compact",))

@@ -7,13 +7,12 @@ from random import Random
 
 import pytest
 
-from headgate.storage.cleanup.segment_deletion import SegmentDeletion
+from headgate.storage.cleanup.retention import all_expired, begin_segment_deletion
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.files import File, WouldBlock
-from headgate.storage.log import log_lock
-from headgate.storage.log.flush import is_due
 from headgate.storage.log.log import Log
+from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.tests.builders import (
     NOW_MS,
     TOPIC_ID,
@@ -51,7 +50,7 @@ def log(store: LogDirectory) -> Log:
 
 
 def begun(log: Log, now_ms: int = LATER_MS) -> SegmentDeletion:
-    expired = log.begin_segment_deletion(now_ms, log.end_offset)
+    expired = begin_segment_deletion(log, now_ms, log.end_offset)
     assert expired is not None
     return expired
 
@@ -84,16 +83,16 @@ def test_the_log_goes_on_meanwhile_but_is_not_flushed(log: Log, files: CrashingF
     """After a power cut what was not yet renamed is in front of what was flushed, and may not be whole."""
     append(log, *(batch(timestamp=NOW_MS, size=100) for _ in range(5)))
     expired = begun(log)
-    assert log.begin_segment_deletion(LATER_MS + 10_000, log.end_offset) is None
-    assert log_lock.is_acquired(log), "there must not be another log of its name"
+    assert begin_segment_deletion(log, LATER_MS + 10_000, log.end_offset) is None
+    assert log.exclusive_operations, "there must not be another log of its name"
     append(log, *(batch(timestamp=LATER_MS, size=100) for _ in range(10)))
-    assert not is_due(log, LATER_MS)
+    assert not log.is_flush_due(LATER_MS)
     with pytest.raises(AssertionError):
         log.begin_flush()
     expired.run()
     log.end_segment_deletion(expired)
-    assert not log_lock.is_acquired(log)
-    assert is_due(log, LATER_MS)
+    assert not log.exclusive_operations
+    assert log.is_flush_due(LATER_MS)
     log.flush()
     for seed in range(5):
         again = open_store(files.crash(Random(seed), power=True), CONFIG).logs[KEY]
@@ -147,20 +146,20 @@ def test_what_could_not_be_renamed_is_the_logs_again(log: Log, files: CrashingFi
 
 def test_the_last_segment_goes_once_there_is_another(log: Log) -> None:
     now_ms = NOW_MS + 10_000
-    assert not log.all_expired(now_ms, log.end_offset), "others are to go first"
+    assert not all_expired(log, now_ms, log.end_offset), "others are to go first"
     expired = begun(log, now_ms)
     expired.run()
     log.end_segment_deletion(expired)
-    assert log.begin_segment_deletion(now_ms, log.end_offset) is None
-    assert not log.all_expired(NOW_MS + 2000, log.end_offset)
-    assert not log.all_expired(now_ms, log.end_offset - 1), "not all is replicated"
-    assert log.all_expired(now_ms, log.end_offset)
-    log.leave(now_ms)
+    assert begin_segment_deletion(log, now_ms, log.end_offset) is None
+    assert not all_expired(log, NOW_MS + 2000, log.end_offset)
+    assert not all_expired(log, now_ms, log.end_offset - 1), "not all is replicated"
+    assert all_expired(log, now_ms, log.end_offset)
+    log.roll_for_retention(now_ms)
     expired = begun(log, now_ms)
     expired.run()
     log.end_segment_deletion(expired)
     assert (log.start_offset, log.size, len(log.segments)) == (log.end_offset, 0, 1)
-    assert not log.all_expired(now_ms, log.end_offset), "there is nothing in it"
+    assert not all_expired(log, now_ms, log.end_offset), "there is nothing in it"
 
 
 def test_of_a_deleted_log_nothing_is_kept_or_renamed(store: LogDirectory, log: Log, files: CrashingFiles) -> None:
@@ -182,8 +181,8 @@ def test_times_are_not_waited_for(
     with monkeypatch.context() as patch:
         patch.setattr(File, "read_cached", lambda *_: None)
         with pytest.raises(WouldBlock) as cold:
-            log.begin_segment_deletion(LATER_MS, log.end_offset, blocking=False)
+            begin_segment_deletion(log, LATER_MS, log.end_offset, blocking=False)
         cold.value.release()
     assert cold.value.place[0] == log.segments[0].times.path
     assert log.start_offset == 0
-    assert log.begin_segment_deletion(LATER_MS, log.end_offset, blocking=False) is not None
+    assert begin_segment_deletion(log, LATER_MS, log.end_offset, blocking=False) is not None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
-from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from random import Random
@@ -12,20 +10,18 @@ from typing import Any
 
 import pytest
 
-from headgate.protocol.records.batch import read_header
 from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.job import assess
 from headgate.storage.cleanup.compaction.log_compaction import Collect, Gone, LogCompaction, Rewrite, compact, go_on
 from headgate.storage.cleanup.compaction.work import Compaction
-from headgate.storage.cleanup.replacement import CLEANED_SUFFIX, Compacted, Replacement
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.pool import SWAP_SUFFIX
-from headgate.storage.errors import CorruptLog
 from headgate.storage.log.log import Log
+from headgate.storage.log.replacement import CLEANED_SUFFIX, Compacted, Replacement
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.segment.segment import Segment
-from headgate.storage.tests.builders import NOW_MS, TOPIC_ID, content, delete_old_segments, open_store
+from headgate.storage.tests.builders import NOW_MS, TOPIC_ID, content, delete_old_segments, no_checkpoint, open_store
 from headgate.storage.tests.compacted import (
     COMPACT,
     assert_indexes,
@@ -56,15 +52,6 @@ def filled(files: CrashingFiles) -> LogDirectory:
     log.flush()
     store.checkpoint({KEY: log.end_offset})
     return store
-
-
-def batches_in(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where each batch begins and ends."""
-    position = 0
-    while position < len(data):
-        end = position + read_header(data, position).size
-        yield position, end
-        position = end
 
 
 def names(files: CrashingFiles, suffix: str) -> list[str]:
@@ -105,26 +92,6 @@ def test_a_crash_at_any_step_leaves_a_log_of_which_no_last_value_is_lost(power: 
     assert {9, 25} <= kept, "before, and after"
 
 
-def test_a_crash_while_a_crash_is_mended() -> None:
-    for number in range(200):
-        files = CrashingFiles()
-        files.mixes_names = number % 2 > 0
-        log = filled(files).logs[KEY]
-        compacting(files, log)
-        files = files.crash(Random(number), power=False)
-        files.cut_after = number
-        try:
-            open_store(files, LARGE)
-        except PowerCut:
-            files = files.crash(Random(number), power=True)
-            log = open_store(files, LARGE).logs[KEY]
-            assert values(log) == EXPECTED
-            assert_indexes(log)
-        else:
-            return
-    pytest.fail("it never ended")
-
-
 def compacting(files: CrashingFiles, log: Log) -> Replacement:
     """A compaction of the three segments into one, up to the moment at which the new one has won."""
     ready: list[Replacement] = []
@@ -144,45 +111,12 @@ def compacting(files: CrashingFiles, log: Log) -> Replacement:
     return ready[0]
 
 
-def test_a_new_segment_that_had_won_is_taken_up_at_the_next_start(caplog: pytest.LogCaptureFixture) -> None:
-    files = CrashingFiles()
-    log = filled(files).logs[KEY]
-    compacting(files, log)
-    with caplog.at_level(logging.INFO, "headgate.storage"):
-        log = open_store(files.crash(Random(1), power=True), LARGE).logs[KEY]
-    assert "up to offset 24" in caplog.text
-    assert offsets(records(log)) == [*range(16, 25)]
-    assert values(log) == EXPECTED
-
-
-def test_a_segment_that_was_being_written_is_worth_nothing() -> None:
-    files = CrashingFiles()
-    filled(files)
-    files.write(f"{PARTITION}/{8:020d}.log{CLEANED_SUFFIX}", b"half of a batch")
-    files.write(f"{PARTITION}/{8:020d}.index{CLEANED_SUFFIX}", b"")
-    files = files.crash(Random(1), power=False)
-    log = open_store(files, LARGE).logs[KEY]
-    assert len(records(log)) == 25
-    assert not names(files, CLEANED_SUFFIX)
-
-
-def test_of_a_segment_that_kafka_split_the_whole_one_stays_until_all_parts_are_there() -> None:
-    files = CrashingFiles()
-    filled(files)
-    for base in (0, 4):
-        data = files.read(f"{PARTITION}/{base // 4 * 8:020d}.log")
-        suffix = SWAP_SUFFIX if base else CLEANED_SUFFIX
-        files.write(f"{PARTITION}/{base:020d}.log{suffix}", data)
-    log = open_store(files.crash(Random(1), power=False), LARGE).logs[KEY]
-    assert len(records(log)) == 25
-
-
 @pytest.mark.parametrize("cut_after", range(8, 22))
 def test_what_a_round_has_left_does_not_undo_what_another_has_done(cut_after: int) -> None:
     files = CrashingFiles()
     store = filled(files)
     log = store.logs[KEY]
-    log.config = COMPACT
+    log.configure(COMPACT)
     left = f"{PARTITION}/{0:020d}.log{CLEANED_SUFFIX}"
     files.write(left, b"of a process that was killed")
     log.advance_start(8)
@@ -202,87 +136,6 @@ def test_what_a_round_has_left_does_not_undo_what_another_has_done(cut_after: in
 def _replace_with_copy(log: Log, number: int) -> None:
     old = log.segments[number : number + 1]
     log.compacted.replace(log.pool.files, old, _copied(log, number), 1000.0)
-
-
-@pytest.mark.parametrize("reaches", [False, True])
-def test_only_a_segment_that_reaches_into_a_new_one_undoes_it(reaches: bool) -> None:
-    files = CrashingFiles()
-    filled(files)
-    rest = files.read(f"{PARTITION}/{8:020d}.log")
-    if reaches:
-        files.append(f"{PARTITION}/{0:020d}.log", rest)
-    files.remove(f"{PARTITION}/{8:020d}.log")
-    files.write(f"{PARTITION}/{8:020d}.log{SWAP_SUFFIX}", rest)
-    files.write(f"{PARTITION}/{0:020d}.log{CLEANED_SUFFIX}", b"")
-    files = files.crash(Random(1), power=False)
-    log = open_store(files, LARGE).logs[KEY]
-    assert offsets(records(log)) == [*range(25)]
-    assert [segment.base_offset for segment in log.segments] == ([0, 16, 24] if reaches else [0, 8, 16, 24])
-    assert not names(files, CLEANED_SUFFIX)
-
-
-def test_a_new_segment_that_is_damaged_is_not_taken_up_and_nothing_is_touched() -> None:
-    files = CrashingFiles()
-    log = filled(files).logs[KEY]
-    compacting(files, log)
-    swap = files.file(f"{PARTITION}/{0:020d}.log{SWAP_SUFFIX}")
-    swap.content[90] ^= 1
-    files = files.crash(Random(1), power=False)
-    store = open_store(files, LARGE)
-    assert isinstance(store.failed[KEY], CorruptLog)
-    assert "from a copy" in str(store.failed[KEY])
-    assert names(files, ".log") != []
-
-
-@pytest.mark.parametrize("cut_after", range(10, 17))
-def test_what_was_replaced_does_not_come_back_however_the_disk_keeps_names(cut_after: int) -> None:
-    """Neither where it was not yet written down how far the log is safe, so that all of it is looked at."""
-    for seed in range(20):
-        files = CrashingFiles()
-        files.mixes_names = True
-        compacting(files, filled(files).logs[KEY])
-        files.remove("/data/recovery-point-offset-checkpoint")
-        files.sync_directory("/data")
-        files = files.crash(Random(1), power=False)
-        files.cut_after = cut_after  # the old ones are being removed, and the new one gets its name
-        with suppress(PowerCut):
-            open_store(files, LARGE)
-        log = open_store(files.crash(Random(seed), power=True), LARGE).logs[KEY]
-        assert values(log) == EXPECTED
-
-
-@pytest.mark.parametrize("cut_after", range(3, 14))
-def test_a_start_that_is_cut_short_leaves_a_new_segment_that_the_next_one_takes_up(cut_after: int) -> None:
-    """The one behind it was made after the last sync, and is lost: what is replaced tells alone where it may end."""
-    for seed in range(20):
-        files = CrashingFiles()
-        files.mixes_names = True
-        compacting(files, filled(files).logs[KEY])
-        files.remove(f"{PARTITION}/{24:020d}.log")
-        files.remove("/data/recovery-point-offset-checkpoint")
-        files.sync_directory("/data")
-        files = files.copy()
-        files.mixes_names = True
-        files.cut_after = cut_after
-        with suppress(PowerCut):
-            open_store(files, LARGE)
-        store = open_store(files.crash(Random(seed), power=True), LARGE)
-        assert not store.failed
-        assert values(store.logs[KEY]) == {key: value for key, value in EXPECTED.items() if key != "head"}
-
-
-def test_a_new_segment_that_would_reach_behind_the_old_ones_takes_nothing_away() -> None:
-    """A bit of the offset of its last batch is wrong, which no checksum covers."""
-    files = CrashingFiles()
-    log = filled(files).logs[KEY]
-    compacting(files, log)
-    path = f"{PARTITION}/{0:020d}.log{SWAP_SUFFIX}"
-    swap, last = files.file(path), [position for position, _ in batches_in(files.read(path))][-1]
-    swap.content[last + 6] ^= 1
-    logs = names(files, ".log")
-    store = open_store(files.crash(Random(1), power=False), LARGE)
-    assert "would end at offset" in str(store.failed[KEY])
-    assert names(files, ".log") == logs
 
 
 # What happens to the log meanwhile
@@ -332,7 +185,7 @@ def test_a_reader_finds_the_new_one_while_a_thread_gives_it_its_names() -> None:
     (new,) = [segment for segment in log.segments if segment.suffix == SWAP_SUFFIX]
     for name in names(files, SWAP_SUFFIX):
         files.rename(f"{PARTITION}/{name}", f"{PARTITION}/{name.removesuffix(SWAP_SUFFIX)}")
-    log.release()
+    log.close_files()
     assert new.suffix == SWAP_SUFFIX, "nobody has told the log yet"
     assert values(log) == EXPECTED
     assert_indexes(log)
@@ -348,7 +201,7 @@ def test_what_was_not_renamed_is_tried_again_and_once_all_is_done_nothing_is() -
         with pytest.raises(OSError, match="cannot be renamed"):
             replacement.settle()
         files.heal()
-        log.release()
+        log.close_files()
         assert values(log) == EXPECTED
     replacement.settle()
     new = replacement.new
@@ -407,7 +260,7 @@ def _drive(log: Log, meanwhile: str, syncs: list[str]) -> None:
             assert work is not None
             answer = finish(work.rewrite(request.bases))
             if meanwhile == "cut":
-                log.truncate_to(20)
+                log.truncate_to(20, no_checkpoint)
         else:
             answer = request.work()
             if meanwhile == "deleted" and len(syncs) > before:  # behind the question for room
@@ -446,7 +299,7 @@ def test_records_that_were_cut_off_meanwhile_do_not_come_back() -> None:
             replacement.new = _copied(log)
         assert replacement is not None
         log.compacted._begun = replacement
-        log.truncate_to(4)
+        log.truncate_to(4, store.write_recovery_points)
         replacement.run()
         assert not log.compacted.end(replacement, 0.0)
         files = files.crash(Random(2), power=True)
@@ -518,11 +371,11 @@ def test_what_was_replaced_is_removed_later() -> None:
     files = CrashingFiles()
     store = filled(files)
     log = store.logs[KEY]
-    log.config = COMPACT  # so that each becomes a segment of its own
+    log.configure(COMPACT)  # so that each becomes a segment of its own
     snapshots = names(files, ".snapshot")
     compact(log, NOW_MS)
     assert {f"{PARTITION}/{base:020d}.log.{number}.deleted" for number, base in ((1, 0), (2, 8))} <= set(
-        store.pool.doomed
+        store.pool.pending_deletions
     )
     store.remove_deleted()
     assert not names(files, ".deleted")
@@ -533,7 +386,7 @@ def test_what_was_replaced_is_removed_later() -> None:
 def test_who_planned_to_read_a_segment_that_was_replaced_twice_finds_what_was_in_it() -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
-    log.config = COMPACT
+    log.configure(COMPACT)
     planned = log.segments[0]
     before = files.read(planned.path)
     for _ in range(2):
@@ -583,5 +436,5 @@ def test_a_log_that_was_cut_is_dirty_from_there_on() -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
     compact(log, NOW_MS)
-    log.truncate_to(20)
+    log.truncate_to(20, no_checkpoint)
     assert log.compacted.offset <= 20

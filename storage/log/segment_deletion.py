@@ -1,0 +1,38 @@
+"""Old segments that a log has given up: a thread renames their files.
+
+    Log.begin_segment_deletion    the log starts behind them from here on; which ones: `storage.cleanup.retention`
+    SegmentDeletion.run           gives their files the suffix of deleted ones, in any thread
+    Log.end_segment_deletion      those that could not be renamed are the log's again, to be tried again
+
+The files are removed after file.delete.delay.ms (`storage.disk.pending_deletions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.storage.log.replacement import Replacement
+from headgate.storage.segment.segment import Segment
+
+
+class SegmentDeletion:
+    """Segments that the log has given up. `run` may be called in any thread; then `left` are not renamed yet."""
+
+    __slots__ = ("_delay_ms", "_replacement", "left")
+
+    def __init__(self, segments: Sequence[Segment], delay_ms: float, replacement: Replacement | None) -> None:
+        """`replacement`: the last compaction, if its renames are outstanding.
+
+        These are finished first, or the replaced segments would reappear after a restart.
+        """
+        self._delay_ms = delay_ms
+        self._replacement = replacement
+        self.left = list(segments)
+
+    def run(self) -> None:
+        """Rename the files of each segment, the oldest first. Raises OSError."""
+        if self._replacement is not None:
+            self._replacement.settle()
+        while self.left:
+            self.left[0].delete(self._delay_ms)
+            del self.left[0]

@@ -1,0 +1,171 @@
+"""The values of a log, and how they change. No file is touched here: `Log` does that, before or behind each change.
+
+`Log` alone changes these values; other modules ask it to, or read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.storage.log.flush import NOT_BEGUN, Flush
+from headgate.storage.log.log_lock import (
+    ENDS_BY_ITSELF,
+    EXCLUDED_BY,
+    FAILED,
+    FLUSHING,
+    RETIRED,
+    STAGED,
+    WRITING,
+)
+from headgate.storage.log.pending_write import PendingWrite
+
+
+class LogState:
+    """Offsets, what is not yet on the disk, and the lock of a log."""
+
+    __slots__ = (
+        "being_written",
+        "end_offset",
+        "exclusive_operations",
+        "flushing",
+        "has_transactions",
+        "indexes_unsynced",
+        "is_ahead",
+        "is_retired",
+        "key",
+        "last_decided_offset",
+        "last_flush_ms",
+        "names_unsynced",
+        "recovery_point",
+        "staged",
+        "start_offset",
+        "sync_error",
+    )
+
+    def __init__(self, key: tuple[str, int], offset: int, *, names_unsynced: bool = False) -> None:
+        """The state of an empty log that begins at `offset`; `key`: topic and partition."""
+        self.key = key
+        """Whatever is kept by partition has this very tuple for its key: one for each would take half a kilobyte."""
+        self.start_offset = self.end_offset = self.recovery_point = offset
+        """The first offset, the next one, and that below which a crash takes nothing."""
+        self.has_transactions = False
+        """Whether the log has, or had, a transaction."""
+        self.last_decided_offset = 0
+        """Below it every transaction has ended with a marker that is on the disk, as far as is known."""
+        self.names_unsynced = names_unsynced
+        """Whether names in the log's directory, or its own, may not be on the disk."""
+        self.indexes_unsynced: list[str] = []
+        """Files to sync: indexes of segments rolled since the last flush, and segments that were cut."""
+        self.is_retired = False
+        """Whether the log was deleted, or is about to be."""
+        self.is_ahead = False
+        """Whether files are behind what the log is in memory: a repair has them follow."""
+        self.exclusive_operations = 0
+        """What threads do with the names of files: see `storage.log.log_lock`."""
+        self.staged: PendingWrite | None = None
+        self.being_written: PendingWrite | None = None
+        """What a thread writes, from `begin_write` to `end_write`."""
+        self.flushing: Flush | None = None
+        """From `begin_flush` to `end_flush`."""
+        self.last_flush_ms = 0
+        self.sync_error: KafkaError | None = None
+        """Why the disk has not taken the log: since then nobody knows what is on it, and there is no flush."""
+
+    @property
+    def topic(self) -> str:
+        """The name of the log's topic."""
+        return self.key[0]
+
+    @property
+    def partition(self) -> int:
+        """The number of the log's partition."""
+        return self.key[1]
+
+    @property
+    def written_end(self) -> int:
+        """The offset behind the last batch that is in the file, not only staged or in the hands of a thread."""
+        unwritten = self.being_written or self.staged
+        return self.end_offset if unwritten is None else unwritten.first_offset
+
+    # The lock: see `storage.log.log_lock`
+
+    @property
+    def operations(self) -> int:
+        """All operations under way."""
+        return (
+            self.exclusive_operations
+            | (STAGED if self.staged is not None else 0)
+            | (WRITING if self.being_written is not None else 0)
+            | (FLUSHING if self.flushing is not None else 0)
+            | (FAILED if self.sync_error is not None else 0)
+            | (RETIRED if self.is_retired else 0)
+        )
+
+    def may(self, operation: int) -> bool:
+        """Whether an operation may begin now: `FLUSH`, `ROLL`, `REPAIR`, `DELETE_SEGMENTS`, `SWAP`."""
+        return not self.operations & operation
+
+    def waits(self, operation: int) -> bool:
+        """Whether an operation may begin once a thread has ended another one; else there is nothing to wait for."""
+        return bool(self.operations & operation & ENDS_BY_ITSELF)
+
+    def acquire(self, operation: int) -> None:
+        """A thread begins an exclusive operation: `ROLLING`, `REPAIRING`, `DELETING` or `SWAPPING`."""
+        assert not self.exclusive_operations & EXCLUDED_BY[operation], f"a thread works with the files of {self!r}"
+        self.exclusive_operations |= operation
+
+    def release(self, operation: int) -> None:
+        """The thread has ended the operation."""
+        self.exclusive_operations &= ~operation
+
+    # Flushes
+
+    def owe(self, paths: Iterable[str]) -> None:
+        """Have the next flush sync these files."""
+        self.indexes_unsynced += [path for path in paths if path not in self.indexes_unsynced]
+
+    def take_up_flush(self, flush: Flush, now_ms: int | None) -> None:
+        """A flush was run: take up what it did, or what it could not do."""
+        self.flushing = None
+        if not flush.is_done:
+            self.names_unsynced = True
+            self.indexes_unsynced[:0] = flush.indexes
+            return
+        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.end_offset))
+        self.last_decided_offset = max(self.last_decided_offset, min(flush.stable_offset, self.recovery_point))
+        if now_ms is not None:
+            self.last_flush_ms = now_ms
+
+    def promise_less(self, offset: int) -> None:
+        """Neither the recovery point nor a flush that is under way speaks of `offset` or what is behind it."""
+        if self.flushing is not None:  # the flush knows nothing of what is appended from now on
+            self.flushing.end_offset = min(self.flushing.end_offset, offset)
+            self.flushing.stable_offset = 0
+        self.recovery_point, self.last_decided_offset = min(self.recovery_point, offset), 0
+
+    # Errors
+
+    def refuse(self, error: KafkaError) -> None:
+        """Take no records, and make no flush, for this reason."""
+        self.sync_error = error
+
+    def refusal(self) -> KafkaError:
+        """`sync_error` to be raised: a new one each time, as an exception keeps where it was raised."""
+        assert self.sync_error is not None
+        return KafkaError(self.sync_error.code, self.sync_error.message)
+
+    def note_failed_sync(self, error: OSError) -> bool:
+        """Refuse appends and flushes from now on; False if the log does so already, or if the sync never began."""
+        if self.sync_error is not None or error.errno in NOT_BEGUN:
+            return False
+        message = (
+            f"a sync of {self.topic}-{self.partition} failed ({error}): the log takes no records until everything"
+            f" behind offset {self.recovery_point} was read, checked and written once more; the broker does that"
+        )
+        self.refuse(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message))
+        return True
+
+    def disk_error(self, error: OSError) -> KafkaError:
+        """The error for clients where the disk refuses something."""
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.topic}-{self.partition} refuses: {error}")
