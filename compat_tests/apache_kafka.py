@@ -24,6 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from compat_tests.ports import reserve
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 JARS: Final = ROOT / "build" / "jars"
 
@@ -106,7 +108,10 @@ def logging_option(name: str, directory: Path, level: str) -> str:
     configuration = directory / f"{name.partition('.')[0]}-{level}.properties"
     text = LOGGING[name].format(level=level)
     if not configuration.exists() or configuration.read_text() != text:
-        configuration.write_text(text)
+        # Another process may read the file at any time
+        with tempfile.NamedTemporaryFile("w", dir=directory, delete=False) as file:
+            file.write(text)
+        Path(file.name).replace(configuration)
     return f"-D{name}={configuration.as_uri()}"
 
 
@@ -238,7 +243,7 @@ class ApacheKafka:
         return "kafka.Kafka", str(self.properties)
 
     def _format(self) -> None:
-        self.port, controller = _free_ports(2)
+        self.port, controller = reserve(self), reserve(self)
         lines = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -289,7 +294,7 @@ class KafkaAndZooKeeper(ApacheKafka):
         return str(program), str(self.properties), str(self.zookeeper_port), str(self.directory / "zookeeper")
 
     def _format(self) -> None:
-        self.port, self.zookeeper_port = _free_ports(2)
+        self.port, self.zookeeper_port = reserve(self), reserve(self)
         lines = {
             "broker.id": "1",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
@@ -301,14 +306,6 @@ class KafkaAndZooKeeper(ApacheKafka):
             **self.settings,
         }
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def _names_a_broker(port: int) -> bool:

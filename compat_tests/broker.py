@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from compat_tests.ports import reserve
 from compat_tests.waiting import until
 
 TARGET = os.environ.get("HEADGATE_COMPAT_TARGET", "headgate")
@@ -103,6 +104,7 @@ class HeadgateBroker(Broker):
         self.settings = dict(settings or {})
         self.output = directory / "stdout.log"
         self.port = 0
+        self.has_reserved = False
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -120,6 +122,8 @@ class HeadgateBroker(Broker):
         return [*installed_command(), "serve", *self.arguments, *overrides]
 
     def start(self) -> float:
+        if not self.has_reserved:
+            self.port, self.has_reserved = reserve(self, self.port), True
         self.output.write_bytes(b"")
         with self.output.open("ab") as output, self.errors.open("ab") as errors:
             self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors)

@@ -21,7 +21,10 @@ from compat_tests.matrix.proxy import Proxy
 
 NUMBERS = itertools.count()
 RECORDED_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
-
+# Fixtures that take seconds: one worker runs all tests that share one
+SHARED = ("spark", "of_kafka28", "of_kraft", "filled", "tools", "scenario", "committed", "shared", "recompressed")
+# Files with a test of more than twenty seconds
+LONG = {"test_sigkill", "test_group_sigkill", "test_readme"}
 
 FIGURES: list[str] = []
 
@@ -30,15 +33,34 @@ NOT_OURS = ("ignore:read_text is deprecated:DeprecationWarning", "ignore:unclose
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Warnings are errors, except for what clients do that is not ours to mend; Spark comes last.
+    """Warnings are errors, except for those that clients raise. Set the order, and the groups of pytest-xdist.
 
-    Its JVM lives from its first test to its last: no other test, above all none that measures, runs beside it.
+    Tests that measure come first: no JVM is kept for later tests yet. Long units of work come before short ones, so
+    that all workers end at nearly the same time.
     """
-    items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             for line in NOT_OURS:
                 item.add_marker(pytest.mark.filterwarnings(line))
+            if shared := shared_fixture(item):
+                item.add_marker(pytest.mark.xdist_group(shared))
+    items.sort(key=turn)
+
+
+def shared_fixture(item: pytest.Item) -> str | None:
+    return next((name for name in SHARED if name in getattr(item, "fixturenames", ())), None)
+
+
+def turn(item: pytest.Item) -> int:
+    if item.get_closest_marker("alone"):
+        return 0
+    return 1 if item.path.stem in LONG or shared_fixture(item) else 2
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that measures has no other test beside it."""
+    if item.get_closest_marker("alone") and hasattr(item.config, "workerinput"):
+        pytest.fail("the test measures: run it without -n, as `make compat` does", pytrace=False)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -47,6 +69,18 @@ def pytest_unconfigure() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send the figures of a worker to the process that prints them."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["figures"] = FIGURES
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the figures of a worker; a worker that crashed has none."""
+    FIGURES.extend(getattr(node, "workeroutput", {}).get("figures", ()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

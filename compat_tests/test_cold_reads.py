@@ -22,7 +22,10 @@ from compat_tests.broker import TARGET, Broker, running
 from compat_tests.steady import Steady, create_topics, fetch_request, produce_request, read_fetched, record_batch
 from compat_tests.wire import connect, receive_frame
 
-pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="its heap and its page cache would have to be told apart")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(TARGET != "headgate", reason="its heap and its page cache would have to be told apart"),
+]
 
 MEGABYTE = 1 << 20
 TOPIC_MEGABYTES = 64

@@ -21,7 +21,10 @@ from compat_tests.steady import Steady, create_topics, produce_request, record_b
 from compat_tests.waiting import until
 from compat_tests.wire import API_VERSIONS, FETCH, ask, connect, frame, receive_frame, request_header, string
 
-pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="Kafka opens files when it likes, and ends without them")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(TARGET != "headgate", reason="Kafka opens files when it likes, and ends without them"),
+]
 
 SPARE = 10
 CLIENTS = 40

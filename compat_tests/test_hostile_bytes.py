@@ -33,6 +33,8 @@ from compat_tests.hostile import (
 )
 from compat_tests.waiting import until
 
+pytestmark = pytest.mark.alone
+
 MEGABYTE = 1 << 20
 BOUND_BYTES = 64 * MEGABYTE
 SERVED_LIMIT_S = 2.0

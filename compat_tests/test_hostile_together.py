@@ -39,7 +39,10 @@ PACE_S = 0.01
 # Of one kind and address: five lines in ten seconds, and one that counts what was left out
 LINES, LINES_INTERVAL_S = 6, 10.0
 
-pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="it allocates what is announced, and logs otherwise")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(TARGET != "headgate", reason="it allocates what is announced, and logs otherwise"),
+]
 
 
 @contextlib.contextmanager

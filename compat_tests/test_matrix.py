@@ -74,7 +74,7 @@ def row(request: pytest.FixtureRequest, proxy: Proxy) -> Row:
     return Row(client, proxy)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def newest(drivers: dict[str, Family]) -> list[Family]:
     return [checked(drivers[name]) for name in NEWEST]
 
@@ -116,7 +116,7 @@ class Shelf:
         return Written(topic, sent, {partition: list(range(end)) for partition, end in ends_of(sent).items()})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shelf(proxy: Proxy, newest: list[Family]) -> Shelf:
     return Shelf(proxy.target, newest)
 

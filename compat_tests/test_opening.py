@@ -19,7 +19,10 @@ from compat_tests.leaders import leaders, until_all_led
 from compat_tests.steady import FairClock, Steady, create_topics, end_offset, produce_request, record_batch
 from compat_tests.wire import connect, receive_frame
 
-pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="Kafka listens when all its logs are open")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(TARGET != "headgate", reason="Kafka listens when all its logs are open"),
+]
 
 BATCHES = 80_000
 LARGE = ("big", "large")  # as many as there are threads by default

@@ -24,6 +24,8 @@ from compat_tests.steady import produce_request, record_batch
 from compat_tests.waiting import until
 from compat_tests.wire import connect, receive_frame
 
+pytestmark = pytest.mark.alone
+
 BURSTS, BURSTS_OF_SOAK = 45, 3_000
 SMALL_BUFFER_BYTES = 4096
 # Of the offsets of groups as well, where the whole broker waits for the disk

@@ -37,6 +37,8 @@ from compat_tests.steady import (
 from compat_tests.waiting import until
 from compat_tests.wire import API_VERSIONS, METADATA, ask, connect, frame, receive_frame, request_header
 
+pytestmark = pytest.mark.alone
+
 CONNECTIONS = PARTITIONS = 10_000
 PARTITIONS_A_TOPIC = 10
 TOPICS = [f"topic-{number}" for number in range(PARTITIONS // PARTITIONS_A_TOPIC)]
