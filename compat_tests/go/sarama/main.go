@@ -65,16 +65,27 @@ func (client) Produce(to lines.Target, codec string, next func() (lines.Record, 
 			break
 		}
 		if err != nil {
-			return errors.Join(err, producer.Close())
+			return errors.Join(err, closed(producer))
 		}
 		select {
 		case producer.Input() <- toSend(to.Topic, record):
 		case failed := <-producer.Errors():
-			return errors.Join(failed, producer.Close())
+			return errors.Join(failed, closed(producer))
 		}
 	}
-	// Close flushes, and returns what failed
-	return producer.Close()
+	return closed(producer)
+}
+
+// closed flushes the producer; the error names the first failures, as sarama's own only counts them.
+func closed(producer sarama.AsyncProducer) error {
+	err := producer.Close()
+	var failures sarama.ProducerErrors
+	if errors.As(err, &failures) {
+		for _, failure := range failures[:min(3, len(failures))] {
+			err = errors.Join(err, failure)
+		}
+	}
+	return err
 }
 
 func toSend(topic string, record lines.Record) *sarama.ProducerMessage {
