@@ -16,7 +16,7 @@ UNITS := src/headgate
 # In several processes; ARGS="-n 0 --pdb" has one, to look into a test
 SIDE_BY_SIDE := -n auto --maxprocesses 4
 # The compat tests wait more than they compute: four processes keep two cores busy. Tests that measure follow, alone
-COMPAT_SIDE_BY_SIDE := -n 4 --dist loadgroup --no-loadscope-reorder
+COMPAT_SIDE_BY_SIDE := -n 4
 # pytest ends with 5 where ARGS="-k ..." selects no test of a run
 MAY_BE_EMPTY = $(if $(strip $(ARGS)),|| test $$? -eq 5)
 define compat_tests

@@ -21,8 +21,16 @@ from compat_tests.matrix.proxy import Proxy
 
 NUMBERS = itertools.count()
 RECORDED_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
-# Fixtures that take seconds: one worker runs all tests that share one
-SHARED = ("spark", "of_kafka28", "of_kraft", "filled", "tools", "scenario", "committed", "shared", "recompressed")
+# Tests that share what takes seconds to make, by the beginning of their ids: one process runs them all
+TOGETHER = (
+    "compat_tests/test_spark",
+    "compat_tests/test_adoption",
+    "compat_tests/test_kafka_tools",
+    "compat_tests/test_log_command",
+    "compat_tests/test_matrix.py::test_the_oldest",
+    "compat_tests/test_matrix_oldest",
+    "compat_tests/test_power_cut",
+)
 # Files with a test of more than twenty seconds
 LONG = {"test_sigkill", "test_group_sigkill", "test_readme"}
 
@@ -32,29 +40,42 @@ FIGURES: list[str] = []
 NOT_OURS = ("ignore:read_text is deprecated:DeprecationWarning", "ignore:unclosed <socket:ResourceWarning")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Warnings are errors, except for those that clients raise. Set the order, and the groups of pytest-xdist.
+    """Warnings are errors, except for those that clients raise.
 
     Tests that measure come first: no JVM is kept for later tests yet. Long units of work come before short ones, so
-    that all workers end at nearly the same time.
+    that all processes end at nearly the same time.
     """
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             for line in NOT_OURS:
                 item.add_marker(pytest.mark.filterwarnings(line))
-            if shared := shared_fixture(item):
-                item.add_marker(pytest.mark.xdist_group(shared))
     items.sort(key=turn)
 
 
-def shared_fixture(item: pytest.Item) -> str | None:
-    return next((name for name in SHARED if name in getattr(item, "fixturenames", ())), None)
+def unit_of_work(test: str) -> str:
+    """The tests of a unit run in one process, one after another."""
+    return next((beginning for beginning in TOGETHER if test.startswith(beginning)), test)
 
 
 def turn(item: pytest.Item) -> int:
     if item.get_closest_marker("alone"):
         return 0
-    return 1 if item.path.stem in LONG or shared_fixture(item) else 2
+    return 1 if item.path.stem in LONG or unit_of_work(item.nodeid) != item.nodeid else 2
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out units of work in the order of the tests."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return unit_of_work(nodeid)
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
