@@ -23,10 +23,10 @@ from compat_tests.waiting import until
 
 TARGET = os.environ.get("HEADGATE_COMPAT_TARGET", "headgate")
 READY = re.compile(r"^headgate ready PLAINTEXT://([\d.]+):(\d+) ", re.MULTILINE)
-START_LIMIT_S = 30.0
+START_LIMIT_S = 60.0
 # Jars of the targets other than headgate
 KAFKAS = {"kafka": "broker", "kafka39": "broker39"}
-STOP_LIMIT_S = 10.0
+STOP_LIMIT_S = 30.0
 
 
 class Broker(ABC):
@@ -158,6 +158,17 @@ class HeadgateBroker(Broker):
 
     def is_running(self) -> bool:
         return self.process is not None
+
+
+class LimitedBroker(HeadgateBroker):
+    """A broker that never has more than so many open files: the limit is a hard one."""
+
+    def __init__(self, directory: Path, descriptors: int) -> None:
+        super().__init__(directory)
+        self.descriptors = descriptors
+
+    def command(self) -> list[str]:
+        return ["bash", "-c", f'ulimit -n {self.descriptors}; exec "$@"', "bash", *super().command()]
 
 
 def installed_command() -> list[str]:

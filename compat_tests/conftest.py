@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests import spark_format
 from compat_tests.broker import TARGET, Broker, new_broker, running
@@ -18,8 +16,8 @@ from compat_tests.families import FAMILIES, AsksOffsets, Family
 from compat_tests.groups.group import PARTITIONS, SETTINGS, Group
 from compat_tests.matrix import usage
 from compat_tests.matrix.proxy import Proxy
+from compat_tests.topics import new_topic
 
-NUMBERS = itertools.count()
 RECORDED_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 # Tests that share what takes seconds to make, by the beginning of their ids: one process runs them all
 TOGETHER = (
@@ -149,15 +147,6 @@ def topic(broker: Broker) -> Callable[..., str]:
         return new_topic(broker.bootstrap, partitions, configs)
 
     return create
-
-
-def new_topic(bootstrap: str, partitions: int, configs: dict[str, str] | None = None) -> str:
-    name = f"compat-{next(NUMBERS)}"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=configs or {})
-    for created in admin.create_topics([wanted], operation_timeout=20).values():
-        created.result(20)
-    return name
 
 
 @pytest.fixture(scope="session")

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from compat_tests.broker import TARGET, Broker, running
-from compat_tests.conftest import new_topic
 from compat_tests.epochs import end_with_epoch
 from compat_tests.pipelined import Request, commit, fetch, metadata, produce
 from compat_tests.steady import end_offset, produce_request, record_batch
+from compat_tests.topics import new_topic
 from compat_tests.waiting import until
 from compat_tests.wire import CREATE_TOPICS, ask, connect, frame, receive_frame, request_header, string
 
@@ -175,7 +175,7 @@ def test_after_a_reset_nothing_is_owed(tmp_path: Path) -> None:
         for stream in streams:
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             stream.close()
-        until(lambda: open_sockets(broker) <= before, "the broker to let go of them", 5.0)
+        until(lambda: open_sockets(broker) <= before, "the broker to let go of them", LONG_WAIT_MS / 2000)
 
 
 @pytest.mark.soak

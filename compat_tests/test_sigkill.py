@@ -23,12 +23,12 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from compat_tests import apache_kafka, toolchain
 from compat_tests.broker import TARGET, Broker, HeadgateBroker, running
-from compat_tests.conftest import new_topic
 from compat_tests.families.confluent import new_consumer, received
 from compat_tests.leaders import until_all_led
 from compat_tests.load import Load
 from compat_tests.records import Received
 from compat_tests.stored import Batch, assert_indexes_rebuilt, assert_indexes_true, batches
+from compat_tests.topics import new_topic
 
 KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if os.environ.get("HEADGATE_SOAK") else "20"))
 PRODUCERS, PARTITIONS = 3, 4
@@ -47,7 +47,7 @@ COMPACTED = {**TOPIC, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": 
 KEYS = 200
 # Other kills come while logs are opened, of which the longest is the last: it would never have its turn
 EVERY_OPEN = 4
-READ_LIMIT_S = 60.0
+READ_LIMIT_S = 120.0
 FILES_A_RUN = 600  # of the dump tool: a command line has a limit
 
 # How DumpLogSegments begins its lists of faults

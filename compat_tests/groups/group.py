@@ -79,7 +79,7 @@ class Group:
         records = [Sent(number % PARTITIONS, None, None, b"%d" % number, ()) for number in range(count)]
         Confluent().produce(self.broker.bootstrap, self.topic, records, "none")
         self.sent += count
-        until(lambda: len(self.given()) >= self.sent, f"{self.name} to read {self.sent} records", 30)
+        until(lambda: len(self.given()) >= self.sent, f"{self.name} to read {self.sent} records")
         self.assert_each_once()
 
     def given(self) -> list[tuple[int, int]]:

@@ -18,8 +18,8 @@ from compat_tests.families.json_lines import Kafkajs
 from compat_tests.waiting import until
 
 SERVER = "server"
-COMMIT_LIMIT_S = 30.0
-END_LIMIT_S = 30.0
+COMMIT_LIMIT_S = 60.0
+END_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)

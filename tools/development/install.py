@@ -216,8 +216,10 @@ def marked(machine: Machine) -> Iterator[None]:
 
 
 def pip_install(machine: Machine, *arguments: str | Path) -> None:
+    """Without bytecode: Python compiles the few modules that it imports, at their first import."""
     quiet = () if sys.stderr.isatty() else ("--quiet",)
-    machine.run(machine.python, "-m", "pip", "--disable-pip-version-check", "install", *quiet, *arguments)
+    pip = (machine.python, "-m", "pip", "--disable-pip-version-check")
+    machine.run(*pip, "install", "--no-compile", *quiet, *arguments)
 
 
 def packages(machine: Machine, name: str, *options: str) -> None:
