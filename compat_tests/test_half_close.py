@@ -166,8 +166,9 @@ def open_sockets(broker: Broker) -> int:
 def test_after_a_reset_nothing_is_owed(tmp_path: Path) -> None:
     """Clients that wait for a fetch and reset their connections: the broker has closed theirs at once."""
     with running(tmp_path) as broker:
-        name = new_topic(broker.bootstrap, 1)
         before = open_sockets(broker)
+        name = new_topic(broker.bootstrap, 1)
+        until(lambda: open_sockets(broker) == before, "the broker to let go of the admin client")
         streams = [connect(broker.bootstrap, LIMIT_S) for _ in range(CLIENTS)]
         for stream in streams:
             stream.sendall(frame(fetch(name, 0, 1, LONG_WAIT_MS, "Fetch").data))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -56,36 +57,42 @@ func (client) Produce(to lines.Target, codec string, next func() (lines.Record, 
 	config.Producer.Idempotent = true
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Net.MaxOpenRequests = 1
+	config.Producer.Return.Successes = true
 	producer, err := sarama.NewAsyncProducer([]string{to.Bootstrap}, config)
 	if err != nil {
 		return err
 	}
-	for record, err := next(); ; record, err = next() {
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return errors.Join(err, closed(producer))
-		}
-		select {
-		case producer.Input() <- toSend(to.Topic, record):
-		case failed := <-producer.Errors():
-			return errors.Join(failed, closed(producer))
-		}
-	}
-	return closed(producer)
+	return send(producer, to.Topic, next)
 }
 
-// closed flushes the producer; the error names the first failures, as sarama's own only counts them.
-func closed(producer sarama.AsyncProducer) error {
-	err := producer.Close()
-	var failures sarama.ProducerErrors
-	if errors.As(err, &failures) {
-		for _, failure := range failures[:min(3, len(failures))] {
-			err = errors.Join(err, failure)
+// send closes the producer when every record is answered: sarama's Close fails batches that it is about to send again.
+func send(producer sarama.AsyncProducer, topic string, next func() (lines.Record, error)) error {
+	var unanswered sync.WaitGroup
+	failures := make(chan error, 1)
+	go func() {
+		for range producer.Successes() {
+			unanswered.Done()
 		}
+	}()
+	go func() {
+		var all []error
+		for failure := range producer.Errors() {
+			all = append(all, failure)
+			unanswered.Done()
+		}
+		failures <- errors.Join(all[:min(3, len(all))]...)
+	}()
+	record, err := next()
+	for ; err == nil; record, err = next() {
+		unanswered.Add(1)
+		producer.Input() <- toSend(topic, record)
 	}
-	return err
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	unanswered.Wait()
+	producer.AsyncClose()
+	return errors.Join(err, <-failures)
 }
 
 func toSend(topic string, record lines.Record) *sarama.ProducerMessage {
