@@ -116,9 +116,10 @@ class Member:
         self.records: list[tuple[int, int]] = []
         self.commits: list[str] = []
         self.failures: list[str] = []
+        command = [*kind.command(), *words]
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by end()
         self.process = subprocess.Popen(
-            [*kind.command(), *words],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
