@@ -49,15 +49,15 @@ SERVER_OPTIONS: Final = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
-# A tool lives for a second: start quickly and leave the second core alone. To verify the bytecode of published jars
-# takes a fifth of such a life
-TOOL_OPTIONS: Final = (
-    "-Xmx256m",
+# A JVM that lives for a second or a minute starts quickly, and leaves the second core alone: the second compiler and
+# the verifier of the bytecode of published jars would take half of such a life
+QUICK_START: Final = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
 )
+TOOL_OPTIONS: Final = ("-Xmx256m", *QUICK_START)
 
 # By the property that names such a file: that of Kafka 4, and that of Kafka before it
 LOGGING: Final = {
@@ -155,7 +155,8 @@ def start_tool(main_class: str, *arguments: str, options: tuple[str, ...] = TOOL
 class ApacheKafka:
     """One KRaft node, broker and controller in one process, with Kafka's defaults where one node allows them.
 
-    `settings` override server.properties; `heap` is -Xmx and -Xms; `jar_set` says which version. Attributes once
+    `settings` override server.properties; `heap` is -Xmx and -Xms; `jar_set` says which version; `options` are those of
+    the JVM, QUICK_START where nothing is measured. Attributes once
     started: `bootstrap`, `port`, `pid`, `directory`, `logs` (the data directory), `output` (its log file), `ready_s`
     (seconds from exec to the first answer to Metadata that names a broker).
     """
@@ -168,9 +169,11 @@ class ApacheKafka:
         jar_set: str = "broker",
         directory: Path | None = None,
         timeout_s: float = 60,
+        options: tuple[str, ...] = SERVER_OPTIONS,
     ) -> None:
         self.settings = dict(settings or {})
         self.heap = heap
+        self.options = options
         self.jar_set = jar_set
         self.timeout_s = timeout_s
         self.is_own_directory = directory is None
@@ -198,7 +201,7 @@ class ApacheKafka:
         """Format the directory if it is new, start the broker and wait until it answers Metadata."""
         if not self.properties.exists():
             self._format()
-        options = (f"-Xmx{self.heap}", f"-Xms{self.heap}", *SERVER_OPTIONS)
+        options = (f"-Xmx{self.heap}", f"-Xms{self.heap}", *self.options)
         more: dict[str, Any] = {"jar_set": self.jar_set, "log_level": "info", "directory": self.directory}
         command = java(*self._program(), options=options, **more)
         began = time.monotonic()

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from compat_tests.apache_kafka import ApacheKafka, KafkaAndZooKeeper, missing
+from compat_tests.apache_kafka import QUICK_START, ApacheKafka, KafkaAndZooKeeper, missing
 from compat_tests.broker import TARGET, Broker, HeadgateBroker, installed_command
 from compat_tests.families.confluent import Confluent, send
 from compat_tests.families.family import FromStart, FromTime
@@ -195,7 +195,8 @@ def of_kafka28(tmp_path_factory: pytest.TempPathFactory) -> Directory:
     if reason := missing("broker28"):
         pytest.skip(reason)
     settings = {**FEW, "log.message.format.version": "0.10.2"}
-    with KafkaAndZooKeeper(settings, heap="512m", directory=tmp_path_factory.mktemp("kafka28")) as kafka:
+    more: dict[str, Any] = {"heap": "512m", "options": QUICK_START}
+    with KafkaAndZooKeeper(settings, directory=tmp_path_factory.mktemp("kafka28"), **more) as kafka:
         wanted = {
             "zero": (BEFORE_TIMES, {**SMALL, "message.format.version": "0.8.2"}),
             "zero-9": (BEFORE_TIMES, {"message.format.version": "0.9.0"}),
@@ -222,7 +223,7 @@ def of_kraft(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     if reason := missing(request.param):
         pytest.skip(reason)
     directory = tmp_path_factory.mktemp(request.param)
-    with ApacheKafka(FEW, heap="512m", jar_set=request.param, directory=directory) as kafka:
+    with ApacheKafka(FEW, heap="512m", jar_set=request.param, directory=directory, options=QUICK_START) as kafka:
         filled = fill(kafka, {"plain": (MODERN, {}), "small": (MODERN, CONFIGS)})
         filled = filled._replace(port=kafka.port, producer=idempotent(kafka.bootstrap))
         filled.topics["plain"].records.extend(go_on(filled, 40))

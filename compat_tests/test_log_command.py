@@ -19,8 +19,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from compat_tests import toolchain
-from compat_tests.apache_kafka import DUMP_LOG, ApacheKafka, java, run_tool
+from compat_tests.apache_kafka import DUMP_LOG, QUICK_START, ApacheKafka, java, run_tool
 from compat_tests.broker import TARGET, Broker, installed_command, new_broker
+from compat_tests.stored import compacted_to
 from compat_tests.topics import create_topics, set_config
 from compat_tests.waiting import until
 
@@ -319,7 +320,7 @@ def test_before_and_after_a_compaction(tmp_path: Path) -> None:
 
         broker.start()
         set_config(broker.bootstrap, "kept", "cleanup.policy", "compact")
-        until(lambda: compacted_to(broker.data, "kept") > 1500, "a compaction", LIMIT_S / 2)
+        until(lambda: compacted_to(broker.data, "kept", 0) > 1500, "a compaction", LIMIT_S / 2)
         after = everything(broker.bootstrap, "kept")
     finally:
         broker.stop()
@@ -346,18 +347,13 @@ def produce_keys(bootstrap: str, topic: str, count: int, codec: str) -> None:
     assert producer.flush(LIMIT_S) == 0
 
 
-def compacted_to(data: Path, topic: str) -> int:
-    checkpoint = data / "cleaner-offset-checkpoint"
-    lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
-    return next((int(line.split()[2]) for line in lines if line.split()[0] == topic), 0)
-
-
 def test_a_directory_of_apache_kafka_with_transactions(tmp_path: Path) -> None:
     """Aborted records, markers and the coordinator's own log, as Kafka 4.1 writes them."""
     toolchain.jars("broker")
     with ApacheKafka(
         {**SETTINGS, "transaction.state.log.num.partitions": "1"},
         directory=tmp_path,
+        options=QUICK_START,
     ) as kafka:
         create_topics(kafka.bootstrap, {"paid": {"segment.bytes": "1048576"}})
         transact(kafka.bootstrap, "paid", 6)
