@@ -1,6 +1,6 @@
 """Stock clients and Spark against the installed command, over real sockets. Imports none of ours.
 
-    make compat                                             # all of it, about seven minutes on two cores
+    make compat                                             # all of it, in four processes
     .venv/bin/pytest compat_tests -k "kcat and zstd"        # after `make install`; a family's name is in its tests' ids
     .venv/bin/pytest compat_tests -k "franz-go or sarama or kafkajs"
     HEADGATE_COMPAT_TARGET=kafka .venv/bin/pytest compat_tests    # the same tests on Apache Kafka: are they right?

@@ -24,6 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from compat_tests.ports import reserve
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 JARS: Final = ROOT / "build" / "jars"
 
@@ -47,8 +49,15 @@ SERVER_OPTIONS: Final = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
-# A tool lives for a second: start quickly and leave the second core alone
-TOOL_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# A JVM that lives for a second or a minute starts quickly, and leaves the second core alone: the second compiler and
+# the verifier of the bytecode of published jars would take half of such a life
+QUICK_START: Final = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+)
+TOOL_OPTIONS: Final = ("-Xmx256m", *QUICK_START)
 
 # By the property that names such a file: that of Kafka 4, and that of Kafka before it
 LOGGING: Final = {
@@ -106,7 +115,10 @@ def logging_option(name: str, directory: Path, level: str) -> str:
     configuration = directory / f"{name.partition('.')[0]}-{level}.properties"
     text = LOGGING[name].format(level=level)
     if not configuration.exists() or configuration.read_text() != text:
-        configuration.write_text(text)
+        # Another process may read the file at any time
+        with tempfile.NamedTemporaryFile("w", dir=directory, delete=False) as file:
+            file.write(text)
+        Path(file.name).replace(configuration)
     return f"-D{name}={configuration.as_uri()}"
 
 
@@ -143,7 +155,8 @@ def start_tool(main_class: str, *arguments: str, options: tuple[str, ...] = TOOL
 class ApacheKafka:
     """One KRaft node, broker and controller in one process, with Kafka's defaults where one node allows them.
 
-    `settings` override server.properties; `heap` is -Xmx and -Xms; `jar_set` says which version. Attributes once
+    `settings` override server.properties; `heap` is -Xmx and -Xms; `jar_set` says which version; `options` are those of
+    the JVM, QUICK_START where nothing is measured. Attributes once
     started: `bootstrap`, `port`, `pid`, `directory`, `logs` (the data directory), `output` (its log file), `ready_s`
     (seconds from exec to the first answer to Metadata that names a broker).
     """
@@ -156,9 +169,11 @@ class ApacheKafka:
         jar_set: str = "broker",
         directory: Path | None = None,
         timeout_s: float = 60,
+        options: tuple[str, ...] = SERVER_OPTIONS,
     ) -> None:
         self.settings = dict(settings or {})
         self.heap = heap
+        self.options = options
         self.jar_set = jar_set
         self.timeout_s = timeout_s
         self.is_own_directory = directory is None
@@ -186,7 +201,7 @@ class ApacheKafka:
         """Format the directory if it is new, start the broker and wait until it answers Metadata."""
         if not self.properties.exists():
             self._format()
-        options = (f"-Xmx{self.heap}", f"-Xms{self.heap}", *SERVER_OPTIONS)
+        options = (f"-Xmx{self.heap}", f"-Xms{self.heap}", *self.options)
         more: dict[str, Any] = {"jar_set": self.jar_set, "log_level": "info", "directory": self.directory}
         command = java(*self._program(), options=options, **more)
         began = time.monotonic()
@@ -238,7 +253,7 @@ class ApacheKafka:
         return "kafka.Kafka", str(self.properties)
 
     def _format(self) -> None:
-        self.port, controller = _free_ports(2)
+        self.port, controller = reserve(self), reserve(self)
         lines = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -289,7 +304,7 @@ class KafkaAndZooKeeper(ApacheKafka):
         return str(program), str(self.properties), str(self.zookeeper_port), str(self.directory / "zookeeper")
 
     def _format(self) -> None:
-        self.port, self.zookeeper_port = _free_ports(2)
+        self.port, self.zookeeper_port = reserve(self), reserve(self)
         lines = {
             "broker.id": "1",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
@@ -301,14 +316,6 @@ class KafkaAndZooKeeper(ApacheKafka):
             **self.settings,
         }
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def _names_a_broker(port: int) -> bool:

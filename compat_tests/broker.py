@@ -18,14 +18,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from compat_tests.ports import reserve
 from compat_tests.waiting import until
 
 TARGET = os.environ.get("HEADGATE_COMPAT_TARGET", "headgate")
 READY = re.compile(r"^headgate ready PLAINTEXT://([\d.]+):(\d+) ", re.MULTILINE)
-START_LIMIT_S = 30.0
+START_LIMIT_S = 60.0
 # Jars of the targets other than headgate
 KAFKAS = {"kafka": "broker", "kafka39": "broker39"}
-STOP_LIMIT_S = 10.0
+STOP_LIMIT_S = 30.0
 
 
 class Broker(ABC):
@@ -103,6 +104,7 @@ class HeadgateBroker(Broker):
         self.settings = dict(settings or {})
         self.output = directory / "stdout.log"
         self.port = 0
+        self.has_reserved = False
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -120,6 +122,8 @@ class HeadgateBroker(Broker):
         return [*installed_command(), "serve", *self.arguments, *overrides]
 
     def start(self) -> float:
+        if not self.has_reserved:
+            self.port, self.has_reserved = reserve(self, self.port), True
         self.output.write_bytes(b"")
         with self.output.open("ab") as output, self.errors.open("ab") as errors:
             self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
@@ -154,6 +158,17 @@ class HeadgateBroker(Broker):
 
     def is_running(self) -> bool:
         return self.process is not None
+
+
+class LimitedBroker(HeadgateBroker):
+    """A broker that never has more than so many open files: the limit is a hard one."""
+
+    def __init__(self, directory: Path, descriptors: int) -> None:
+        super().__init__(directory)
+        self.descriptors = descriptors
+
+    def command(self) -> list[str]:
+        return ["bash", "-c", f'ulimit -n {self.descriptors}; exec "$@"', "bash", *super().command()]
 
 
 def installed_command() -> list[str]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests import spark_format
 from compat_tests.broker import TARGET, Broker, new_broker, running
@@ -18,10 +16,21 @@ from compat_tests.families import FAMILIES, AsksOffsets, Family
 from compat_tests.groups.group import PARTITIONS, SETTINGS, Group
 from compat_tests.matrix import usage
 from compat_tests.matrix.proxy import Proxy
+from compat_tests.topics import new_topic
 
-NUMBERS = itertools.count()
 RECORDED_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
-
+# Tests that share what takes seconds to make, by the beginning of their ids: one process runs them all
+TOGETHER = (
+    "compat_tests/test_spark",
+    "compat_tests/test_adoption",
+    "compat_tests/test_kafka_tools",
+    "compat_tests/test_log_command",
+    "compat_tests/test_matrix.py::test_the_oldest",
+    "compat_tests/test_matrix_oldest",
+    "compat_tests/test_power_cut",
+)
+# Files with a test of more than twenty seconds
+LONG = {"test_sigkill", "test_group_sigkill", "test_readme"}
 
 FIGURES: list[str] = []
 
@@ -29,16 +38,48 @@ FIGURES: list[str] = []
 NOT_OURS = ("ignore:read_text is deprecated:DeprecationWarning", "ignore:unclosed <socket:ResourceWarning")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Warnings are errors, except for what clients do that is not ours to mend; Spark comes last.
+    """Warnings are errors, except for those that clients raise.
 
-    Its JVM lives from its first test to its last: no other test, above all none that measures, runs beside it.
+    Tests that measure come first: no JVM is kept for later tests yet. Long units of work come before short ones, so
+    that all processes end at nearly the same time.
     """
-    items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             for line in NOT_OURS:
                 item.add_marker(pytest.mark.filterwarnings(line))
+    items.sort(key=turn)
+
+
+def unit_of_work(test: str) -> str:
+    """The tests of a unit run in one process, one after another."""
+    return next((beginning for beginning in TOGETHER if test.startswith(beginning)), test)
+
+
+def turn(item: pytest.Item) -> int:
+    if item.get_closest_marker("alone"):
+        return 0
+    return 1 if item.path.stem in LONG or unit_of_work(item.nodeid) != item.nodeid else 2
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out units of work in the order of the tests."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return unit_of_work(nodeid)
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that measures has no other test beside it."""
+    if item.get_closest_marker("alone") and hasattr(item.config, "workerinput"):
+        pytest.fail("the test measures: run it without -n, as `make compat` does", pytrace=False)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -47,6 +88,18 @@ def pytest_unconfigure() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send the figures of a worker to the process that prints them."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["figures"] = FIGURES
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the figures of a worker; a worker that crashed has none."""
+    FIGURES.extend(getattr(node, "workeroutput", {}).get("figures", ()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -94,15 +147,6 @@ def topic(broker: Broker) -> Callable[..., str]:
         return new_topic(broker.bootstrap, partitions, configs)
 
     return create
-
-
-def new_topic(bootstrap: str, partitions: int, configs: dict[str, str] | None = None) -> str:
-    name = f"compat-{next(NUMBERS)}"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=configs or {})
-    for created in admin.create_topics([wanted], operation_timeout=20).values():
-        created.result(20)
-    return name
 
 
 @pytest.fixture(scope="session")

@@ -53,6 +53,6 @@ def leaders(bootstrap: str) -> dict[tuple[str, int], int]:
     return found
 
 
-def until_all_led(bootstrap: str, timeout_s: float = 30.0) -> float:
+def until_all_led(bootstrap: str, timeout_s: float = 60.0) -> float:
     """Wait until every partition has a leader; the seconds that took."""
     return until(lambda: -1 not in leaders(bootstrap).values(), "a leader for every partition", timeout_s, 0.1)

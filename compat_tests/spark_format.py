@@ -28,6 +28,7 @@ def session() -> Iterator[Any]:
     jars = ",".join(map(str, (apache_kafka.JARS / "spark").glob("*.jar")))
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
     quiet = builder.config("spark.ui.showConsoleProgress", "false")
+    quiet = quiet.config("spark.driver.extraJavaOptions", " ".join(apache_kafka.QUICK_START))
     started = quiet.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     started.sparkContext.setLogLevel("OFF")  # queries fail on purpose
     try:

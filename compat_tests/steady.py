@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import socket
+import statistics
 import struct
 import threading
 import time
@@ -105,6 +106,11 @@ def end_offset(stream: socket.socket, topic: str) -> int:
     assert code == _NO_ERROR
     assert isinstance(offset, int)
     return offset
+
+
+def p99(took_s: list[float]) -> float:
+    """The time within which 99 of 100 exchanges were done."""
+    return statistics.quantiles(took_s, n=100)[98]
 
 
 class FairClock:

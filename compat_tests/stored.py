@@ -160,3 +160,10 @@ def rebuilt_indexes(held: list[Batch], base: int, interval_bytes: int) -> tuple[
             times += struct.pack(">qi", highest, highest_offset - base)
             last_time = highest
     return bytes(offsets), bytes(times)
+
+
+def compacted_to(data: Path, topic: str, partition: int) -> int:
+    """The offset up to which a partition is compacted, from the checkpoint of its log directory; 0 if it never was."""
+    checkpoint = data / "cleaner-offset-checkpoint"
+    rows = [line.split() for line in checkpoint.read_text().splitlines()] if checkpoint.exists() else []
+    return next((int(row[2]) for row in rows if row[:2] == [topic, str(partition)]), 0)

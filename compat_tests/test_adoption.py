@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from compat_tests.apache_kafka import ApacheKafka, KafkaAndZooKeeper, missing
+from compat_tests.apache_kafka import QUICK_START, ApacheKafka, KafkaAndZooKeeper, missing
 from compat_tests.broker import TARGET, Broker, HeadgateBroker, installed_command
 from compat_tests.families.confluent import Confluent, send
 from compat_tests.families.family import FromStart, FromTime
@@ -27,6 +27,7 @@ from compat_tests.matrix.carried import assert_carried, records_of
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities, Client
 from compat_tests.matrix.rows import ROWS
 from compat_tests.records import Sent
+from compat_tests.topics import create_topics, set_config
 from compat_tests.waiting import until
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="it is Headgate that adopts")
@@ -71,12 +72,10 @@ class Directory(NamedTuple):
 def fill(kafka: ApacheKafka, wanted: Mapping[str, tuple[Abilities, Mapping[str, str]]]) -> Directory:
     """Make topics, write to each with every codec, commit offsets, stop."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    new = [NewTopic(name, PARTITIONS, 1, config=dict(configs)) for name, (_, configs) in wanted.items()]
+    create_topics(kafka.bootstrap, {name: configs for name, (_, configs) in wanted.items()}, PARTITIONS)
     # Transactions need format 2, whatever the broker's own is
     version = {"message.format.version": "2.8"} if kafka.jar_set == "broker28" else {}
-    new.append(NewTopic(TRANSACTED, 1, 1, config=version))
-    for created in admin.create_topics(new, operation_timeout=20).values():
-        created.result(20)
+    create_topics(kafka.bootstrap, {TRANSACTED: version})
     wait_for_leaders(kafka.bootstrap, wanted)
     topics = {}
     for name, (abilities, _) in wanted.items():
@@ -196,7 +195,8 @@ def of_kafka28(tmp_path_factory: pytest.TempPathFactory) -> Directory:
     if reason := missing("broker28"):
         pytest.skip(reason)
     settings = {**FEW, "log.message.format.version": "0.10.2"}
-    with KafkaAndZooKeeper(settings, heap="512m", directory=tmp_path_factory.mktemp("kafka28")) as kafka:
+    more: dict[str, Any] = {"heap": "512m", "options": QUICK_START}
+    with KafkaAndZooKeeper(settings, directory=tmp_path_factory.mktemp("kafka28"), **more) as kafka:
         wanted = {
             "zero": (BEFORE_TIMES, {**SMALL, "message.format.version": "0.8.2"}),
             "zero-9": (BEFORE_TIMES, {"message.format.version": "0.9.0"}),
@@ -217,21 +217,13 @@ def of_kafka28(tmp_path_factory: pytest.TempPathFactory) -> Directory:
     return directory
 
 
-def set_config(bootstrap: str, topic: str, name: str, value: str) -> None:
-    setting = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[setting])
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for changed in admin.incremental_alter_configs([resource]).values():
-        changed.result(20)
-
-
 @pytest.fixture(scope="module", params=["broker39", "broker"])
 def of_kraft(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Directory:
     """Kafka 3.9 and 4.1; two kinds of configs, one of which means nothing here."""
     if reason := missing(request.param):
         pytest.skip(reason)
     directory = tmp_path_factory.mktemp(request.param)
-    with ApacheKafka(FEW, heap="512m", jar_set=request.param, directory=directory) as kafka:
+    with ApacheKafka(FEW, heap="512m", jar_set=request.param, directory=directory, options=QUICK_START) as kafka:
         filled = fill(kafka, {"plain": (MODERN, {}), "small": (MODERN, CONFIGS)})
         filled = filled._replace(port=kafka.port, producer=idempotent(kafka.bootstrap))
         filled.topics["plain"].records.extend(go_on(filled, 40))

@@ -19,10 +19,13 @@ from pathlib import Path
 import pytest
 
 from compat_tests.broker import TARGET, Broker, running
-from compat_tests.steady import Steady, create_topics, fetch_request, produce_request, read_fetched, record_batch
+from compat_tests.steady import Steady, create_topics, fetch_request, p99, produce_request, read_fetched, record_batch
 from compat_tests.wire import connect, receive_frame
 
-pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="its heap and its page cache would have to be told apart")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(TARGET != "headgate", reason="its heap and its page cache would have to be told apart"),
+]
 
 MEGABYTE = 1 << 20
 TOPIC_MEGABYTES = 64
@@ -70,7 +73,7 @@ def p99_beside_a_reader(broker: Broker, steady: Steady, topic: str) -> float:
             time.sleep(0.002)
         assert process.stdout is not None
         assert int(process.stdout.read()) > TOPIC_MEGABYTES * (MEGABYTE - 1024)
-    return statistics.quantiles(taken, n=100)[98]
+    return p99(taken)
 
 
 @pytest.mark.slow

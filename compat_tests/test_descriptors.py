@@ -15,13 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.broker import TARGET, Broker, HeadgateBroker, running
+from compat_tests.broker import TARGET, Broker, LimitedBroker, running
 from compat_tests.leaders import Reader, until_all_led
 from compat_tests.steady import Steady, create_topics, produce_request, record_batch
 from compat_tests.waiting import until
 from compat_tests.wire import API_VERSIONS, FETCH, ask, connect, frame, receive_frame, request_header, string
 
-pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="Kafka opens files when it likes, and ends without them")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(TARGET != "headgate", reason="Kafka opens files when it likes, and ends without them"),
+]
 
 SPARE = 10
 CLIENTS = 40
@@ -73,17 +76,10 @@ def test_without_descriptors_clients_are_served_and_others_wait_for_theirs(tmp_p
             assert ask(new, API_VERSIONS, 0, b"")[:2] == b"\0\0"
 
 
-class Limited(HeadgateBroker):
-    """A broker that may not have more descriptors than LIMIT, whatever it does."""
-
-    def command(self) -> list[str]:
-        return ["bash", "-c", f'ulimit -n {LIMIT}; exec "$@"', "bash", *super().command()]
-
-
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """With a record in each partition of `wide`, and a topic `work`."""
-    broker = Limited(tmp_path_factory.mktemp("limited"))
+    broker = LimitedBroker(tmp_path_factory.mktemp("limited"), LIMIT)
     try:
         broker.start()
         create_topics(broker.bootstrap, ["wide"], PARTITIONS)

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from compat_tests.broker import Broker
 from compat_tests.families import AsksOffsets, Family
@@ -21,6 +19,7 @@ from compat_tests.noise import Noise
 from compat_tests.records import Received, Traits, assert_equal, assert_same, by_partition, generate
 from compat_tests.restarting import restarting
 from compat_tests.stored import CODECS, Batch, batches
+from compat_tests.topics import delete_before
 
 COUNT = 10_000
 PARTITIONS = 2
@@ -132,13 +131,6 @@ def test_offsets(broker: Broker, topic: Callable[..., str], asking: AsksOffsets)
     assert asking.offsets(broker.bootstrap, name, "latest") == ends
 
 
-def delete_before(bootstrap: str, topic: str, offsets: dict[int, int]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-    for deleted in admin.delete_records(wanted).values():
-        deleted.result(20)
-
-
 def test_while_others_write(broker: Broker, topic: Callable[..., str], family: Family) -> None:
     """Another client writes to the same partitions meanwhile: its records and the own ones are whole and in order."""
     name = topic(PARTITIONS)
@@ -190,11 +182,11 @@ def test_reading_across_a_restart(broker: Broker, topic: Callable[..., str], rea
             f"after {number}".encode() for number in range(3)
         ]
         with Noise(broker.bootstrap, name, 0) as writer:
-            assert not reader.knows_when_parked or tail.is_parked.wait(30)
+            assert not reader.knows_when_parked or tail.is_parked.wait(60)
             for value in sent:
                 if value == b"after 0":
                     broker.restart()
                 writer.send(value)
-                assert tail.next(30).value == value
+                assert tail.next(60).value == value
     finally:
         tail.close()

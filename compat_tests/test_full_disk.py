@@ -26,7 +26,7 @@ MIB = 1 << 20
 DISK_BYTES = 24 * MIB
 RECORD_BYTES = 100_000
 STORAGE_ERROR = 56
-LIMIT_S = 15.0
+LIMIT_S = 60.0
 
 
 class BrokerOnSmallDisk(HeadgateBroker):

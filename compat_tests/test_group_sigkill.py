@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from compat_tests.broker import Broker, running
-from compat_tests.conftest import new_topic
 from compat_tests.families.confluent import Confluent
 from compat_tests.groups import restless
 from compat_tests.groups.committed import committed_offsets, committed_rows
@@ -24,6 +23,7 @@ from compat_tests.groups.group import SETTINGS
 from compat_tests.groups.lines import SERVER
 from compat_tests.groups.restless import RestlessGroup
 from compat_tests.records import Sent
+from compat_tests.topics import new_topic
 from compat_tests.waiting import until
 
 KILLS = int(os.environ.get("HEADGATE_KILLS", "100" if os.environ.get("HEADGATE_SOAK") else "10"))

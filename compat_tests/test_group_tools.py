@@ -21,7 +21,7 @@ CLASSIC = Kind("confluent-kafka", "range")
 
 
 @pytest.fixture(autouse=True)
-def tools() -> None:
+def jars() -> None:
     toolchain.jars("broker")
 
 

@@ -10,11 +10,9 @@ import pytest
 
 from compat_tests.broker import TARGET
 from compat_tests.groups.committed import committed_offsets
-from compat_tests.groups.group import PARTITIONS, SESSION_MS, Group
+from compat_tests.groups.group import LONG_SESSION_MS, PARTITIONS, SERVER_SESSION_MS, SESSION_MS, Group
 from compat_tests.groups.member import KINDS, SERVER, Kind
 
-# A group must not take longer to notice that a member left than that one is dead
-LEAVE_LIMIT_S = SESSION_MS / 1000
 STATIC_KINDS = [kind for kind in KINDS if kind.has_static_members]
 
 
@@ -32,8 +30,14 @@ def static_kind(request: pytest.FixtureRequest) -> Kind:
     return found
 
 
+def session_s(kind: Kind, session_ms: int) -> float:
+    """Seconds after which a group takes a silent member for dead: the member, or the broker, says how many."""
+    return (SERVER_SESSION_MS if kind.assignor == SERVER else session_ms) / 1000
+
+
 def test_members_join_and_leave(group: Group, kind: Kind) -> None:
     """Two, then three, then two again; the others have the partitions of one that left before its session is over."""
+    group.session_ms = LONG_SESSION_MS
     group.join(kind)
     second = group.join(kind)
     group.settle()
@@ -47,7 +51,7 @@ def test_members_join_and_leave(group: Group, kind: Kind) -> None:
     group.commit()
 
     group.leave(second)
-    group.settle(LEAVE_LIMIT_S)
+    group.settle(session_s(kind, LONG_SESSION_MS))
     group.share()
     group.commit()
 
@@ -62,7 +66,7 @@ def test_others_take_over_from_one_that_crashed_and_all_goes_on_after_a_restart(
 
     group.crash(doomed)
     took_s = group.settle()
-    assert took_s > SESSION_MS / 2000, "nobody told the group that the member is dead"
+    assert took_s > session_s(kind, SESSION_MS) / 2, "nobody told the group that the member is dead"
     group.share()
     group.commit()
 
@@ -83,6 +87,7 @@ def test_a_static_member_comes_back_to_its_partitions(group: Group, static_kind:
 
     In the newer protocol it says that it will be back; its id is not given to another before (UNRELEASED_INSTANCE_ID).
     """
+    group.session_ms = LONG_SESSION_MS
     other = group.join(static_kind, "other")
     member = group.join(static_kind, "restarted")
     group.settle()

@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient
 from compat_tests import toolchain
 from compat_tests.apache_kafka import CONSUMER_GROUPS, run_tool
 from compat_tests.broker import Broker, installed_command
-from compat_tests.conftest import new_topic
 from compat_tests.groups.committed import committed_offsets
 from compat_tests.groups.group import PARTITIONS, Group
 from compat_tests.groups.member import SERVER, Kind
+from compat_tests.topics import new_topic
 from compat_tests.waiting import until
 
 CLASSIC = Kind("confluent-kafka", "range")

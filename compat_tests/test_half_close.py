@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from compat_tests.broker import TARGET, Broker, running
-from compat_tests.conftest import new_topic
 from compat_tests.epochs import end_with_epoch
 from compat_tests.pipelined import Request, commit, fetch, metadata, produce
 from compat_tests.steady import end_offset, produce_request, record_batch
+from compat_tests.topics import new_topic
 from compat_tests.waiting import until
 from compat_tests.wire import CREATE_TOPICS, ask, connect, frame, receive_frame, request_header, string
 
@@ -166,8 +166,9 @@ def open_sockets(broker: Broker) -> int:
 def test_after_a_reset_nothing_is_owed(tmp_path: Path) -> None:
     """Clients that wait for a fetch and reset their connections: the broker has closed theirs at once."""
     with running(tmp_path) as broker:
-        name = new_topic(broker.bootstrap, 1)
         before = open_sockets(broker)
+        name = new_topic(broker.bootstrap, 1)
+        until(lambda: open_sockets(broker) == before, "the broker to let go of the admin client")
         streams = [connect(broker.bootstrap, LIMIT_S) for _ in range(CLIENTS)]
         for stream in streams:
             stream.sendall(frame(fetch(name, 0, 1, LONG_WAIT_MS, "Fetch").data))
@@ -175,7 +176,7 @@ def test_after_a_reset_nothing_is_owed(tmp_path: Path) -> None:
         for stream in streams:
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             stream.close()
-        until(lambda: open_sockets(broker) <= before, "the broker to let go of them", 5.0)
+        until(lambda: open_sockets(broker) <= before, "the broker to let go of them", LONG_WAIT_MS / 2000)
 
 
 @pytest.mark.soak

@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from compat_tests.broker import TARGET, Broker, running
-from compat_tests.conftest import new_topic
 from compat_tests.hostile import (
     CLAIM_BYTES,
     CUT,
@@ -31,7 +30,10 @@ from compat_tests.hostile import (
     one_of_each,
     settle,
 )
+from compat_tests.topics import new_topic
 from compat_tests.waiting import until
+
+pytestmark = pytest.mark.alone
 
 MEGABYTE = 1 << 20
 BOUND_BYTES = 64 * MEGABYTE

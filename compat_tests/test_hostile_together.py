@@ -25,7 +25,7 @@ import pytest
 from compat_tests.attackers import ATTACKS, address_of
 from compat_tests.broker import TARGET, Broker, running
 from compat_tests.hostile import MemoryWatch
-from compat_tests.steady import FairClock, Steady, create_topics, end_offset, produce_request, record_batch
+from compat_tests.steady import FairClock, Steady, create_topics, end_offset, p99, produce_request, record_batch
 from compat_tests.waiting import until
 from compat_tests.wire import connect, receive_frame
 
@@ -39,7 +39,10 @@ PACE_S = 0.01
 # Of one kind and address: five lines in ten seconds, and one that counts what was left out
 LINES, LINES_INTERVAL_S = 6, 10.0
 
-pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="it allocates what is announced, and logs otherwise")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(TARGET != "headgate", reason="it allocates what is announced, and logs otherwise"),
+]
 
 
 @contextlib.contextmanager
@@ -79,10 +82,6 @@ def paced(client: Steady, clock: FairClock, for_s: float) -> list[float]:
         client.exchange()
         took_s.append(clock.now_s() - due_s)
     return took_s
-
-
-def p99(took_s: list[float]) -> float:
-    return statistics.quantiles(took_s, n=100)[98]
 
 
 def under_attack(broker: Broker, client: Steady) -> tuple[list[list[float]], list[list[float]]]:

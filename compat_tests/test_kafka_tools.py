@@ -70,7 +70,7 @@ def soon(condition: Callable[[], bool]) -> None:
     if TARGET == "headgate":
         assert condition()
     else:
-        until(condition, "Kafka's broker to follow its controller", 10)
+        until(condition, "Kafka's broker to follow its controller")
 
 
 def created(tools: Tools, topic: str, partitions: int = 2) -> str:

@@ -20,6 +20,9 @@ import pytest
 from compat_tests import toolchain
 from compat_tests.broker import running
 
+# Six of its tests at once load both cores
+pytestmark = pytest.mark.alone
+
 GROUPS = (
     "Test848RegexBrokerResolves",
     "TestGroupETL/cooperative-sticky",

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from compat_tests import toolchain
-from compat_tests.apache_kafka import DUMP_LOG, ApacheKafka, java, run_tool
+from compat_tests.apache_kafka import DUMP_LOG, QUICK_START, ApacheKafka, java, run_tool
 from compat_tests.broker import TARGET, Broker, installed_command, new_broker
+from compat_tests.stored import compacted_to
+from compat_tests.topics import create_topics, set_config
 from compat_tests.waiting import until
 
 LIMIT_S = 60
@@ -56,13 +57,6 @@ class Filled(NamedTuple):
 
 
 # ------------------------------------------------------------------------------------------------------------ brokers
-
-
-def create(bootstrap: str, topics: Mapping[str, Mapping[str, str]]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    new = [NewTopic(name, num_partitions=1, replication_factor=1, config=dict(own)) for name, own in topics.items()]
-    for created in admin.create_topics(new, operation_timeout=20).values():
-        created.result(20)
 
 
 def produce(bootstrap: str, topic: str, count: int, codec: str, *, size: int = SIZE, **settings: object) -> None:
@@ -130,7 +124,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
     broker: Broker = new_broker(tmp_path_factory.mktemp("logs"), SETTINGS)
     broker.start()
     try:
-        create(broker.bootstrap, TOPICS)
+        create_topics(broker.bootstrap, TOPICS)
         for codec in CODECS:
             produce(broker.bootstrap, "plain", 700, codec)
         produce(broker.bootstrap, "append-time", 200, "none", size=20)
@@ -316,7 +310,7 @@ def test_before_and_after_a_compaction(tmp_path: Path) -> None:
     broker = new_broker(tmp_path, {**SETTINGS, "log.cleaner.backoff.ms": "100"})
     broker.start()
     try:
-        create(broker.bootstrap, {"kept": {"segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}})
+        create_topics(broker.bootstrap, {"kept": {"segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}})
         for codec in ("none", "lz4", "gzip"):
             produce_keys(broker.bootstrap, "kept", 1500, codec)
         before = everything(broker.bootstrap, "kept")
@@ -325,8 +319,8 @@ def test_before_and_after_a_compaction(tmp_path: Path) -> None:
         assert ours("dump", broker.partition_directory("kept", 0), "--gaps").rows == []
 
         broker.start()
-        compact(broker.bootstrap, "kept")
-        until(lambda: compacted_to(broker.data, "kept") > 1500, "a compaction", LIMIT_S / 2)
+        set_config(broker.bootstrap, "kept", "cleanup.policy", "compact")
+        until(lambda: compacted_to(broker.data, "kept", 0) > 1500, "a compaction", LIMIT_S / 2)
         after = everything(broker.bootstrap, "kept")
     finally:
         broker.stop()
@@ -353,28 +347,15 @@ def produce_keys(bootstrap: str, topic: str, count: int, codec: str) -> None:
     assert producer.flush(LIMIT_S) == 0
 
 
-def compact(bootstrap: str, topic: str) -> None:
-    entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
-    wanted = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for changed in admin.incremental_alter_configs([wanted]).values():
-        changed.result(LIMIT_S)
-
-
-def compacted_to(data: Path, topic: str) -> int:
-    checkpoint = data / "cleaner-offset-checkpoint"
-    lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
-    return next((int(line.split()[2]) for line in lines if line.split()[0] == topic), 0)
-
-
 def test_a_directory_of_apache_kafka_with_transactions(tmp_path: Path) -> None:
     """Aborted records, markers and the coordinator's own log, as Kafka 4.1 writes them."""
     toolchain.jars("broker")
     with ApacheKafka(
         {**SETTINGS, "transaction.state.log.num.partitions": "1"},
         directory=tmp_path,
+        options=QUICK_START,
     ) as kafka:
-        create(kafka.bootstrap, {"paid": {"segment.bytes": "1048576"}})
+        create_topics(kafka.bootstrap, {"paid": {"segment.bytes": "1048576"}})
         transact(kafka.bootstrap, "paid", 6)
         produce(kafka.bootstrap, "paid", 300, "zstd", size=5000)
         read = everything(kafka.bootstrap, "paid")

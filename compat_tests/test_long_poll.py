@@ -11,10 +11,14 @@ import statistics
 import time
 from collections.abc import Callable
 
+import pytest
+
 from compat_tests.broker import Broker
 from compat_tests.families import Family
 from compat_tests.families.family import Tail
 from compat_tests.noise import Noise
+
+pytestmark = pytest.mark.alone
 
 COUNT = 20
 MEDIAN_LIMIT_S = 0.050

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from compat_tests.broker import TARGET, running
-from compat_tests.conftest import RECORDED_SETTINGS, checked, new_topic
+from compat_tests.conftest import RECORDED_SETTINGS, checked
 from compat_tests.families import Family
 from compat_tests.families.family import FromStart
 from compat_tests.groups.committed import committed_offsets
@@ -24,6 +24,7 @@ from compat_tests.matrix.proxy import Proxy
 from compat_tests.matrix.rows import OLDEST, ROWS
 from compat_tests.records import Received, Sent, Traits, by_partition
 from compat_tests.stored import CODECS
+from compat_tests.topics import new_topic
 
 COUNTS = {"none": 100, "gzip": 100}
 OF_EACH_CODEC = 20
@@ -74,7 +75,7 @@ def row(request: pytest.FixtureRequest, proxy: Proxy) -> Row:
     return Row(client, proxy)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def newest(drivers: dict[str, Family]) -> list[Family]:
     return [checked(drivers[name]) for name in NEWEST]
 
@@ -116,7 +117,7 @@ class Shelf:
         return Written(topic, sent, {partition: list(range(end)) for partition, end in ends_of(sent).items()})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shelf(proxy: Proxy, newest: list[Family]) -> Shelf:
     return Shelf(proxy.target, newest)
 

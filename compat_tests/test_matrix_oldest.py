@@ -11,10 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from compat_tests.broker import TARGET, Broker, running
-from compat_tests.conftest import RECORDED_SETTINGS, new_topic
+from compat_tests.conftest import RECORDED_SETTINGS
 from compat_tests.families.confluent import Confluent
 from compat_tests.families.family import FromStart
 from compat_tests.matrix.carried import assert_carried, records_of
@@ -23,6 +22,7 @@ from compat_tests.matrix.proxy import Proxy
 from compat_tests.matrix.rows import OLDEST, ROWS
 from compat_tests.records import Sent, Traits
 from compat_tests.stored import CODECS, batches
+from compat_tests.topics import new_topic, set_config
 from compat_tests.waiting import until
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="Kafka pads the sets that it converts")
@@ -117,20 +117,12 @@ def recompressed(broker: Broker) -> Shared:
     """A topic whose codec was another one with each batch that came, all of them plain."""
     topic, sent = new_topic(broker.bootstrap, 1), list[Sent]()
     for codec in CODECS[1:]:
-        compress(broker.bootstrap, topic, codec)
+        set_config(broker.bootstrap, topic, "compression.type", codec)
         records = records_of(Abilities(traits=Traits(null_headers=False)), OF_EACH_BATCH, seed=len(sent))
         sent += (records := [record._replace(partition=0) for record in records])
         Confluent().produce(broker.bootstrap, topic, records, "none")
     assert {batch.codec for batch in batches(broker.partition_directory(topic, 0))} == set(CODECS[1:])
     return Shared(topic, sent)
-
-
-def compress(bootstrap: str, topic: str, codec: str) -> None:
-    setting = ConfigEntry("compression.type", codec, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[setting])
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for changed in admin.incremental_alter_configs([resource]).values():
-        changed.result(20)
 
 
 @pytest.mark.parametrize("client", OF_BATCHES, ids=[client.name.replace(" ", "-") for client in OF_BATCHES])

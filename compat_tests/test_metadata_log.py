@@ -18,7 +18,10 @@ from compat_tests.steady import create_topics, end_offset, produce_request, reco
 from compat_tests.waiting import until
 from compat_tests.wire import CREATE_TOPICS, ask, connect, receive_frame, string
 
-pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="it keeps 20 MB of its metadata log before a snapshot")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(TARGET != "headgate", reason="it keeps 20 MB of its metadata log before a snapshot"),
+]
 
 DELETE_TOPICS = 20
 AT_ONCE, ROUNDS, ROUNDS_OF_SOAK = 250, 8, 400

@@ -17,12 +17,14 @@ import pytest
 
 from compat_tests import wire
 from compat_tests.broker import TARGET, Broker, running
-from compat_tests.conftest import new_topic
 from compat_tests.epochs import end_with_epoch
 from compat_tests.pipelined import MEGABYTE, Request, Topics, burst, exchange, fetch, kinds, produce
 from compat_tests.steady import produce_request, record_batch
+from compat_tests.topics import new_topic
 from compat_tests.waiting import until
 from compat_tests.wire import connect, receive_frame
+
+pytestmark = pytest.mark.alone
 
 BURSTS, BURSTS_OF_SOAK = 45, 3_000
 SMALL_BUFFER_BYTES = 4096

@@ -27,11 +27,11 @@ import pytest
 
 from compat_tests import epochs, wire
 from compat_tests.broker import TARGET, Broker, running
-from compat_tests.conftest import new_topic
 from compat_tests.groups.committed import Answer
 from compat_tests.groups.member import SERVER, Kind, Member
 from compat_tests.leaders import until_all_led
 from compat_tests.power_cut import cut, produce_one_by_one
+from compat_tests.topics import new_topic
 from compat_tests.waiting import until
 
 READ, KEPT, NEW = 100, 80, 60

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import pytest
 
-from compat_tests.broker import TARGET, Broker, HeadgateBroker, new_broker, running
+from compat_tests.broker import TARGET, Broker, LimitedBroker, new_broker, running
 from compat_tests.hostile import connect_from, is_closed_after
 from compat_tests.leaders import until_all_led
 from compat_tests.steady import (
@@ -30,12 +30,15 @@ from compat_tests.steady import (
     Steady,
     create_topics,
     fetch_request,
+    p99,
     produce_request,
     read_fetched,
     record_batch,
 )
 from compat_tests.waiting import until
 from compat_tests.wire import API_VERSIONS, METADATA, ask, connect, frame, receive_frame, request_header
+
+pytestmark = pytest.mark.alone
 
 CONNECTIONS = PARTITIONS = 10_000
 PARTITIONS_A_TOPIC = 10
@@ -65,13 +68,6 @@ def descriptors(soft: int | None = None) -> Iterator[int]:
         yield allowed
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
-
-
-class Limited(HeadgateBroker):
-    """A broker that may not have more descriptors than this, whatever it does."""
-
-    def command(self) -> list[str]:
-        return ["bash", "-c", f'ulimit -n {FEW_DESCRIPTORS}; exec "$@"', "bash", *super().command()]
 
 
 class Many(NamedTuple):
@@ -181,7 +177,7 @@ def test_idle_connections(tmp_path: Path, figure: Callable[[str], None]) -> None
 
 @pytest.mark.skipif(TARGET != "headgate", reason="it runs out of descriptors, and takes its logs offline")
 def test_a_storm_of_connections_leaves_descriptors_for_logs(tmp_path: Path) -> None:
-    broker = Limited(tmp_path)
+    broker = LimitedBroker(tmp_path, FEW_DESCRIPTORS)
     broker.start()
     try:
         create_topics(broker.bootstrap, ["work"], FEW_DESCRIPTORS // 4)
@@ -250,10 +246,6 @@ def test_a_working_client_beside_them(many: Many, alone: Broker, figure: Callabl
         f" {worst_s[0] * 1000:.0f} ms; alone {median_s[1] * 1000:.2f} ms, {worst_s[1] * 1000:.0f} ms"
     )
     assert median_s[0] <= 2 * median_s[1] + 0.001
-
-
-def p99(took_s: list[float]) -> float:
-    return statistics.quantiles(took_s, n=100)[98]
 
 
 def test_one_append_wakes_all_who_wait(alone: Broker, figure: Callable[[str], None]) -> None:

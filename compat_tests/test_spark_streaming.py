@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from compat_tests.broker import Broker
 from compat_tests.families.confluent import Confluent
 from compat_tests.records import Received, Traits, assert_equal, generate
 from compat_tests.spark_format import by_place, contents, in_order, options, received, with_millis
+from compat_tests.topics import add_partitions, create_topics, delete_before, delete_topic
 from compat_tests.waiting import until
 
 PARTITIONS = 2
@@ -152,12 +152,6 @@ def test_partitions_added_between_runs_are_read_from_their_start(
     assert stream.committed()[-1] == {0: 400, 1: 300, 2: 300}
 
 
-def add_partitions(bootstrap: str, topic: str, count: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for added in admin.create_partitions([NewPartitions(topic, count)], operation_timeout=20).values():
-        added.result(20)
-
-
 def test_records_deleted_between_runs(spark: Any, broker: Broker, topic: Callable[..., str], tmp_path: Path) -> None:
     """They fail a query, unless it was told that data may be lost: then it goes on at the first record there is."""
     name = topic(1)
@@ -166,19 +160,13 @@ def test_records_deleted_between_runs(spark: Any, broker: Broker, topic: Callabl
     careful.run()
     produce(broker, name, 1_000, partitions=1, seed=2)
     everything = contents(broker, name, 1)
-    delete_before(broker.bootstrap, name, 1_300)
+    delete_before(broker.bootstrap, name, {0: 1_300})
     with pytest.raises(query_exception(), match=r"(?i)data.*(loss|lost)"):
         careful.run()
     assert_equal(everything[:1_000], careful.rows(), "what was read before")
     careless = Stream(spark, broker, name, tmp_path, {"failOnDataLoss": "false"})
     careless.run()
     assert_equal(everything[:1_000] + everything[1_300:], careless.rows(), "what was there to be read")
-
-
-def delete_before(bootstrap: str, topic: str, offset: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for deleted in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
-        deleted.result(20)
 
 
 def test_a_topic_made_anew_between_runs(spark: Any, broker: Broker, topic: Callable[..., str], tmp_path: Path) -> None:
@@ -197,11 +185,9 @@ def test_a_topic_made_anew_between_runs(spark: Any, broker: Broker, topic: Calla
 
 def make_anew(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for deleted in admin.delete_topics([topic], operation_timeout=20).values():
-        deleted.result(20)
+    delete_topic(bootstrap, topic)
     until(lambda: topic not in admin.list_topics(timeout=20).topics, f"{topic} to be gone")
-    for created in admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=20).values():
-        created.result(20)
+    create_topics(bootstrap, {topic: {}})
 
 
 def test_a_stream_from_one_topic_to_another(

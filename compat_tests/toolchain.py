@@ -6,6 +6,7 @@ that every client was really there.
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import importlib.util
 import os
@@ -80,14 +81,19 @@ def compiled_java(jar_set: str) -> str:
 
 @functools.cache
 def compiled(source: str, classes: str) -> str:
-    """Compile compat_tests/java/<source>/src, if a file of it is newer; the directory with what came of it."""
+    """Compile compat_tests/java/<source>/src, if a file of it is newer; return the directory of the classes.
+
+    One process compiles, the others wait.
+    """
     compiler = program("javac", "install a JDK, version 17 or newer")
     sources = sorted((apache_kafka.ROOT / "compat_tests" / "java" / source / "src").glob("*.java"))
     target = COMPILED / source
     stamp = target / "compiled"
-    if not stamp.exists() or stamp.stat().st_mtime < max(source.stat().st_mtime for source in sources):
-        target.mkdir(parents=True, exist_ok=True)
-        options = ("-Xlint:all", "-Werror", "-proc:none", "--release", "17", "-cp", classes, "-d", str(target))
-        subprocess.run([compiler, *options, *map(str, sources)], check=True, timeout=120)
-        stamp.touch()
+    target.mkdir(parents=True, exist_ok=True)
+    with (target / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.stat().st_mtime < max(source.stat().st_mtime for source in sources):
+            options = ("-Xlint:all", "-Werror", "-proc:none", "--release", "17", "-cp", classes, "-d", str(target))
+            subprocess.run([compiler, *options, *map(str, sources)], check=True, timeout=120)
+            stamp.touch()
     return str(target)

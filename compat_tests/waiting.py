@@ -10,7 +10,7 @@ class Late(AssertionError):
     """What was waited for did not come in time."""
 
 
-def until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0, step_s: float = 0.01) -> float:
+def until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0, step_s: float = 0.01) -> float:
     """Wait for the condition; return the seconds that it took."""
     began = time.monotonic()
     while not condition():

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 from compat_tests.records import Received, Sent, Traits
 from compat_tests.stored import CODECS
 
-CONSUME_LIMIT_S = 60.0
+CONSUME_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True)

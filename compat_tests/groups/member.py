@@ -18,8 +18,8 @@ from compat_tests.families.json_lines import Kafkajs
 from compat_tests.waiting import until
 
 SERVER = "server"
-COMMIT_LIMIT_S = 30.0
-END_LIMIT_S = 30.0
+COMMIT_LIMIT_S = 60.0
+END_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,10 @@ class Member:
         self.records: list[tuple[int, int]] = []
         self.commits: list[str] = []
         self.failures: list[str] = []
+        command = [*kind.command(), *words]
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by end()
         self.process = subprocess.Popen(
-            [*kind.command(), *words],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

@@ -20,7 +20,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -216,8 +217,10 @@ def marked(machine: Machine) -> Iterator[None]:
 
 
 def pip_install(machine: Machine, *arguments: str | Path) -> None:
+    """Without bytecode: Python compiles the few modules that it imports, at their first import."""
     quiet = () if sys.stderr.isatty() else ("--quiet",)
-    machine.run(machine.python, "-m", "pip", "--disable-pip-version-check", "install", *quiet, *arguments)
+    pip = (machine.python, "-m", "pip", "--disable-pip-version-check")
+    machine.run(*pip, "install", "--no-compile", *quiet, *arguments)
 
 
 def packages(machine: Machine, name: str, *options: str) -> None:
@@ -425,6 +428,21 @@ PARTS: Final = {
 }
 
 
+# They touch nothing of the virtual environment
+APART: Final = frozenset({"jars", "kcat", "go", "node"})
+
+
+def install_all(machine: Machine, names: Sequence[str]) -> None:
+    """Parts of the virtual environment one after another, all others beside them; raises the first failure."""
+    with ThreadPoolExecutor(len(APART)) as pool:
+        beside = [pool.submit(PARTS[name], machine) for name in names if name in APART]
+        for name in names:
+            if name not in APART:
+                PARTS[name](machine)
+        for part in beside:
+            part.result()
+
+
 def this_machine() -> Machine:
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
     is_linux_x86_64 = (platform.system(), platform.machine()) == ("Linux", "x86_64")
@@ -432,7 +450,7 @@ def this_machine() -> Machine:
 
 
 def main(names: list[str]) -> int:
-    """Install the named parts, in the order given."""
+    """Install the named parts."""
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         print(f"install: there is no {', '.join(unknown)}; the parts are {', '.join(PARTS)}", file=sys.stderr)
@@ -443,8 +461,7 @@ def main(names: list[str]) -> int:
     machine = this_machine()
     try:
         with alone(machine.root / "build" / "install.lock"):
-            for name in names:
-                PARTS[name](machine)
+            install_all(machine, names)
     except InstallError as error:
         print(f"install: {error}", file=sys.stderr)
         return 1

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -61,35 +62,37 @@ func (client) Produce(to lines.Target, codec string, next func() (lines.Record, 
 	if err != nil {
 		return err
 	}
-	unanswered := 0
-	for record, err := next(); ; record, err = next() {
-		if errors.Is(err, io.EOF) {
-			break
+	return send(producer, to.Topic, next)
+}
+
+// send closes the producer when every record is answered: sarama's Close fails batches that it is about to send again.
+func send(producer sarama.AsyncProducer, topic string, next func() (lines.Record, error)) error {
+	var unanswered sync.WaitGroup
+	failures := make(chan error, 1)
+	go func() {
+		for range producer.Successes() {
+			unanswered.Done()
 		}
-		if err != nil {
-			return errors.Join(err, producer.Close())
+	}()
+	go func() {
+		var all []error
+		for failure := range producer.Errors() {
+			all = append(all, failure)
+			unanswered.Done()
 		}
-		for isTaken := false; !isTaken; {
-			select {
-			case producer.Input() <- toSend(to.Topic, record):
-				unanswered++
-				isTaken = true
-			case <-producer.Successes():
-				unanswered--
-			case failed := <-producer.Errors():
-				return errors.Join(failed, producer.Close())
-			}
-		}
+		failures <- errors.Join(all[:min(3, len(all))]...)
+	}()
+	record, err := next()
+	for ; err == nil; record, err = next() {
+		unanswered.Add(1)
+		producer.Input() <- toSend(topic, record)
 	}
-	// Close gives up whatever is being sent again at that moment
-	for ; unanswered > 0; unanswered-- {
-		select {
-		case <-producer.Successes():
-		case failed := <-producer.Errors():
-			return errors.Join(failed, producer.Close())
-		}
+	if errors.Is(err, io.EOF) {
+		err = nil
 	}
-	return producer.Close()
+	unanswered.Wait()
+	producer.AsyncClose()
+	return errors.Join(err, <-failures)
 }
 
 func toSend(topic string, record lines.Record) *sarama.ProducerMessage {

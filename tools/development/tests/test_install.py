@@ -350,3 +350,13 @@ def test_a_second_run_waits_for_the_first(tmp_path: Path, capsys: pytest.Capture
 def test_a_part_that_is_none_is_named_before_anything_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
     assert install.main(["test", "nope"]) == 2
     assert "there is no nope; the parts are " in capsys.readouterr().err
+
+
+def test_parts_beside_the_environment_are_installed_and_their_failures_told(machine: Recorder, path: Path) -> None:
+    provide(path, "java", "mvn", "go", "node", "npm")
+    install.install_all(machine, ["runtime", "jars", "go", "node"])
+    assert {Path(command[0]).name for command in machine.commands} >= {"mvn", "go", "npm"}
+    assert (machine.stamps / "runtime").exists()
+    machine.node_packages.with_suffix(".stamp").unlink()
+    with pytest.raises(InstallError, match="npm"):
+        install.install_all(dataclasses.replace(machine, failing="npm"), ["runtime", "node"])
