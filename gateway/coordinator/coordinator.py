@@ -29,7 +29,7 @@ from headgate.gateway.coordinator.internal_topic import InternalTopic
 from headgate.gateway.coordinator.loader import CoordinatorServices, ShardLoader
 from headgate.gateway.coordinator.log_replay import LogReplay
 from headgate.gateway.coordinator.shard import CoordinatorShard
-from headgate.gateway.replication.append import ACKS_ALL, COMMITTED, Append, await_offset
+from headgate.gateway.replication.append import ACKS_ALL, Append, await_offset
 from headgate.gateway.replication.append_queue import Done
 from headgate.gateway.replication.replica import GATHER_BYTES, Replica
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
@@ -390,8 +390,8 @@ class Coordinator(Generic[S]):
         """Call `done(is_in_time)` when the high watermark reaches the offset; not if the shard ends first."""
         partition, ended = self.partition, self.ended
 
-        def committed(append: Append) -> None:
-            if append.state is COMMITTED:
+        def ended_append(_: Append) -> None:  # failed, too, if another leader epoch has begun
+            if partition.high_watermark >= end_offset:
                 self.services.purgatory.complete(waiting)
 
         def complete(is_there: Any) -> None:
@@ -399,7 +399,7 @@ class Coordinator(Generic[S]):
                 done(is_there is True)
 
         waiting = Waiting((ended,), deadline_ms, lambda _: True, lambda: partition.high_watermark >= end_offset)
-        await_offset(partition, end_offset, committed)
+        await_offset(partition, end_offset, ended_append)
         self.services.purgatory.park(waiting, complete)
 
     def _committed(self, decision: Decision, is_in_time: bool) -> None:

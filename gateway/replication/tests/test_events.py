@@ -20,8 +20,8 @@ def test_the_wiring_has_a_listener_for_each_event(tmp_path: Path) -> None:
         "disk_failed": ["BrokerMaintenance.note_disk_error"],
         "disk_recovered": ["LogCleaner.disk_recovered"],
         "epoch_needed": ["LeaderEpochBumps.soon"],
-        "online": ["Coordinators.came_online"],
-        "truncated": ["Coordinators.log_was_truncated"],
+        "online": ["CoordinatorRuntime.came_online"],
+        "truncated": ["CoordinatorRuntime.log_was_truncated"],
     }
     broker._store.close()
 
