@@ -20,7 +20,7 @@ from headgate.protocol.errors import KafkaError
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.checkpoint import TopicPartition, offsets_of
 from headgate.storage.log.log import Log
-from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair, needing_repair, take_up_index
+from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair, needing_repair, apply_index
 
 logger = logging.getLogger("headgate.upkeep")
 
@@ -103,10 +103,10 @@ class DirectoryMaintenance:
             self._is_remaking = False
             if isinstance(result, BaseException):
                 work.error = result
-            if not take_up_index(log, work) and work.error is not None:
+            if not apply_index(log, work) and work.error is not None:
                 logger.error("the indexes of %r cannot be made again: %s", log, work.error)
 
-        self._scheduler.in_slices(work.remake_steps(base_offset), done)
+        self._scheduler.in_slices(work.rebuild_index_steps(base_offset), done)
 
     def _changed(self, error: KafkaError | None) -> None:
         if error is None:  # what the disk took in the last moments, nobody knows

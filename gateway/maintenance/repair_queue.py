@@ -77,7 +77,7 @@ class RepairQueue:
             work.error = result
         is_owed = False
         try:
-            is_owed = sync_failure_repair.take_up(log, work)
+            is_owed = sync_failure_repair.apply(log, work)
             if work.has_lost_records:
                 self._tell.was_truncated(log)
         except Exception as error:  # a fault of ours must not keep the others waiting

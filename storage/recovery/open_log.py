@@ -1,4 +1,4 @@
-"""The steps that open a log, in their order."""
+"""Opening a log: the recovery steps in their order."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from headgate.storage.segment.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, L
 logger = logging.getLogger("headgate.storage")
 
 SCANNED_BYTES = 1 << 20
-"""From so much on, what was scanned of a log is made safe soon after."""
+"""If a scan reads at least this many bytes, the log is made safe soon after, so that the next start need not scan."""
 
 
 def open_log(pool: Pool, found: RecoveryInput, config: LogConfig, random: Random, now_ms: int) -> Log:
-    """The log in a directory, at once. Raises what `open_log_steps` raises."""
+    """Open the log in a directory at once. Raises what `open_log_steps` raises."""
     return finish(open_log_steps(pool, found, config, random, now_ms))
 
 
 def open_log_steps(pool: Pool, found: RecoveryInput, config: LogConfig, random: Random, now_ms: int) -> Steps[Log]:
-    """The log in a directory.
+    """Open the log in a directory, in slices. Files of other programs stay unchanged.
 
-    Raises CorruptLog, UnsupportedLog (the partition stays closed and untouched), NotALog for a directory of somebody
-    else's, OSError. Files that no log makes are left alone.
+    Raises CorruptLog and UnsupportedLog (the partition stays offline, its files unchanged), NotALog for a directory
+    without files of a log, OSError.
     """
     listed = pool.files.list(found.directory)
     names = of_log(listed)
     if layout.is_no_partition(listed) and not found.recovery_point:
-        raise NotALog(f"{found.directory} is called like a partition's directory, and holds nothing of a log")
+        raise NotALog(f"{found.directory} has the name of a partition, but holds no files of a log")
     names = of_log((yield from interrupted_replacements.finish_steps(pool, found.directory, names)))
-    _tidy(pool, found, names)
+    _finish_deletions(pool, found, names)
     if config.is_compacted and not found.is_clean:
         yield from quarantine_replaced(pool, found, names)
     segments = _segments(pool, found, names, now_ms)
@@ -57,14 +57,14 @@ def open_log_steps(pool: Pool, found: RecoveryInput, config: LogConfig, random: 
     leader_epochs.note_formats(log, epochs, max(found.start_offset, segments[0].base_offset))
     producers: Producers | None = None
     if found.is_clean:
-        log.recovered((yield from _look_at_ends(log, found)), is_clean=True)
+        log.recovered((yield from _check_ends(log, found)), is_clean=True)
     else:
         end_offset, epochs, producers, unsynced = yield from scan(log, found, names)
         epochs = leader_epochs.with_beginning(entries, epochs)
         log.recovered(end_offset, unsynced, is_clean=False)
     if found.start_offset > log.end_offset:
         _check_start(found, log.end_offset)
-        log.restart_at(found.start_offset, now_ms, _nothing)  # the checkpoint says no more than was found
+        log.restart_at(found.start_offset, now_ms, _write_no_checkpoint)  # the start offset checkpoint already has this value
         epochs, producers = [], None
     log.start_at(found.start_offset, found.recovery_point)
     if log.end_offset > log.start_offset and leader_epochs.are_lacking(log, entries, epochs):
@@ -76,41 +76,41 @@ def open_log_steps(pool: Pool, found: RecoveryInput, config: LogConfig, random: 
     yield from log.reload_producers_steps(snapshots.offsets(names), producers)
     yield from check_transactions(log, found)
     if found.bytes_scanned >= SCANNED_BYTES and log.recovery_point < log.end_offset:
-        _keep_found(log, found)
+        _save_scan(log, found)
     if config.fsync_before_commit and log.recovery_point < log.end_offset:
-        log.flush()  # a killed broker may have left in memory what a power cut could still take back from consumers
-    log.close_files()  # most partitions are idle: files are opened again where they are needed
+        log.flush()  # a kill may have left records in the page cache only; a power cut must not take them back
+    log.close_files()  # most partitions are idle; a log opens its files again on demand
     return log
 
 
 def _check_start(found: RecoveryInput, end_offset: int) -> None:
-    """Raises CorruptLog if a log begins behind where it ends, and no power cut can have taken what was there."""
+    """Raises CorruptLog if the start offset is behind the end offset, and a power cut cannot explain that."""
     if found.is_clean or found.start_offset > found.high_watermark:
         raise CorruptLog(
-            f"{found} ends at offset {end_offset}, and {START_OFFSETS} says that it begins at {found.start_offset}, "
-            "which cannot be: take its line there away, and nothing is lost"
+            f"{found} ends at offset {end_offset}, but {START_OFFSETS} says that it begins at {found.start_offset}, "
+            "which is impossible: remove the line of this partition from that file; no records are lost"
         )
 
 
-def _keep_found(log: Log, found: RecoveryInput) -> None:
-    """Write down what a scan has found, as a stop would, and have a flush be due: the next start need not scan it."""
+def _save_scan(log: Log, found: RecoveryInput) -> None:
+    """Write the indexes after a scan, as a clean stop does; a flush becomes due. The next start need not scan again."""
     try:
         log.seal()
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
-        logger.warning("%s: there is no room for what the scan has found; the next start may scan it again", found)
+        logger.warning("%s: no disk space for the scanned indexes; the next start may scan the log again", found)
 
 
-def _tidy(pool: Pool, found: RecoveryInput, names: dict[str, int]) -> None:
-    """Finish what a crash interrupted: deletions and replacements that had not happened yet."""
+def _finish_deletions(pool: Pool, found: RecoveryInput, names: dict[str, int]) -> None:
+    """Finish the deletions that a crash interrupted; remove temporary files and index files without a segment."""
     for name in list(names):
         of_size = names.get(name.rpartition(".")[0] + LOG_SUFFIX, -1)
-        # Those of what was cut off would be taken for those of what is written next.
+        # Index files of a removed segment would be taken for those of the next segment with this base offset.
         is_orphan = name.endswith(DERIVED_SUFFIXES[:3]) and (of_size < 0 or (of_size == 0 < names[name]))
         path = f"{found.directory}/{name}"
         if name.endswith(DELETED_SUFFIX):
-            pool.pending_deletions.add(path)  # large ones take long
+            pool.pending_deletions.add(path)  # the deletion of a large file takes long
         elif name.endswith(TEMPORARY_SUFFIX) or is_orphan:
             pool.files.remove(path)
 
@@ -122,18 +122,18 @@ def _segments(pool: Pool, found: RecoveryInput, names: dict[str, int], now_ms: i
         if found.recovery_point > found.start_offset:
             raise CorruptLog(
                 f"{found}: {directory} has no segments, but offsets up to {found.recovery_point} were on the "
-                f"disk; {repair_advice(found)}"
+                f"disk before; {repair_advice(found)}"
             )
         return [Segment.create(pool, directory, found.start_offset, now_ms)]
     return [Segment(pool, directory, base, sizes_of(names, base), created_ms=now_ms) for base in bases]
 
 
-def _nothing() -> None:
+def _write_no_checkpoint() -> None:
     """Write no checkpoint."""
 
 
-def _look_at_ends(log: Log, found: RecoveryInput) -> Steps[int]:
-    """After a clean stop: where the log ends. All is as it should be, unless someone deleted what can be derived."""
+def _check_ends(log: Log, found: RecoveryInput) -> Steps[int]:
+    """Check a log after a clean stop. Returns its end offset. Only derived files can be missing, if deleted by hand."""
     for segment in log.segments:
         yield from check_indexes(log, found, segment)
     last = log.segments[-1]
@@ -149,16 +149,16 @@ def _look_at_ends(log: Log, found: RecoveryInput) -> Steps[int]:
 
 
 def _end_offset(log: Log, found: RecoveryInput, last: Segment) -> Steps[int]:
-    """Where the last segment ends. Raises KafkaError where that is no batch."""
+    """The end offset of the last segment. Raises KafkaError if there is no batch at its end."""
     end_offset: int | None = None
     with contextlib.suppress(KafkaError):
         end_offset = last.end_offset()
         if end_offset == found.recovery_point:
             return end_offset
-    iterator = last.iterate()  # it is the index that is wrong, or the segment, or what was told of the end
+    iterator = last.iterate()  # the index, the segment or the checkpointed end is wrong: the batches tell which
     for _ in iterator:
         yield
     if iterator.problem is None and last.offsets.entries and iterator.next_offset != end_offset:
-        logger.warning("%s: %s is wrong; made again", found, last.offsets.path)
+        logger.warning("%s: %s is wrong; rebuilding it", found, last.offsets.path)
         yield from rebuild(log, found, last)
     return last.end_offset()

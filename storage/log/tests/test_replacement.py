@@ -351,10 +351,10 @@ def test_names_are_not_swapped_while_a_log_is_mended() -> None:
     work = sync_failure_repair.begin(log)
     assert work is not None
     dirt = assess(log, NOW_MS, log.end_offset)
-    with pytest.raises(Gone, match="is being mended"):
+    with pytest.raises(Gone, match="is being repaired"):
         go_on(LogCompaction(log, dirt, NOW_MS, table_bytes=1 << 20, read_bytes=1 << 16).steps(), None)
     finish(work.steps())
-    sync_failure_repair.take_up(log, work)
+    sync_failure_repair.apply(log, work)
     sync_failure_repair.end(log, work)
     close_and_compact(log)
     assert not names(files, SWAP_SUFFIX)
