@@ -50,7 +50,7 @@ from headgate.protocol.internal.metadata import (
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
 from headgate.storage.directory import kafka_directory
-from headgate.storage.directory.kafka_directory import Found, Survey
+from headgate.storage.directory.kafka_directory import KafkaPartition, Survey
 from headgate.storage.directory.log_directory import LOCK
 from headgate.storage.disk import layout
 from headgate.storage.disk.checkpoint import TEMPORARY_SUFFIX
@@ -270,7 +270,7 @@ def plan(
 ) -> Adopted:
     """What becomes of a survey. Pure but for `random`. Raises StorageError for directories of different topics."""
     adopted = Adopted(guessed)
-    topics: dict[str, dict[int, Found]] = {}
+    topics: dict[str, dict[int, KafkaPartition]] = {}
     for (topic, index), found in sorted(survey.partitions.items()):
         topics.setdefault(topic, {})[index] = found
     of_kafka = {} if known is None else known.exclusive_locks()
@@ -290,7 +290,7 @@ def plan(
 
 def _adopt_topic(
     name: str,
-    partitions: Mapping[int, Found],
+    partitions: Mapping[int, KafkaPartition],
     of_kafka: KnownTopic | None,
     known: KafkaMetadata | None,
     config: BrokerConfig,
@@ -325,7 +325,7 @@ def _adopt_topic(
     ]
 
 
-def _topic_id(name: str, partitions: Mapping[int, Found], of_kafka: KnownTopic | None) -> bytes | None:
+def _topic_id(name: str, partitions: Mapping[int, KafkaPartition], of_kafka: KnownTopic | None) -> bytes | None:
     """The id in the directories, else that of Kafka's metadata. Raises StorageError for more than one."""
     ids = Counter(found.topic_id for found in partitions.values() if found.topic_id is not None)
     if len(ids) > 1:

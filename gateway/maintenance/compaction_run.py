@@ -16,7 +16,7 @@ from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.protocol.errors import KafkaError
 from headgate.storage.cleanup.compaction import log_compaction
 from headgate.storage.cleanup.compaction.job import Collected, Rewritten
-from headgate.storage.cleanup.compaction.log_compaction import Gone
+from headgate.storage.cleanup.compaction.log_compaction import CompactionAborted
 from headgate.storage.cleanup.compaction.planning import CleanableRatio
 from headgate.storage.errors import StorageError
 
@@ -60,10 +60,10 @@ class CompactionRun:
         elif isinstance(answer, Rewritten):
             self._cleaning.metrics.rewritten(answer)
         try:
-            request = log_compaction.go_on(self._steps, answer)
+            request = log_compaction.advance(self._steps, answer)
         except StopIteration:
             self._end(None)
-        except (OSError, KafkaError, StorageError, Gone) as error:
+        except (OSError, KafkaError, StorageError, CompactionAborted) as error:
             self._end(error)
         except BaseException as error:
             if error is not answer:
@@ -83,7 +83,7 @@ class CompactionRun:
         if error is None:
             self._cleaning.metrics.succeeded()
             self._tell()
-        elif not isinstance(error, (StoppedError, Gone)) and self._is_current():
+        elif not isinstance(error, (StoppedError, CompactionAborted)) and self._is_current():
             self._cleaning.failed(self._partition, error)
         self._cleaning.ended(self, is_done=error is None)
 

@@ -30,7 +30,7 @@ from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import KafkaError
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import StorageError
-from headgate.storage.files import Place, WouldBlock, parent, planned
+from headgate.storage.files import FilePosition, WouldBlock, parent, planned
 from headgate.storage.log.log import Log
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class LogCleaner:
 
         self._scheduler.reads(disk).in_thread(cold.warm, brought)
 
-    def _go_on(self, disk: str, brought: Place | None = None, result: object = None) -> None:
+    def _go_on(self, disk: str, brought: FilePosition | None = None, result: object = None) -> None:
         """See what else the first log lacks that waits for a disk; once none waits, look at all logs again."""
         if self._is_over:
             return
@@ -230,7 +230,7 @@ class LogCleaner:
             del self._cold[disk]
             self.look()
 
-    def _assess(self, partition: Replica, brought: Place | None = None) -> CleanableRatio | None:
+    def _assess(self, partition: Replica, brought: FilePosition | None = None) -> CleanableRatio | None:
         """The cleanable ratio of a log; None if the log is not to be compacted, or not now.
 
         Raises WouldBlock, unless what is missing was `brought` and has left the memory again: that would have no end.
@@ -252,7 +252,7 @@ class LogCleaner:
             self.failed(partition, error)
             return None
 
-    def _cleanable(self, partition: Replica, brought: Place | None) -> CleanableRatio:
+    def _cleanable(self, partition: Replica, brought: FilePosition | None) -> CleanableRatio:
         from headgate.storage.cleanup.compaction.job import assess
 
         log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark

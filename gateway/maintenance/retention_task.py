@@ -18,7 +18,7 @@ from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import KafkaError
 from headgate.storage.cleanup import retention
-from headgate.storage.files import Place, WouldBlock
+from headgate.storage.files import FilePosition, WouldBlock
 from headgate.storage.log.log import Log
 from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.segment.index import WrongIndex
@@ -48,7 +48,7 @@ class RetentionTask:
         self._failed = failed
         self._clock = clock
         self._scheduler = scheduler
-        self._left: deque[tuple[Replica, Place | None]] = deque()  # with what was just read from the disk for it
+        self._left: deque[tuple[Replica, FilePosition | None]] = deque()  # with what was just read from the disk for it
         self._is_busy = False
 
     def run(self, partitions: Iterable[Replica]) -> None:
@@ -68,7 +68,7 @@ class RetentionTask:
                 return
             self._look_at(*self._left.popleft())
 
-    def _look_at(self, partition: Replica, brought: Place | None) -> None:
+    def _look_at(self, partition: Replica, brought: FilePosition | None) -> None:
         log = partition.log
         if not self._is_there(log):
             return
