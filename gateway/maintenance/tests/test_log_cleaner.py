@@ -46,7 +46,7 @@ def test_a_dirty_log_is_compacted(node: Node, compactions: Compactions, caplog: 
     assert len(partition.log.segments) == 2, "those that have become small are one in the end"
     assert offsets(partition) == [9, 10, 11]
     assert partition.log.compacted.offset == 12
-    assert "t-0 is compacted up to offset 12: 3 of 12 records are left" in caplog.text
+    assert "t-0 is compacted up to offset 12: kept 3 of 12 records" in caplog.text
     assert compactions.run() == [], "it is clean"
 
 
