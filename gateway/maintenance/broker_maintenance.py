@@ -186,7 +186,9 @@ class BrokerMaintenance:
 
     def _freeze_metadata(self, log: Log) -> None:
         """Refuse all further changes: they would follow lost records of the log, and no start could replay them."""
-        why = "the disk has lost changes of topics or settings that are still in memory: restart, and repeat the changes"
+        why = (
+            "the disk has lost changes of topics or settings that are still in memory: restart, and repeat the changes"
+        )
         logger.error("metadata cannot be changed any more: %s", why)
         log.refuse(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))
 

@@ -232,7 +232,7 @@ def main() -> None:
 
 
 def _listen(requests: SimpleQueue[bytes]) -> None:
-    """Pass requests on; end the process at once when the broker is gone for any reason, even in the middle of a step."""
+    """Pass requests on; end the process at once when the broker is gone for any reason, even within a step."""
     for line in sys.stdin.buffer:
         requests.put(line)
     os._exit(0)

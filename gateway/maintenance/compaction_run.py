@@ -1,8 +1,8 @@
 """Drives the compaction of one log on the loop, step by step.
 
 A compaction collects the keys of the dirty part; then it rewrites each group of segments as one, and swaps the new
-segment in (`storage/cleanup/compaction/log_compaction.py`). A worker (`cleaner_process`) collects and rewrites, a thread
-does the work that waits for the disk, the loop does the rest. Between two steps the log may be deleted, cut or
+segment in (`storage/cleanup/compaction/log_compaction.py`). A worker (`cleaner_process`) collects and rewrites, a
+thread does the work that waits for the disk, the loop does the rest. Between two steps the log may be deleted, cut or
 reconfigured: then the compaction ends, and the segments that were swapped in stay.
 """
 

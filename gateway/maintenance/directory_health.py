@@ -1,11 +1,11 @@
 """Directory health: detects a failed disk of a log directory, logs it once, and notices when the disk is back.
 
-A failed disk refuses every write and every sync of every log. So after the first error that may be the device's fault, a
-thread probes the directory: it checks the identity, then creates, writes, syncs and removes a small file. If the probe
-fails, the directory goes offline: its partitions refuse producers with one reason, and serve consumers as long as reads
-work. The thread probes again after growing intervals. After a successful probe, everything that may not be on the disk
-is repaired (`gateway.maintenance.repair_queue`), and the partitions are served as before. Other directories are not
-affected.
+A failed disk refuses every write and every sync of every log. So after the first error that may be the device's fault,
+a thread probes the directory: it checks the identity, then creates, writes, syncs and removes a small file. If the
+probe fails, the directory goes offline: its partitions refuse producers with one reason, and serve consumers as long as
+reads work. The thread probes again after growing intervals. After a successful probe, everything that may not be on the
+disk is repaired (`gateway.maintenance.repair_queue`), and the partitions are served as before. Other directories are
+not affected.
 
 After an unmount a directory of the same path remains, on the parent disk. It takes files, but they would be hidden
 under the right disk after the next mount. Only `meta.properties` tells the two apart.
@@ -121,8 +121,8 @@ class DirectoryHealth:
 
     def _go_offline(self, error: BaseException) -> None:
         why = (
-            f"the log directory {self._status.path} is offline, as its disk takes nothing ({error}); the broker tries it"
-            " again by itself, without a restart"
+            f"the log directory {self._status.path} is offline, as its disk takes nothing ({error}); the broker"
+            " tries again by itself, without a restart"
         )
         logger.error("%s", why)
         self._changed(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))

@@ -45,7 +45,9 @@ class DirectoryMaintenance:
         self._is_checkpointing = self._is_removing = self._is_rebuilding = False
         self._notify_changed = changed
         self.health = DirectoryHealth(status, store.pool.files, store.meta, self._changed, clock, scheduler)
-        self._repair_queue = RepairQueue(self.needs_repair, self._is_there, listener, clock, scheduler, self.health.note)
+        self._repair_queue = RepairQueue(
+            self.needs_repair, self._is_there, listener, clock, scheduler, self.health.note
+        )
         self.retention = RetentionTask(self._is_available, self.rebuild_index, self.health.note, clock, scheduler)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:

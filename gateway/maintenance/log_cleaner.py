@@ -1,8 +1,8 @@
 """The log cleaner: decides which log is compacted next.
 
-Every `log.cleaner.backoff.ms` the cleaner looks at the logs of compacted topics, a few hundred in each turn of the loop,
-and compacts the dirtiest due log (`compaction_run`); then the next. If the look needs bytes that are not in memory, a
-thread reads them, for one log of each disk at a time; the other logs do not wait.
+Every `log.cleaner.backoff.ms` the cleaner looks at the logs of compacted topics, a few hundred in each turn of the
+loop, and compacts the dirtiest due log (`compaction_run`); then the next. If the look needs bytes that are not in
+memory, a thread reads them, for one log of each disk at a time; the other logs do not wait.
 
 After an error of the disk, such as a full disk, the cleaner tries the log again after growing delays. A damaged log is
 logged once, and not compacted until its disk has recovered from a failure, which can make a valid log look damaged, or

@@ -147,7 +147,9 @@ class LogLoader:
         if not progress.partitions:
             self._end()
             return
-        logger.info("opening %d partitions while the broker serves; their clients retry until then", progress.partitions)
+        logger.info(
+            "opening %d partitions while the broker serves; their clients retry until then", progress.partitions
+        )
         scheduler.call_after(PROGRESS_LOG_MS, self._log_progress)
         for directory in self._directories:
             keys = list(directory.store.unopened)

@@ -75,8 +75,8 @@ def refuse(files: Files, paths: Sequence[str]) -> None:
     if is_kafka_directory(files, paths):
         raise StorageError(
             f"log.dirs={','.join(paths)} holds partitions but no {OWN_METADATA}, which knows their topics: if Apache "
-            f"Kafka wrote them, stop Kafka and start with `headgate serve --adopt`; if {OWN_METADATA} was lost, restore "
-            "it from a copy; or set another log.dirs"
+            f"Kafka wrote them, stop Kafka and start with `headgate serve --adopt`; if {OWN_METADATA} was lost, "
+            "restore it from a copy; or set another log.dirs"
         )
 
 
@@ -100,7 +100,9 @@ def survey(files: Files, paths: Sequence[str], metadata_path: str | None = None)
                 others.append(f"{path}/{layout.partition_name(*key)}")
         if meta is None:
             if partitions:
-                raise StorageError(f"{path} holds partitions but no meta.properties with their cluster; restore that file")
+                raise StorageError(
+                    f"{path} holds partitions but no meta.properties with their cluster; restore that file"
+                )
             continue
         metas[path] = meta
         if f"{CLUSTER_METADATA}-0" in names:
@@ -131,7 +133,9 @@ def _one(metas: dict[str, Meta]) -> Meta:
         raise StorageError("there is no meta.properties with the cluster of these directories; restore that file")
     if len({(meta.cluster_id, meta.node_id) for meta in metas.values()}) > 1:
         whose = [f"{path} to node {meta.node_id} of cluster {meta.cluster_id}" for path, meta in metas.items()]
-        raise StorageError(f"log.dirs belong to different brokers: {', '.join(whose)}; set the directories of one broker")
+        raise StorageError(
+            f"log.dirs belong to different brokers: {', '.join(whose)}; set the directories of one broker"
+        )
     return next(iter(metas.values()))
 
 

@@ -18,7 +18,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.kafka_directory import CLUSTER_METADATA
 from headgate.storage.directory.log_opening import ConfigOf, LogOpening
 from headgate.storage.directory.log_states import LogState, LogStates
-from headgate.storage.directory.partition_files import PartitionCreation, PartitionDeletion, CreationTarget
+from headgate.storage.directory.partition_files import CreationTarget, PartitionCreation, PartitionDeletion
 from headgate.storage.disk import checkpoint, layout
 from headgate.storage.disk.checkpoint import (
     CLEANED_OFFSETS,
@@ -356,7 +356,9 @@ class LogDirectory:
     def _check_not_in_use(self, key: TopicPartition) -> None:
         """Raise KafkaError while a thread uses a deleted log: it would use the new log's files of the same names."""
         if self._deleted_in_use:
-            self._deleted_in_use = {deleted: log for deleted, log in self._deleted_in_use.items() if log.exclusive_operations}
+            self._deleted_in_use = {
+                deleted: log for deleted, log in self._deleted_in_use.items() if log.exclusive_operations
+            }
         if key in self._deleted_in_use:
             message = f"a thread still uses the files of an older log of {key[0]}-{key[1]}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)

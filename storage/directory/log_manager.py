@@ -23,7 +23,7 @@ from headgate.storage.config import LogConfig
 from headgate.storage.directory import stray_logs
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.directory.log_opening import LogOpening
-from headgate.storage.directory.partition_files import PartitionCreation, PartitionDeletion, CreationTarget, log_stray
+from headgate.storage.directory.partition_files import CreationTarget, PartitionCreation, PartitionDeletion, log_stray
 from headgate.storage.disk import layout
 from headgate.storage.disk.checkpoint import TopicPartition, offsets_of, run_all
 from headgate.storage.disk.pool import HELD_SHARE, MAX_INDEX_BYTES, MAX_OPEN_SEGMENTS, Pool
@@ -194,7 +194,9 @@ class LogManager:
                 self._clear(store, topic, partition, known)
         if topic_id is not None:
             for path in _unused(kept):
-                logger.warning("%s is empty, and the partition is in another log directory; removing the directory", path)
+                logger.warning(
+                    "%s is empty, and the partition is in another log directory; removing the directory", path
+                )
                 kept.pop(path).delete(topic, partition, remove=False)
         if len(kept) > 1:
             raise StorageError(
@@ -247,7 +249,9 @@ class LogManager:
         self.being_created[topic_id] += 1
         return creation
 
-    def _targets(self, key: TopicPartition, topic_id: bytes, now_ms: int, avoided: Collection[str]) -> list[CreationTarget]:
+    def _targets(
+        self, key: TopicPartition, topic_id: bytes, now_ms: int, avoided: Collection[str]
+    ) -> list[CreationTarget]:
         store = self.store_of(key)
         if store is not None:
             return [store.begin_creation(key, topic_id)]

@@ -114,7 +114,7 @@ class PartitionCreation:
         return Log(target.pool, directory, *its, names_unsynced=True)
 
     def _clear(self, target: CreationTarget, directory: str) -> None:
-        """Clear the name of the directory. Raises KafkaError if the directory holds other files than a log's; OSError."""
+        """Clear the name of the directory. Raises KafkaError if it holds other files but none of a log; OSError."""
         files = target.pool.files
         try:
             sizes = files.list(directory)
@@ -142,7 +142,9 @@ class PartitionDeletion:
 
     __slots__ = ("_files", "_name", "_removed", "_topic_id", "delay_ms", "directory", "is_moved", "key", "path")
 
-    def __init__(self, key: TopicPartition, topic_id: bytes, target: CreationTarget, path: str, delay_ms: float) -> None:
+    def __init__(
+        self, key: TopicPartition, topic_id: bytes, target: CreationTarget, path: str, delay_ms: float
+    ) -> None:
         """Use `LogManager.begin_deletion`. `topic_id` is the id of the deleted topic."""
         self.key = key
         self.path = path

@@ -20,7 +20,7 @@ logger = logging.getLogger("headgate.storage")
 
 
 def finish_steps(pool: Pool, directory: str, names: dict[str, int]) -> Steps[dict[str, int]]:
-    """Complete the replacements that a crash interrupted, in slices. Returns the file names with their sizes afterwards.
+    """Complete the replacements that a crash interrupted, in slices. Returns the files afterwards, name -> bytes.
 
     Raises CorruptLog for a damaged new segment that was on the disk before; OSError.
     """

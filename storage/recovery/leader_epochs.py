@@ -25,7 +25,7 @@ _HEAD_BYTES = legacy_messages.MAGIC_POSITION + 1
 
 
 def read(files: Files, found: RecoveryInput) -> list[tuple[int, int]] | None:
-    """The entries (epoch, start offset) of the checkpoint; None if the file is missing or, with a warning, unreadable."""
+    """The entries (epoch, start offset) of the checkpoint; None if it is missing or, with a warning, unreadable."""
     try:
         return read_entries(files, found.directory)
     except BadFile as error:

@@ -64,7 +64,9 @@ def open_log_steps(pool: Pool, found: RecoveryInput, config: LogConfig, random: 
         log.recovered(end_offset, unsynced, is_clean=False)
     if found.start_offset > log.end_offset:
         _check_start(found, log.end_offset)
-        log.restart_at(found.start_offset, now_ms, _write_no_checkpoint)  # the start offset checkpoint already has this value
+        log.restart_at(
+            found.start_offset, now_ms, _write_no_checkpoint
+        )  # the start offset checkpoint already has this value
         epochs, producers = [], None
     log.start_at(found.start_offset, found.recovery_point)
     if log.end_offset > log.start_offset and leader_epochs.are_lacking(log, entries, epochs):

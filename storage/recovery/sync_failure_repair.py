@@ -199,7 +199,7 @@ class SyncFailureRepair:
                     file.release()
 
     def _content(self, index: _Index) -> bytes:
-        """The content of an index file, which is derived; empty if the file is missing or unreadable. Raises OSError."""
+        """The content of an index file; empty if the file, which is derived, is missing or unreadable. Raises OSError."""
         try:
             return self._files.read(index.path)[: index.size]
         except OSError as error:
@@ -306,7 +306,7 @@ class SyncFailureRepair:
                 self._files.sync(path)
 
     def _seal(self, segment: Segment, contents: dict[str, bytes | None]) -> None:
-        """Write the index files. Without disk space there are none, and the next start rebuilds them. Raises OSError."""
+        """Write the index files. Without disk space there are none; the next start rebuilds them. Raises OSError."""
         self._remove_indexes(segment.base_offset)
         try:
             for suffix, content in contents.items():

@@ -322,13 +322,13 @@ def test_progress_is_in_the_log_and_in_the_metrics(
     measured = broker.services.metrics.snapshot()
     assert (measured["opening.partitions"], measured["opening.partitions.left"]) == (4, 3)
     assert (measured["opening.bytes"], measured["opening.bytes.left"]) == (size, size)
-    broker.advance(log_loading.TELL_MS)
+    broker.advance(log_loading.PROGRESS_LOG_MS)
     assert f"1 of 4 partitions are open, 0 of {size / 1e6:.0f} MB are scanned" in caplog.text
     broker.slices.run_all()
     measured = broker.services.metrics.snapshot()
     assert {measured[f"opening.{what}.left"] for what in ("partitions", "bytes", "seconds")} == {0}
     caplog.clear()
-    broker.advance(log_loading.TELL_MS)
+    broker.advance(log_loading.PROGRESS_LOG_MS)
     assert "partitions are open" not in caplog.text
     broker.close()
 

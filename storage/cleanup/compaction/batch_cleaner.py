@@ -45,7 +45,9 @@ class BatchCleaner:
         self._producers = {producer_id: LastBatch(*last) for producer_id, *last in job.producers}
         # Producer -> first offset of an aborted transaction that ends at or behind `end_offset`. Its records stay;
         # otherwise the transaction index of a later segment would name missing records.
-        self._retained_aborts = {producer_id: first for producer_id, first, marker in job.aborted if first < end_offset <= marker}
+        self._retained_aborts = {
+            producer_id: first for producer_id, first, marker in job.aborted if first < end_offset <= marker
+        }
         self.counts = Counts()
 
     def clean(self, header: BatchHeader, view: memoryview, *, is_last_of_group: bool) -> Steps[Buffer | None]:
@@ -61,7 +63,9 @@ class BatchCleaner:
         last = self._producers.get(header.producer_id)
         if header.last_offset >= self._keys.last_offsets.get(header.producer_id, NO_OFFSET):
             last = LastBatch(header.producer_epoch, header.last_offset)
-        retention = planning.batch_retention(header, records_may_go=may_go, is_last_of_group=is_last_of_group, last=last)
+        retention = planning.batch_retention(
+            header, records_may_go=may_go, is_last_of_group=is_last_of_group, last=last
+        )
         if not header.records_count:
             return None if retention in {BatchRetention.DROP, BatchRetention.FILTER} else view
         if retention in {BatchRetention.DROP, BatchRetention.EMPTY}:

@@ -14,7 +14,7 @@ from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.job import Job, Rewritten, assess, plan, plan_merge
 from headgate.storage.cleanup.compaction.planning import CleanableRatio
 from headgate.storage.cleanup.compaction.work import WRITE_BYTES, Compaction
-from headgate.storage.files import Files, FilePosition, WouldBlock, planned
+from headgate.storage.files import FilePosition, Files, WouldBlock, planned
 from headgate.storage.log import replacement
 from headgate.storage.log.log import Log
 from headgate.storage.log.log_lock import SWAP, SWAPPING

@@ -220,7 +220,7 @@ def test_what_somebody_has_put_there_is_kept(caplog: pytest.LogCaptureFixture) -
     (aside,) = [name for name in files.list(DIRECTORY) if name.endswith("-stray")]
     assert files.read(f"/data/{aside}/{LOG}") == b"of somebody"
     assert f"kept in /data/{aside}" in caplog.text
-    assert "of which no topic is known" in caplog.text
+    assert "without a topic id" in caplog.text
 
 
 def test_what_cannot_be_looked_at_is_not_taken_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,14 @@ import pytest
 
 from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.job import assess
-from headgate.storage.cleanup.compaction.log_compaction import Collect, CompactionAborted, LogCompaction, Rewrite, compact, advance
+from headgate.storage.cleanup.compaction.log_compaction import (
+    Collect,
+    CompactionAborted,
+    LogCompaction,
+    Rewrite,
+    advance,
+    compact,
+)
 from headgate.storage.cleanup.compaction.work import Compaction
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint

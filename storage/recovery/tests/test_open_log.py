@@ -76,7 +76,9 @@ def test_a_directory_without_anything_of_a_log_is_nobodys_partition() -> None:
     files.write("/data/holiday-24/beach.jpg", b"mine")
     store = reopened(files)
     assert ("holiday", 24) not in store
-    with pytest.raises(KafkaError, match=r"/data/holiday-24 holds other files, but none of a log; move the directory away"):
+    with pytest.raises(
+        KafkaError, match=r"/data/holiday-24 holds other files, but none of a log; move the directory away"
+    ):
         store.create("holiday", 24, bytes(16), SMALL)
     with pytest.raises(KafkaError):
         store.delete("holiday", 24)

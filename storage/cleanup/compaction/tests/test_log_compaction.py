@@ -20,8 +20,8 @@ from headgate.storage.cleanup.compaction.log_compaction import (
     LogCompaction,
     Request,
     Sync,
-    compact,
     advance,
+    compact,
 )
 from headgate.storage.files import File
 from headgate.storage.log.log import Log
