@@ -169,8 +169,8 @@ def _check_use(config: BrokerConfig, files: Files, paths: Sequence[str]) -> None
     """
     if not any(files.exists(f"{path}/{layout.META_PROPERTIES}") for path in paths):
         raise StorageError(
-            f"--adopt: log.dirs={','.join(config.log_directories)} is no data directory: set the log.dirs of the stopped "
-            "Apache Kafka, or start without --adopt"
+            f"--adopt: log.dirs={','.join(config.log_directories)} is no data directory: set the log.dirs of the "
+            "stopped Apache Kafka, or start without --adopt"
         )
 
 
@@ -311,7 +311,7 @@ def _adopt_topic(
     absent = count - len(partitions)
     if absent > MAX_PARTITIONS_AT_ONCE:
         raise StorageError(
-            f"{absent} of {count} partitions of {name} are not in log.dirs; add the missing ones, or move the topic away"
+            f"{absent} of {count} partitions of {name} are not in log.dirs; add them, or move the topic away"
         )
     if absent:
         missing = kafka_directory.named([index for index in range(count) if index not in partitions])

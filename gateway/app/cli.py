@@ -259,7 +259,7 @@ def _adopt(settings: BrokerConfig) -> None:
 
 
 def _explain(error: BaseException, settings: BrokerConfig, outcome: str) -> int:
-    """Print one sentence for an error that the user can fix; raise any other, for a traceback. Returns the exit code."""
+    """Print one sentence for an error that the user can fix; raise any other. Returns the exit code."""
     from headgate.protocol.errors import KafkaError
     from headgate.storage.errors import DirectoryLocked, StorageError
 

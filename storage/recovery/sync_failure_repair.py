@@ -199,7 +199,7 @@ class SyncFailureRepair:
                     file.release()
 
     def _content(self, index: _Index) -> bytes:
-        """The content of an index file; empty if the file, which is derived, is missing or unreadable. Raises OSError."""
+        """The content of an index file; empty if this derived file is missing or unreadable. Raises OSError."""
         try:
             return self._files.read(index.path)[: index.size]
         except OSError as error:

@@ -73,7 +73,7 @@ def test_a_replaced_segment_that_is_here_again_is_put_aside(caplog: pytest.LogCa
     assert values(log) == EXPECTED
     assert_indexes(log)
     assert names(files, ".torn") == [f"{base:020d}.log.0.torn" for base in (8, 16)]
-    assert "has all of its offsets, and has replaced it" in caplog.text
+    assert "has replaced it and has all of its offsets" in caplog.text
 
 
 def test_a_wrong_offset_takes_nothing_of_what_follows() -> None:
