@@ -44,7 +44,7 @@ class BrokerMaintenance:
 
     def __init__(
         self,
-        store: LogManager,
+        log_manager: LogManager,
         partitions: ReplicaManager,
         config: BrokerConfig,
         clock: Clock,
@@ -52,7 +52,7 @@ class BrokerMaintenance:
         space_is_back: Callable[[str], None],
     ) -> None:
         """`space_is_back(directory)` is called when a directory takes records again, after its disk was nearly full."""
-        self._store = store
+        self._log_manager = log_manager
         self._partitions = partitions
         self._clock = clock
         self._scheduler = scheduler
@@ -65,7 +65,7 @@ class BrokerMaintenance:
         listener = RepairListener(self._was_truncated, self._repaired)
         self._directories = [
             DirectoryMaintenance(one, partitions.directories[one.directory], listener, self._changed, clock, scheduler)
-            for one in store
+            for one in log_manager
         ]
         self._by_name = {one.directory: one for one in self._directories}
         flush_check_ms = min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS)
@@ -94,7 +94,10 @@ class BrokerMaintenance:
         metrics.gauge("disk.offline.directories", lambda: sum(one.is_offline for one in directories))
         metrics.gauge("disk.hung.directories", lambda: sum(one.is_hung for one in directories))
         metrics.gauge("disk.unsynced.logs", lambda: len(self._needs_repair()))
-        metrics.gauge("disk.deleted.files", lambda: sum(len(store.pool.pending_deletions) for store in self._store))
+        metrics.gauge(
+            "disk.deleted.files",
+            lambda: sum(len(log_manager.pool.pending_deletions) for log_manager in self._log_manager),
+        )
 
     def _again(self, interval_ms: float, work: Callable[[], None]) -> None:
         def run() -> None:

@@ -30,7 +30,7 @@ class DirectoryMaintenance:
 
     def __init__(
         self,
-        store: LogDirectory,
+        log_directory: LogDirectory,
         status: DirectoryStatus,
         listener: RepairListener,
         changed: Callable[[DirectoryStatus], None],
@@ -38,13 +38,15 @@ class DirectoryMaintenance:
         scheduler: Scheduler,
     ) -> None:
         """`listener` is notified of repairs; `changed(status)` is called when the directory goes offline or is back."""
-        self._store = store
+        self._log_directory = log_directory
         self._status = status
         self._clock = clock
         self._scheduler = scheduler
         self._is_checkpointing = self._is_removing = self._is_rebuilding = False
         self._notify_changed = changed
-        self.health = DirectoryHealth(status, store.pool.files, store.meta, self._changed, clock, scheduler)
+        self.health = DirectoryHealth(
+            status, log_directory.pool.files, log_directory.meta, self._changed, clock, scheduler
+        )
         self._repair_queue = RepairQueue(
             self.needs_repair, self._is_there, listener, clock, scheduler, self.health.note
         )
@@ -54,7 +56,7 @@ class DirectoryMaintenance:
         """Write the checkpoints: high watermarks, recovery points and start offsets of this directory's logs."""
         if self._is_checkpointing or self._status.is_offline:
             return
-        write = self._store.begin_checkpoint(offsets_of(self._store.logs, high_watermarks))
+        write = self._log_directory.begin_checkpoint(offsets_of(self._log_directory.logs, high_watermarks))
         self._is_checkpointing = True
         self._scheduler.in_thread(write, self._checkpointed)
 
@@ -62,13 +64,13 @@ class DirectoryMaintenance:
         self._is_checkpointing = False
         if isinstance(result, BaseException):
             self.health.note(result)
-            logger.error("the checkpoints of %s cannot be written: %s", self._store.directory, result)
+            logger.error("the checkpoints of %s cannot be written: %s", self._log_directory.directory, result)
 
     def remove_deleted(self) -> None:
         """Remove deleted files after file.delete.delay.ms; on a nearly full disk without that delay."""
         if self._is_removing or self._status.is_offline:
             return
-        pending = self._store.pool.pending_deletions
+        pending = self._log_directory.pool.pending_deletions
         removal = pending.take(self._clock.monotonic_ms(), at_once=self._status.is_full)
         if removal is None:
             return
@@ -77,7 +79,7 @@ class DirectoryMaintenance:
             self._is_removing = False
             pending.take_back(removal, self._clock.monotonic_ms())
             if isinstance(result, BaseException):
-                logger.error("deleted files in %s cannot be removed: %s", self._store.directory, result)
+                logger.error("deleted files in %s cannot be removed: %s", self._log_directory.directory, result)
             if not (removal.left or self._scheduler.is_over):  # files that stay would be tried again without a pause
                 self.remove_deleted()
 
@@ -87,7 +89,7 @@ class DirectoryMaintenance:
     @property
     def directory(self) -> str:
         """The path of the log directory."""
-        return self._store.directory
+        return self._log_directory.directory
 
     def repair(self) -> None:
         """Repair logs after failed syncs."""
@@ -112,7 +114,7 @@ class DirectoryMaintenance:
 
     def _changed(self, error: KafkaError | None) -> None:
         if error is None:  # nobody knows which of the last writes reached the disk
-            for log in self._store.logs.values():
+            for log in self._log_directory.logs.values():
                 log.close_files()  # an open file may belong to the previous mount
                 if log.recovery_point < log.end_offset or log.indexes_unsynced:
                     log.fail(OSError(errno.EIO, "the disk was gone for a time"))
@@ -123,10 +125,10 @@ class DirectoryMaintenance:
 
     def needs_repair(self) -> list[Log]:
         """The logs that need a repair after a failed sync."""
-        return needing_repair(self._store.pool)
+        return needing_repair(self._log_directory.pool)
 
     def _is_available(self, log: Log) -> bool:
         return self._is_there(log) and not self._status.is_offline
 
     def _is_there(self, log: Log) -> bool:
-        return self._store.logs.get(log.key) is log
+        return self._log_directory.logs.get(log.key) is log

@@ -88,10 +88,12 @@ class LogCleaner:
         self.metrics = CleanerMetrics(metrics, clock, self._uncleanable)
 
     def _uncleanable(self) -> list[Log]:
-        return [its.log for its in self._cleanings.values() if its.is_damaged and not its.log.is_retired]
+        return [
+            cleaning.log for cleaning in self._cleanings.values() if cleaning.is_damaged and not cleaning.log.is_retired
+        ]
 
     def _runs(self) -> list[CompactionRun]:
-        return [its.run for its in self._cleanings.values() if its.run is not None]
+        return [cleaning.run for cleaning in self._cleanings.values() if cleaning.run is not None]
 
     @property
     def running(self) -> Sequence[Key]:
@@ -138,15 +140,15 @@ class LogCleaner:
         self._forget_failures(lambda log: log.is_retired)
 
     def _forget_failures(self, is_meant: Callable[[Log], bool]) -> None:
-        for key, its in list(self._cleanings.items()):
-            if is_meant(its.log):
-                self._cleanings[key] = _Cleaning(its.log, its.run)
+        for key, cleaning in list(self._cleanings.items()):
+            if is_meant(cleaning.log):
+                self._cleanings[key] = _Cleaning(cleaning.log, cleaning.run)
                 self._drop_idle(key)
 
     def _drop_idle(self, key: Key) -> None:
         """Drop the state of a log that neither runs nor has failed."""
-        its = self._cleanings[key]
-        if its.run is None and not its.is_damaged and not its.retry_ms:
+        cleaning = self._cleanings[key]
+        if cleaning.run is None and not cleaning.is_damaged and not cleaning.retry_ms:
             del self._cleanings[key]
 
     @property
@@ -176,7 +178,7 @@ class LogCleaner:
             planning,
         )  # imported late, here and below: a start needs no compaction
 
-        chosen = planning.dirtiest((its.log.config.min_cleanable_dirty_ratio, cleanable) for its, cleanable in found)
+        chosen = planning.dirtiest((one.log.config.min_cleanable_dirty_ratio, cleanable) for one, cleanable in found)
         if chosen is not None and not self.is_stopped:
             self._begin(*found[chosen])
             self.look()
@@ -243,8 +245,8 @@ class LogCleaner:
         ):
             return None
         key = partition.topic, partition.index
-        its = self._cleanings.get(key)
-        if log.is_retired or (its is not None and its.is_blocked(log, self._clock.monotonic_ms())):
+        cleaning = self._cleanings.get(key)
+        if log.is_retired or (cleaning is not None and cleaning.is_blocked(log, self._clock.monotonic_ms())):
             return None
         try:
             return self._cleanable(partition, warmed)
@@ -268,10 +270,10 @@ class LogCleaner:
     def _cleaning_of(self, partition: Replica) -> _Cleaning:
         """The state of the present log of a partition."""
         key = partition.topic, partition.index
-        its = self._cleanings.get(key)
-        if its is None or its.log is not partition.log:
-            its = self._cleanings[key] = _Cleaning(partition.log, None if its is None else its.run)
-        return its
+        cleaning = self._cleanings.get(key)
+        if cleaning is None or cleaning.log is not partition.log:
+            cleaning = self._cleanings[key] = _Cleaning(partition.log, None if cleaning is None else cleaning.run)
+        return cleaning
 
     def _new_worker(self, pool: Pool) -> Worker:
         if self._make_worker is None:
@@ -321,25 +323,25 @@ class LogCleaner:
         """Note a failed compaction, or a failed look at a log."""
         from headgate.storage.cleanup.compaction.job import Damaged
 
-        key, its = (partition.topic, partition.index), self._cleaning_of(partition)
+        key, cleaning = (partition.topic, partition.index), self._cleaning_of(partition)
         self.metrics.failed()
         if isinstance(error, Damaged):
-            its.is_damaged = True
+            cleaning.is_damaged = True
             logger.error("%s-%d is damaged, and is not compacted any more: %s", *key, error)
             return
-        its.delay_ms = min(2 * its.delay_ms, MAX_DELAY_MS)
-        its.retry_ms = self._clock.monotonic_ms() + its.delay_ms
+        cleaning.delay_ms = min(2 * cleaning.delay_ms, MAX_DELAY_MS)
+        cleaning.retry_ms = self._clock.monotonic_ms() + cleaning.delay_ms
         message = "%s-%d cannot be compacted; the next attempt is in %d s: %s"
-        logger.error(message, *key, its.delay_ms / 1000, error)
+        logger.error(message, *key, cleaning.delay_ms / 1000, error)
 
     def ended(self, finished: CompactionRun, *, is_done: bool) -> None:
         """Note the end of a run: its worker is free, and the next run may begin."""
         key = finished.key
-        its = self._cleanings.get(key)
-        if its is not None and its.run is finished:
-            its.run = None
+        cleaning = self._cleanings.get(key)
+        if cleaning is not None and cleaning.run is finished:
+            cleaning.run = None
             if is_done:
-                its.retry_ms, its.delay_ms = 0.0, FIRST_DELAY_MS / 2
+                cleaning.retry_ms, cleaning.delay_ms = 0.0, FIRST_DELAY_MS / 2
             self._drop_idle(key)
         if self.is_stopped:
             finished.worker.close()

@@ -66,7 +66,7 @@ class Progress:
     @property
     def bytes_scanned(self) -> int:
         """The bytes that need no more scanning."""
-        return min(self.bytes, self.bytes_ended + sum(opening.found.bytes_scanned for opening in self.running))
+        return min(self.bytes, self.bytes_ended + sum(opening.recovery.bytes_scanned for opening in self.running))
 
     def seconds_left(self, now_ms: float) -> float:
         """The estimated time for the rest at the present pace, in seconds; 0 before there is any progress."""
@@ -78,8 +78,8 @@ class Progress:
 class _Directory:
     """The logs to open in one log directory, their bytes to scan, and the number of threads that open them."""
 
-    def __init__(self, store: LogDirectory) -> None:
-        self.store = store
+    def __init__(self, log_directory: LogDirectory) -> None:
+        self.log_directory = log_directory
         self.queue: deque[TopicPartition] = deque()
         self.work: dict[TopicPartition, int] = {}
         self.threads = 0
@@ -89,7 +89,7 @@ class LogLoader:
     """Opens all logs: `open_few` opens a small number before there is a loop, `start` opens the rest."""
 
     def __init__(
-        self, stores: LogManager, config_of: ConfigOf, clock: Clock, metrics: Metrics, threads: int = 1
+        self, log_manager: LogManager, config_of: ConfigOf, clock: Clock, metrics: Metrics, threads: int = 1
     ) -> None:
         """`config_of(topic)` returns the settings of a topic. `threads` is the number for each directory."""
         self.progress = Progress()
@@ -97,11 +97,11 @@ class LogLoader:
         self._is_done = False
         self._retries: dict[TopicPartition, tuple[float, float]] = {}  # time of the next attempt, delay after that
         self._when_done: list[Callable[[], None]] = []
-        self._stores = stores
+        self._log_manager = log_manager
         self._config_of = config_of
         self._clock = clock
         self._threads = threads
-        self._directories = [_Directory(store) for store in stores]
+        self._directories = [_Directory(log_directory) for log_directory in log_manager]
         self._scheduler: Scheduler | None = None
         self._measure(metrics)
 
@@ -117,17 +117,17 @@ class LogLoader:
 
     def open_few(self) -> None:
         """Open the logs if they are few, as far as the limits allow; `start` opens the rest."""
-        if len(self._stores.unopened) > FEW_PARTITIONS:
+        if len(self._log_manager.unopened) > FEW_PARTITIONS:
             return
         until_ms, left = self._clock.monotonic_ms() + FEW_MS, FEW_BYTES
         for directory in self._directories:
-            store, keys = directory.store, list(directory.store.unopened)
-            work = {key: _work(store, key) for key in keys}
+            log_directory, keys = directory.log_directory, list(directory.log_directory.unopened)
+            work = {key: _work(log_directory, key) for key in keys}
             for key in in_order(keys, work):
                 left -= work[key]
                 if left < 0 or self._clock.monotonic_ms() > until_ms:
                     break
-                store.open_now(key, self._config_of(key[0]), self._clock.now_ms())
+                log_directory.open_now(key, self._config_of(key[0]), self._clock.now_ms())
 
     # By threads
 
@@ -141,7 +141,7 @@ class LogLoader:
     def start(self, scheduler: Scheduler) -> None:
         """Open the remaining logs. The scheduler must be running."""
         progress = self.progress
-        progress.partitions, progress.began_ms = len(self._stores.unopened), self._clock.monotonic_ms()
+        progress.partitions, progress.began_ms = len(self._log_manager.unopened), self._clock.monotonic_ms()
         self._scheduler = scheduler
         self._retry_later()
         if not progress.partitions:
@@ -152,25 +152,25 @@ class LogLoader:
         )
         scheduler.call_after(PROGRESS_LOG_MS, self._log_progress)
         for directory in self._directories:
-            keys = list(directory.store.unopened)
+            keys = list(directory.log_directory.unopened)
             directory.queue.extend(key for key in keys if key[0] in INTERNAL_TOPICS)
             others = [key for key in keys if key[0] not in INTERNAL_TOPICS]
             directory.threads += 1
-            scheduler.in_slices(_survey(directory.store, keys), partial(self._surveyed, directory, others))
+            scheduler.in_slices(_survey(directory.log_directory, keys), partial(self._surveyed, directory, others))
             self._begin_batches(directory)
 
     def _surveyed(
-        self, directory: _Directory, others: Sequence[TopicPartition], found: dict[TopicPartition, int] | BaseException
+        self, directory: _Directory, others: Sequence[TopicPartition], work: dict[TopicPartition, int] | BaseException
     ) -> None:
         directory.threads -= 1
-        if isinstance(found, StoppedError):
+        if isinstance(work, StoppedError):
             return
-        if isinstance(found, BaseException):
-            logger.error("cannot survey the logs of %s: %r", directory.store.directory, found)
-            found = {}
-        directory.work = found
-        self.progress.bytes += sum(found.values())
-        directory.queue.extend(in_order(others, found))
+        if isinstance(work, BaseException):
+            logger.error("cannot survey the logs of %s: %r", directory.log_directory.directory, work)
+            work = {}
+        directory.work = work
+        self.progress.bytes += sum(work.values())
+        directory.queue.extend(in_order(others, work))
         self._begin_batches(directory)
 
     def _begin_batches(self, directory: _Directory) -> None:
@@ -187,10 +187,10 @@ class LogLoader:
         size, now_ms = 0, self._clock.now_ms()
         while directory.queue and len(batch) < BATCH_PARTITIONS and size < BATCH_BYTES:
             key = directory.queue.popleft()
-            if key in directory.store.unopened:
+            if key in directory.log_directory.unopened:
                 size += directory.work.get(key, 0)
                 config = self._config_of(key[0])
-                batch.append(directory.store.begin_opening(key, config, now_ms))
+                batch.append(directory.log_directory.begin_opening(key, config, now_ms))
             else:
                 self._count(directory, key)
         return batch
@@ -206,16 +206,16 @@ class LogLoader:
         keys = []
         for opening in batch:
             self.progress.running.remove(opening)
-            key = opening.found.topic, opening.found.index
+            key = opening.recovery.topic, opening.recovery.index
             is_fault = isinstance(result, BaseException) and not isinstance(result, StoppedError)
             if is_fault and opening.log is None and opening.error is None:
-                opening.error = StorageError(f"{opening.found} cannot be opened: {result!r}")
-                logger.error("partition %s stays closed: %r", opening.found, result)
-            directory.store.end_opening(opening)
-            if key not in directory.store.unopened:
+                opening.error = StorageError(f"{opening.recovery} cannot be opened: {result!r}")
+                logger.error("partition %s stays closed: %r", opening.recovery, result)
+            directory.log_directory.end_opening(opening)
+            if key not in directory.log_directory.unopened:
                 keys.append(key)
                 self._count(directory, key)
-            if key in directory.store.logs:
+            if key in directory.log_directory.logs:
                 self._retries.pop(key, None)
         if isinstance(result, StoppedError):
             return
@@ -226,7 +226,7 @@ class LogLoader:
         if key in self._retries:
             return
         self.progress.opened += 1
-        self.progress.closed += key in directory.store.failed
+        self.progress.closed += key in directory.log_directory.failed
         self.progress.bytes_ended += directory.work.get(key, 0)
 
     # Trying again
@@ -240,11 +240,11 @@ class LogLoader:
         self._retry_later()  # first, so that a bug below does not end the retries
         now_ms = self._clock.monotonic_ms()
         for directory in self._directories:
-            for key in directory.store.refused:
+            for key in directory.log_directory.refused:
                 due_ms, delay_ms = self._retries.get(key, (now_ms, RETRY_MS))
                 if due_ms <= now_ms:
                     self._retries[key] = now_ms + delay_ms, min(2 * delay_ms, MAX_RETRY_MS)
-                    directory.store.allow_retry(key)
+                    directory.log_directory.allow_retry(key)
                     directory.queue.append(key)
             self._begin_batches(directory)
 
@@ -288,18 +288,18 @@ def in_order(keys: Collection[TopicPartition], work: dict[TopicPartition, int]) 
     return sorted(keys, key=lambda key: (key[0] not in INTERNAL_TOPICS, work.get(key, 0), key))
 
 
-def _work(store: LogDirectory, key: TopicPartition) -> int:
+def _work(log_directory: LogDirectory, key: TopicPartition) -> int:
     try:
-        return store.bytes_to_scan(key)
+        return log_directory.bytes_to_scan(key)
     except OSError:  # the opening reports the error
         return 0
 
 
-def _survey(store: LogDirectory, keys: Collection[TopicPartition]) -> Steps[dict[TopicPartition, int]]:
+def _survey(log_directory: LogDirectory, keys: Collection[TopicPartition]) -> Steps[dict[TopicPartition, int]]:
     """The bytes to scan of each log. For a thread, as this lists every partition's directory."""
     work = {}
     for key in keys:
-        work[key] = _work(store, key)
+        work[key] = _work(log_directory, key)
         yield
     return work
 

@@ -111,13 +111,15 @@ class LogDirectory:
         Raises DirectoryLocked, naming the other process; StorageError for the directory of another node or cluster;
         OSError.
         """
-        store = cls.take(directory, files=files, node_id=node_id, config=config, random=random, cluster_id=cluster_id)
+        log_directory = cls.take(
+            directory, files=files, node_id=node_id, config=config, random=random, cluster_id=cluster_id
+        )
         try:
-            store.open_all(now_ms, configs)
+            log_directory.open_all(now_ms, configs)
         except BaseException:
-            store.abandon()
+            log_directory.abandon()
             raise
-        return store
+        return log_directory
 
     @classmethod
     def take(
@@ -143,12 +145,12 @@ class LogDirectory:
         lock = files.lock(f"{directory}/{LOCK}")
         try:
             meta = layout.own(files, directory, node_id, cluster_id, random)
-            store = cls(directory, pool or Pool(files), lock, meta, config, random)
-            store._read_directory()
+            log_directory = cls(directory, pool or Pool(files), lock, meta, config, random)
+            log_directory._read_directory()
         except BaseException:
             lock.release()
             raise
-        return store
+        return log_directory
 
     def __repr__(self) -> str:
         return f"LogDirectory({self.directory}, {len(self.logs)} logs)"
@@ -220,8 +222,8 @@ class LogDirectory:
 
     def bytes_to_scan(self, key: TopicPartition) -> int:
         """The maximum number of bytes that the opening of a log scans; for any thread. Raises OSError."""
-        found = self._recovery_input(key)
-        return 0 if self._was_clean else bytes_to_scan(found, self.pool.files.list(found.directory))
+        recovery = self._recovery_input(key)
+        return 0 if self._was_clean else bytes_to_scan(recovery, self.pool.files.list(recovery.directory))
 
     def begin_opening(self, key: TopicPartition, config: LogConfig, now_ms: int) -> LogOpening:
         """Begin to open a log of `unopened`. Any thread runs the opening; `end_opening` ends it."""
@@ -235,7 +237,7 @@ class LogDirectory:
         After an interrupted run the partition stays in `unopened`, for another opening. A directory that holds no log
         is not a partition any more.
         """
-        key = opening.found.topic, opening.found.index
+        key = opening.recovery.topic, opening.recovery.index
         if self.unopened.get(key) is not opening:
             return
         if opening.log is not None:

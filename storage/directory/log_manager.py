@@ -42,16 +42,16 @@ REFUSAL_MS = 60_000
 class LogManager:
     """The directories that could be taken. `refused`: path -> error of the others."""
 
-    def __init__(self, stores: Sequence[LogDirectory], refused: Mapping[str, Exception] | None = None) -> None:
+    def __init__(self, log_directories: Sequence[LogDirectory], refused: Mapping[str, Exception] | None = None) -> None:
         """Use `LogManager.take`. There is at least one."""
-        self._stores = tuple(stores)
-        self.held = self._stores[0].pool.held
+        self._directories = tuple(log_directories)
+        self.held = self._directories[0].pool.held
         """The count of files that slices keep open, over all log directories."""
         self.refused = dict(refused or {})
         self.removed: set[bytes] = set()
         """The ids of topics that are recorded as deleted; only logs of these topics may be removed."""
-        for store in self._stores:
-            store.removed = self.removed
+        for log_directory in self._directories:
+            log_directory.removed = self.removed
         self.being_created: Counter[bytes] = Counter()
         """The number of partitions that are being created, by topic id, deleted topics included."""
 
@@ -75,13 +75,13 @@ class LogManager:
         open_files = min(MAX_OPEN_SEGMENTS, files.open_limit() // 2)
         held = HeldFiles(max(1, open_files // HELD_SHARE))
         open_segments = (open_files - held.limit) // len(paths)
-        stores: list[LogDirectory] = []
+        log_directories: list[LogDirectory] = []
         refused: dict[str, Exception] = {}
         try:
             for path in paths:
                 pool = Pool(files, open_segments, MAX_INDEX_BYTES // len(paths), held)
                 try:
-                    store = LogDirectory.take(
+                    log_directory = LogDirectory.take(
                         path, files=files, node_id=node_id, config=config, random=random, cluster_id=cluster_id,
                         pool=pool,
                     )  # fmt: skip
@@ -90,77 +90,77 @@ class LogManager:
                 except (OSError, StorageError) as error:
                     refused[path] = error
                     continue
-                cluster_id = store.cluster_id
-                stores.append(store)
+                cluster_id = log_directory.cluster_id
+                log_directories.append(log_directory)
         except BaseException:
-            for store in stores:
-                store.abandon()
+            for log_directory in log_directories:
+                log_directory.abandon()
             raise
-        if not stores:
+        if not log_directories:
             raise next(iter(refused.values()))
         for path, reason in refused.items():
             logger.error("the log directory %s cannot be used; its partitions stay offline: %s", path, reason)
-        return cls(stores, refused)
+        return cls(log_directories, refused)
 
     def __repr__(self) -> str:
-        return f"LogManager({', '.join(map(repr, self._stores))})"
+        return f"LogManager({', '.join(map(repr, self._directories))})"
 
     def __iter__(self) -> Iterator[LogDirectory]:
-        return iter(self._stores)
+        return iter(self._directories)
 
     def __contains__(self, key: TopicPartition) -> bool:
         """Whether one of the directories has this partition, open or not."""
-        return any(key in store for store in self._stores)
+        return any(key in log_directory for log_directory in self._directories)
 
     def __len__(self) -> int:
         """The number of partitions, open or not."""
-        return sum(map(len, self._stores))
+        return sum(map(len, self._directories))
 
     @property
     def cluster_id(self) -> str:
         """The id of the cluster to which the directories belong, 22 characters."""
-        return self._stores[0].cluster_id
+        return self._directories[0].cluster_id
 
     @property
     def was_clean(self) -> bool:
         """Whether the last stop was clean in all directories, so that no log has lost anything."""
-        return not self.refused and all(store.was_clean for store in self._stores)
+        return not self.refused and all(log_directory.was_clean for log_directory in self._directories)
 
     @property
     def directory(self) -> str:
         """The paths of the directories, separated by commas, for messages."""
-        return ",".join(store.directory for store in self._stores)
+        return ",".join(log_directory.directory for log_directory in self._directories)
 
     @property
     def files(self) -> Files:
         """The file system seam of the directories."""
-        return self._stores[0].pool.files
+        return self._directories[0].pool.files
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]:
         """The open logs."""
-        return self._all([store.logs for store in self._stores])
+        return self._all([log_directory.logs for log_directory in self._directories])
 
     @property
     def failed(self) -> Mapping[TopicPartition, StorageError]:
         """The partitions that could not be opened, with their errors."""
-        return self._all([store.failed for store in self._stores])
+        return self._all([log_directory.failed for log_directory in self._directories])
 
     @property
     def unopened(self) -> Mapping[TopicPartition, LogOpening | None]:
         """The partitions that are not yet open, with their openings if begun."""
-        return self._all([store.unopened for store in self._stores])
+        return self._all([log_directory.unopened for log_directory in self._directories])
 
     def _all(self, maps: Sequence[Mapping[TopicPartition, T]]) -> Mapping[TopicPartition, T]:
         if len(maps) == 1:
             return maps[0]
         return ChainMap(*maps)  # type: ignore[arg-type]  # which are only read
 
-    def store_of(self, key: TopicPartition) -> LogDirectory | None:
+    def directory_of(self, key: TopicPartition) -> LogDirectory | None:
         """The directory that has a partition, open or not; None if there is none."""
-        for store in self._stores:
-            if key in store:
-                return store
+        for log_directory in self._directories:
+            if key in log_directory:
+                return log_directory
         return None
 
     # Opening
@@ -174,24 +174,24 @@ class LogManager:
         cannot be deleted.
         """
         holders: dict[TopicPartition, list[LogDirectory]] = {}
-        for store in self._stores:
-            for key in [*store.logs, *store.unopened]:
-                holders.setdefault(key, []).append(store)
+        for log_directory in self._directories:
+            for key in [*log_directory.logs, *log_directory.unopened]:
+                holders.setdefault(key, []).append(log_directory)
         for (topic, partition), several in holders.items():
             if len(several) > 1:
                 self._keep_one(topic, partition, several, topic_id_of(topic))
 
     def _keep_one(self, topic: str, partition: int, several: Sequence[LogDirectory], topic_id: bytes | None) -> None:
         kept: dict[str, LogDirectory] = {}
-        for store in several:
-            path = f"{store.directory}/{layout.partition_name(topic, partition)}"
+        for log_directory in several:
+            path = f"{log_directory.directory}/{layout.partition_name(topic, partition)}"
             known = None
             with suppress(OSError, BadFile):
-                known = layout.read_topic_id(store.pool.files, path)
+                known = layout.read_topic_id(log_directory.pool.files, path)
             if topic_id is None or known in (None, topic_id):
-                kept[path] = store
+                kept[path] = log_directory
             else:
-                self._clear(store, topic, partition, known)
+                self._clear(log_directory, topic, partition, known)
         if topic_id is not None:
             for path in _unused(kept):
                 logger.warning(
@@ -206,23 +206,23 @@ class LogManager:
 
     def open_now(self, key: TopicPartition, config: LogConfig, now_ms: int) -> Log | None:
         """Open one log at once; None if that fails, or if there is no such partition."""
-        store = self.store_of(key)
-        return None if store is None else store.open_now(key, config, now_ms)
+        log_directory = self.directory_of(key)
+        return None if log_directory is None else log_directory.open_now(key, config, now_ms)
 
     # Logs of other topics
 
     def remove_strays(self, is_known: Callable[[str, int], bool]) -> None:
         """As `stray_logs.remove`. A new partition may still take the name of a stray log that stays."""
-        stray_logs.remove(self._stores, is_known, self.removed.__contains__)
+        stray_logs.remove(self._directories, is_known, self.removed.__contains__)
 
-    def _clear(self, store: LogDirectory, topic: str, partition: int, topic_id: bytes) -> None:
+    def _clear(self, log_directory: LogDirectory, topic: str, partition: int, topic_id: bytes) -> None:
         """Clear a name in one directory, where the log belongs to another topic than the present one of the name."""
-        path = f"{store.directory}/{layout.partition_name(topic, partition)}"
+        path = f"{log_directory.directory}/{layout.partition_name(topic, partition)}"
         if topic_id in self.removed:
             logger.warning("%s belongs to a deleted topic of that name; removing the directory", path)
-            store.delete(topic, partition, remove=False)
+            log_directory.delete(topic, partition, remove=False)
         else:
-            log_stray(path, topic_id, store.quarantine_log(topic, partition))
+            log_stray(path, topic_id, log_directory.quarantine_log(topic, partition))
 
     # Changing
 
@@ -252,19 +252,21 @@ class LogManager:
     def _targets(
         self, key: TopicPartition, topic_id: bytes, now_ms: int, avoided: Collection[str]
     ) -> list[CreationTarget]:
-        store = self.store_of(key)
-        if store is not None:
-            return [store.begin_creation(key, topic_id)]
-        first, *others = sorted(self._stores, key=lambda store: _rank(store, now_ms, avoided))
+        log_directory = self.directory_of(key)
+        if log_directory is not None:
+            return [log_directory.begin_creation(key, topic_id)]
+        first, *others = sorted(self._directories, key=lambda log_directory: _rank(log_directory, now_ms, avoided))
         # Work in another directory has no order with this creation: a deletion of the name there could take the new
         # partition with it.
-        stores = [first, *(store for store in others if key not in store.deleting)]
+        log_directories = [first, *(log_directory for log_directory in others if key not in log_directory.deleting)]
         targets: list[CreationTarget] = []
         try:
-            targets += [store.begin_creation(key, topic_id) for store in stores]
+            targets += [log_directory.begin_creation(key, topic_id) for log_directory in log_directories]
         finally:
-            for store in stores[len(targets) and 1 :]:
-                store.cancel_creation(key)  # the partition counts in the first directory, where it probably will be
+            for log_directory in log_directories[len(targets) and 1 :]:
+                log_directory.cancel_creation(
+                    key
+                )  # the partition counts in the first directory, where it probably will be
         return targets
 
     def end_creation(self, creation: PartitionCreation) -> Log:
@@ -275,11 +277,11 @@ class LogManager:
         self.being_created[creation.topic_id] -= 1
         if not self.being_created[creation.topic_id]:
             del self.being_created[creation.topic_id]
-        stores = {store.directory: store for store in self._stores}
-        tried = [stores[target.directory] for target in creation.targets[: creation.number + 1]]
-        for store in tried[:-1]:
-            store.refused_creation_ms = creation.now_ms
-            store.cancel_creation(creation.key)
+        log_directories = {log_directory.directory: log_directory for log_directory in self._directories}
+        tried = [log_directories[target.directory] for target in creation.targets[: creation.number + 1]]
+        for log_directory in tried[:-1]:
+            log_directory.refused_creation_ms = creation.now_ms
+            log_directory.cancel_creation(creation.key)
         if creation.log is not None:
             tried[-1].refused_creation_ms = None
         elif (
@@ -292,23 +294,27 @@ class LogManager:
 
     def is_creating(self, key: TopicPartition) -> bool:
         """Whether a partition of this name, of any topic id, is being created."""
-        return any(store.is_creating(key) for store in self._stores)
+        return any(log_directory.is_creating(key) for log_directory in self._directories)
 
     def begin_deletion(self, key: TopicPartition, topic_id: bytes) -> PartitionDeletion | None:
         """As `LogDirectory.begin_deletion`; None if no directory has the partition, or if it is being created."""
-        store = self.store_of(key)
-        return None if store is None or store.is_creating(key) else store.begin_deletion(key, topic_id)
+        log_directory = self.directory_of(key)
+        return (
+            None
+            if log_directory is None or log_directory.is_creating(key)
+            else log_directory.begin_deletion(key, topic_id)
+        )
 
     def end_deletion(self, deletion: PartitionDeletion) -> None:
         """As `LogDirectory.end_deletion`."""
-        for store in self._stores:
-            if store.directory == parent(deletion.path):
-                store.end_deletion(deletion)
+        for log_directory in self._directories:
+            if log_directory.directory == parent(deletion.path):
+                log_directory.end_deletion(deletion)
 
     def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
         """Delete a partition in any directory. Raises KafkaError as `LogDirectory.delete` does."""
-        store = self.store_of((topic, partition)) or self._stores[0]
-        store.delete(topic, partition, remove=remove)
+        log_directory = self.directory_of((topic, partition)) or self._directories[0]
+        log_directory.delete(topic, partition, remove=remove)
 
     def check_not_refused(self, topic: str, partition: int) -> None:
         """Raise KafkaError(KAFKA_STORAGE_ERROR) if a missing partition may be in a refused directory."""
@@ -321,39 +327,48 @@ class LogManager:
 
     def remove_deleted(self) -> None:
         """As `LogDirectory.remove_deleted`, in any thread."""
-        for store in self._stores:
-            store.remove_deleted()
+        for log_directory in self._directories:
+            log_directory.remove_deleted()
 
     # Checkpoints
 
     def high_watermark(self, key: TopicPartition) -> int:
         """The high watermark of a partition in the last checkpoint; 0 if the checkpoint lacks it."""
-        return max(store.high_watermark(key) for store in self._stores)
+        return max(log_directory.high_watermark(key) for log_directory in self._directories)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks of the last checkpoint."""
-        return {key: offset for store in self._stores for key, offset in store.high_watermarks().items()}
+        return {
+            key: offset
+            for log_directory in self._directories
+            for key, offset in log_directory.high_watermarks().items()
+        }
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the checkpoints of each directory, even if one of them fails. Raises OSError."""
-        run_all([partial(store.checkpoint, offsets_of(store.logs, high_watermarks)) for store in self._stores])
+        run_all(
+            [
+                partial(log_directory.checkpoint, offsets_of(log_directory.logs, high_watermarks))
+                for log_directory in self._directories
+            ]
+        )
 
     def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Close each directory, even if one of them fails. Raises OSError, KafkaError, StorageError."""
-        closing = [partial(store.close, high_watermarks) for store in self._stores]
+        closing = [partial(log_directory.close, high_watermarks) for log_directory in self._directories]
         run_all(closing, (OSError, KafkaError, StorageError))
 
     def abandon(self) -> None:
         """Release the directories without a flush or a checkpoint, as after a kill."""
-        for store in self._stores:
-            store.abandon()
+        for log_directory in self._directories:
+            log_directory.abandon()
 
 
-def _rank(store: LogDirectory, now_ms: int, avoided: Collection[str]) -> tuple[bool, bool, int]:
+def _rank(log_directory: LogDirectory, now_ms: int, avoided: Collection[str]) -> tuple[bool, bool, int]:
     """The rank of a directory for a new partition; the lowest is the best."""
-    refused_ms = store.refused_creation_ms
+    refused_ms = log_directory.refused_creation_ms
     has_refused = refused_ms is not None and abs(now_ms - refused_ms) < REFUSAL_MS
-    return has_refused, store.directory in avoided, len(store)
+    return has_refused, log_directory.directory in avoided, len(log_directory)
 
 
 def _common_cluster(files: Files, paths: Sequence[str]) -> str | None:
@@ -375,7 +390,7 @@ def _unused(kept: Mapping[str, LogDirectory]) -> list[str]:
     Such a directory exists if a creation failed there, the partition was then created in another directory, and a power
     cut brought the first directory back.
     """
-    unused = [path for path, store in kept.items() if _is_new(store.pool.files, path)]
+    unused = [path for path, log_directory in kept.items() if _is_new(log_directory.pool.files, path)]
     return unused if len(unused) < len(kept) else unused[1:]
 
 

@@ -32,11 +32,11 @@ _OPEN_SEGMENTS, _INDEX_BYTES = 4, 1 << 20
 class LogOpening:
     """One log that is being opened. At the end `log` or `error` is set, before that neither."""
 
-    __slots__ = ("_config", "_files", "_now_ms", "_random", "error", "found", "has_begun", "log")
+    __slots__ = ("_config", "_files", "_now_ms", "_random", "error", "has_begun", "log", "recovery")
 
-    def __init__(self, files: Files, found: RecoveryInput, config: LogConfig, random: Random, now_ms: int) -> None:
+    def __init__(self, files: Files, recovery: RecoveryInput, config: LogConfig, random: Random, now_ms: int) -> None:
         """Use `LogDirectory.begin_opening`."""
-        self.found = found
+        self.recovery = recovery
         self._files = files
         self._config = config
         self._random = random
@@ -52,10 +52,10 @@ class LogOpening:
         False after a clean stop. True after any other stop: a power cut may have taken the end of the log without a
         trace, and a kill, which takes nothing, looks the same.
         """
-        return not self.found.is_clean
+        return not self.recovery.is_clean
 
     def __repr__(self) -> str:
-        return f"Opening({self.found})"
+        return f"Opening({self.recovery})"
 
     def run(self) -> None:
         """Open the log, at once."""
@@ -64,39 +64,39 @@ class LogOpening:
     def steps(self) -> Steps[None]:
         """Open the log, in slices. `error` is set if that fails."""
         self.has_begun = True
-        found = self.found
+        recovery = self.recovery
         pool = Pool(self._files, _OPEN_SEGMENTS, _INDEX_BYTES)
         try:
-            found.topic_id = self._topic_id()
-            self.log = yield from open_log.open_log_steps(pool, found, self._config, self._random, self._now_ms)
+            recovery.topic_id = self._topic_id()
+            self.log = yield from open_log.open_log_steps(pool, recovery, self._config, self._random, self._now_ms)
             self._log_loss(self.log.end_offset)
         except NotALog as error:
             self.error = error
             logger.warning("%s; the directory stays unchanged", error)
         except (StorageError, OSError, KafkaError) as error:
-            self.error = _storage_error(found, error)
-            logger.error("partition %s stays closed: %s", found, str(error).removeprefix(f"{found}: "))
+            self.error = _storage_error(recovery, error)
+            logger.error("partition %s stays closed: %s", recovery, str(error).removeprefix(f"{recovery}: "))
 
     def _log_loss(self, end_offset: int) -> None:
         """Log a certain loss: clients could read everything below the high watermark of the last checkpoint."""
-        high_watermark = self.found.high_watermark
+        high_watermark = self.recovery.high_watermark
         if self.may_lack_records and end_offset < high_watermark:
             lost = "%s: records from offset %d to %d are lost; clients may have read them"
-            logger.warning(lost, self.found, end_offset, high_watermark - 1)
+            logger.warning(lost, self.recovery, end_offset, high_watermark - 1)
 
     def _topic_id(self) -> bytes | None:
         try:
-            return layout.read_topic_id(self._files, self.found.directory)
+            return layout.read_topic_id(self._files, self.recovery.directory)
         except BadFile as error:
             logger.warning("%s; the topic of this partition is known by its name alone", error)
             return None
 
 
-def _storage_error(found: RecoveryInput, error: Exception) -> StorageError:
+def _storage_error(recovery: RecoveryInput, error: Exception) -> StorageError:
     """The error as a StorageError. Its cause is an error of the system, if any, which may soon be over."""
     if isinstance(error, StorageError):
         return error
-    result = StorageError(f"{found}: {error}")
+    result = StorageError(f"{recovery}: {error}")
     result.__cause__ = error.__cause__ if isinstance(error.__cause__, OSError) else error
     return result
 

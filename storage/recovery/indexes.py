@@ -20,25 +20,25 @@ from headgate.storage.segment.transactions import Transactions
 logger = logging.getLogger("headgate.storage")
 
 
-def check_indexes(log: Log, found: RecoveryInput, segment: Segment, end_offset: int | None = None) -> Steps[None]:
+def check_indexes(log: Log, recovery: RecoveryInput, segment: Segment, end_offset: int | None = None) -> Steps[None]:
     """Rebuild the indexes of a segment that is safe on the disk, if the index check fails.
 
     `end_offset` is the base offset of the next segment. With `end_offset` the check is thorough, and the segment is cut
     there. Raises CorruptLog, KafkaError, OSError.
     """
-    is_there = has_indexes(segment, log.config.index_interval_bytes, look_into_them=not found.is_clean)
+    is_there = has_indexes(segment, log.config.index_interval_bytes, look_into_them=not recovery.is_clean)
     if is_there and (end_offset is None or not segment.size):
         return
     if end_offset is not None:
         end = end_of_finished(segment, end_offset) if is_there else None
         if end is not None and end <= end_offset:
             return
-        yield from _cut_failed_write(log, found, segment, end_offset)
-    logger.warning("%s: the indexes of %s are missing or cut; rebuilding them", found, segment.path)
-    yield from rebuild(log, found, segment)
+        yield from _cut_failed_write(log, recovery, segment, end_offset)
+    logger.warning("%s: the indexes of %s are missing or cut; rebuilding them", recovery, segment.path)
+    yield from rebuild(log, recovery, segment)
 
 
-def _cut_failed_write(log: Log, found: RecoveryInput, segment: Segment, end_offset: int) -> Steps[None]:
+def _cut_failed_write(log: Log, recovery: RecoveryInput, segment: Segment, end_offset: int) -> Steps[None]:
     """Cut off the rest of a failed write just before a roll: the cut was made then, but was not yet on the disk."""
     iterator = segment.iterate()
     for _, header in iterator:
@@ -48,14 +48,14 @@ def _cut_failed_write(log: Log, found: RecoveryInput, segment: Segment, end_offs
     is_whole = iterator.problem is None or iterator.next_offset == end_offset
     if is_whole and iterator.position < segment.size:
         left = segment.size - iterator.position
-        logger.warning("%s: cutting off %d bytes after the last batch of %s", found, left, segment.path)
+        logger.warning("%s: cutting off %d bytes after the last batch of %s", recovery, left, segment.path)
         yield from quarantine_cut(log.pool.files, segment, iterator.position)
         segment.rebuild(log.config.index_interval_bytes)
         segment.truncate(iterator.position)
 
 
 def rebuild(
-    log: Log, found: RecoveryInput, segment: Segment, known: Transactions | None = None
+    log: Log, recovery: RecoveryInput, segment: Segment, known: Transactions | None = None
 ) -> Steps[Transactions | None]:
     """Rebuild the indexes of a segment. Raises CorruptLog, KafkaError, OSError.
 
@@ -67,7 +67,7 @@ def rebuild(
             iterator.transactions = known or (yield from transactions_at(log, segment.base_offset))
         yield
     if iterator.problem is not None:
-        raise corrupt(found, segment, f"byte {iterator.position}, offset {iterator.next_offset}: {iterator.problem}")
+        raise corrupt(recovery, segment, f"byte {iterator.position}, offset {iterator.next_offset}: {iterator.problem}")
     if log.has_transactions:
         segment.follow_transactions()
     _write(log.pool.files, segment)
@@ -93,7 +93,7 @@ def transactions_at(log: Log, offset: int) -> Steps[Transactions]:
     return producers.transactions
 
 
-def check_transactions(log: Log, found: RecoveryInput) -> Steps[None]:
+def check_transactions(log: Log, recovery: RecoveryInput) -> Steps[None]:
     """Rebuild missing transaction indexes, if the log may have transactions.
 
     A log may have transactions if its producers have some, or if another segment has a transaction index.
@@ -106,11 +106,11 @@ def check_transactions(log: Log, found: RecoveryInput) -> Steps[None]:
     made = 0
     for segment in segments:
         is_missing = segment.aborted is None and segment.is_sealed
-        known = (yield from rebuild(log, found, segment, known)) if is_missing else None
+        known = (yield from rebuild(log, recovery, segment, known)) if is_missing else None
         made += is_missing
     log.follow_transactions()
     if made:
-        logger.info("%s: wrote missing %s files for %d segments", found, TransactionIndex.SUFFIX, made)
+        logger.info("%s: wrote missing %s files for %d segments", recovery, TransactionIndex.SUFFIX, made)
 
 
 def _write(files: Files, segment: Segment) -> None:

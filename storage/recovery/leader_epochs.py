@@ -24,12 +24,12 @@ logger = logging.getLogger("headgate.storage")
 _HEAD_BYTES = legacy_messages.MAGIC_POSITION + 1
 
 
-def read(files: Files, found: RecoveryInput) -> list[tuple[int, int]] | None:
+def read(files: Files, recovery: RecoveryInput) -> list[tuple[int, int]] | None:
     """The entries (epoch, start offset) of the checkpoint; None if it is missing or, with a warning, unreadable."""
     try:
-        return read_entries(files, found.directory)
+        return read_entries(files, recovery.directory)
     except BadFile as error:
-        logger.warning("%s: %s", found, error)
+        logger.warning("%s: %s", recovery, error)
         return None
 
 
@@ -62,13 +62,13 @@ def _cover(epochs: list[tuple[int, int]], start_offset: int) -> bool:
     return bool(epochs) and epochs[0][1] <= start_offset
 
 
-def derive_steps(log: Log, found: RecoveryInput) -> Steps[list[tuple[int, int]]]:
+def derive_steps(log: Log, recovery: RecoveryInput) -> Steps[list[tuple[int, int]]]:
     """Rebuild the epochs from the batches. Epochs without any batch cannot be found. Raises KafkaError, OSError."""
     old = [segment.base_offset for segment in log.segments if _begins_with_message(segment)]
     if old and _ends_with_message(log):
         return []
     if not old:
-        logger.info("%s: %s is missing or too short; rebuilding it from the batches", found, log.epochs.path)
+        logger.info("%s: %s is missing or too short; rebuilding it from the batches", recovery, log.epochs.path)
     epochs: list[tuple[int, int]] = []
     for header in log.headers(max([log.start_offset, *old[-1:]])):  # no epochs are kept before a legacy message
         note(epochs, header)

@@ -67,7 +67,7 @@ class FinalBatch(NamedTuple):
         return is_changed or self.header.crc == old.header.crc
 
 
-def quarantine_replaced(pool: Pool, found: RecoveryInput, names: dict[str, int]) -> Steps[None]:
+def quarantine_replaced(pool: Pool, recovery: RecoveryInput, names: dict[str, int]) -> Steps[None]:
     """Quarantine segments that a compaction has replaced and that have reappeared, for example from a backup.
 
     A segment counts as replaced if the segment before covers all of its offsets, and both were below the recovery
@@ -75,8 +75,8 @@ def quarantine_replaced(pool: Pool, found: RecoveryInput, names: dict[str, int])
     """
     bases = bases_of(names)
     lasts = list[FinalBatch]()
-    for base in bases[: first_to_scan(bases, found.recovery_point)]:
-        segment = Segment(pool, found.directory, base, sizes_of(names, base))
+    for base in bases[: first_to_scan(bases, recovery.recovery_point)]:
+        segment = Segment(pool, recovery.directory, base, sizes_of(names, base))
         with contextlib.suppress(KafkaError):  # there is no batch; the scan reports that
             last = seek(segment, segment.offsets.last_position, segment.size - 1)
             if last is not None:
@@ -85,7 +85,7 @@ def quarantine_replaced(pool: Pool, found: RecoveryInput, names: dict[str, int])
         segment.close()
         yield
     for covered in replaced(lasts, bases):
-        _quarantine_segment(pool.files, found, names, covered)
+        _quarantine_segment(pool.files, recovery, names, covered)
         yield
 
 
@@ -117,17 +117,17 @@ def replaced(lasts: Sequence[FinalBatch], bases: Container[int]) -> list[int]:
     return result
 
 
-def _quarantine_segment(files: Files, found: RecoveryInput, names: dict[str, int], base: int) -> None:
-    path = f"{found.directory}/{base:020d}{LOG_SUFFIX}"
+def _quarantine_segment(files: Files, recovery: RecoveryInput, names: dict[str, int], base: int) -> None:
+    path = f"{recovery.directory}/{base:020d}{LOG_SUFFIX}"
     logger.warning(
         "%s: the segment before %s has replaced it and has all of its offsets; quarantined in a file named *%s",
-        found, path, TORN_SUFFIX,
+        recovery, path, TORN_SUFFIX,
     )  # fmt: skip
     files.rename(path, quarantine_name(files, path, 0))
     for suffix in SUFFIXES:
         if names.pop(f"{base:020d}{suffix}", -1) >= 0 and suffix != LOG_SUFFIX:
-            files.remove(f"{found.directory}/{base:020d}{suffix}")
-    files.sync_directory(found.directory)
+            files.remove(f"{recovery.directory}/{base:020d}{suffix}")
+    files.sync_directory(recovery.directory)
 
 
 def quarantine_name(files: Files, path: str, position: int) -> str:

@@ -42,16 +42,16 @@ class RecoveryInput:
         return f"{self.topic}-{self.index}"
 
 
-def bytes_to_scan(found: RecoveryInput, names: Mapping[str, int]) -> int:
+def bytes_to_scan(recovery: RecoveryInput, names: Mapping[str, int]) -> int:
     """The maximum number of bytes that recovery scans. `names`: the files of the directory with their sizes. Pure.
 
     After a clean stop 0; after a crash the segment of the recovery point and all later ones. The scan is shorter if
     the last segment proves to be untouched.
     """
-    if found.is_clean:
+    if recovery.is_clean:
         return 0
     bases = bases_of(names)
-    first = first_to_scan(bases, found.recovery_point)
+    first = first_to_scan(bases, recovery.recovery_point)
     return sum(names[f"{base:020d}{LOG_SUFFIX}"] for base in bases[first:])
 
 
@@ -76,13 +76,13 @@ def first_to_scan(bases: Sequence[int], recovery_point: int) -> int:
     return max(0, sum(base <= recovery_point for base in bases) - 1)
 
 
-def repair_advice(found: RecoveryInput) -> str:
+def repair_advice(recovery: RecoveryInput) -> str:
     """The advice for a log that stays offline."""
-    return f"stop the broker and run `headgate log repair {found.directory}`, or restore the file from a copy"
+    return f"stop the broker and run `headgate log repair {recovery.directory}`, or restore the file from a copy"
 
 
-def corrupt(found: RecoveryInput, segment: Segment, what: str) -> CorruptLog:
+def corrupt(recovery: RecoveryInput, segment: Segment, what: str) -> CorruptLog:
     """The error for a segment that is damaged below the recovery point."""
     return CorruptLog(
-        f"{found}: {segment.path}, which was on the disk already, is damaged: {what}; {repair_advice(found)}"
+        f"{recovery}: {segment.path}, which was on the disk already, is damaged: {what}; {repair_advice(recovery)}"
     )

@@ -83,36 +83,38 @@ def classify(iterator: BatchIterator, recovery_point: int) -> ScanResult:
     return Clean()
 
 
-def scan(log: Log, found: RecoveryInput, names: Mapping[str, int]) -> Steps[Scanned]:
+def scan(log: Log, recovery: RecoveryInput, names: Mapping[str, int]) -> Steps[Scanned]:
     """Check the log from the recovery point on after a crash, and rebuild the indexes of these segments.
 
     Raises CorruptLog, UnsupportedLog, KafkaError, OSError.
     """
     segments = log.segments
-    first = first_to_scan([segment.base_offset for segment in segments], found.recovery_point)
+    first = first_to_scan([segment.base_offset for segment in segments], recovery.recovery_point)
     unsynced: list[str] = []
     for segment in segments[:first]:
         # The indexes of the last one may be unsynced although its batches are synced; the next flush syncs them.
         is_last = segment is segments[first - 1]
-        yield from check_indexes(log, found, segment, segments[first].base_offset if is_last else None)
+        yield from check_indexes(log, recovery, segment, segments[first].base_offset if is_last else None)
         if is_last:
             unsynced = [*segment.sealed_indexes, segment.path]
     end_offset = segments[first].base_offset
-    safe = max(found.recovery_point, end_offset)
+    safe = max(recovery.recovery_point, end_offset)
     epochs = [entry for entry in log.epochs.entries if entry[1] < safe]
     interval_bytes = log.config.index_interval_bytes
-    if segments[first] is segments[-1] and is_untouched(segments[-1], found.recovery_point, interval_bytes):
-        return Scanned(found.recovery_point, epochs, None, unsynced)
+    if segments[first] is segments[-1] and is_untouched(segments[-1], recovery.recovery_point, interval_bytes):
+        return Scanned(recovery.recovery_point, epochs, None, unsynced)
     known: Transactions | None = None
     producers = _producers_at(log, names, segments[first])
     for number, segment in enumerate(segments[first:], first):
-        if end_offset < segment.base_offset <= found.start_offset:
+        if end_offset < segment.base_offset <= recovery.start_offset:
             end_offset = segment.base_offset  # some of the deleted segments have reappeared, others have not
-        result, end_offset, known = yield from _scan_segment(log, found, segment, end_offset, epochs, known, producers)
+        result, end_offset, known = yield from _scan_segment(
+            log, recovery, segment, end_offset, epochs, known, producers
+        )
         if isinstance(result, Corrupt):
-            raise corrupt(found, segment, f"byte {result.at}, offset {end_offset}: {result.reason}")
+            raise corrupt(recovery, segment, f"byte {result.at}, offset {end_offset}: {result.reason}")
         if isinstance(result, Torn):
-            yield from _cut(log, found, segment, end_offset, result, segments[number + 1 :])
+            yield from _cut(log, recovery, segment, end_offset, result, segments[number + 1 :])
             end_offset = log.segments[-1].end_offset()
             break
         if segment is not segments[-1]:
@@ -132,7 +134,7 @@ def _producers_at(log: Log, names: Mapping[str, int], segment: Segment) -> Produ
 
 def _scan_segment(
     log: Log,
-    found: RecoveryInput,
+    recovery: RecoveryInput,
     segment: Segment,
     expected_offset: int,
     epochs: list[tuple[int, int]],
@@ -147,21 +149,21 @@ def _scan_segment(
     if segment.base_offset != expected_offset:
         # A segment between them is lost. Compaction leaves gaps too, but only below the recovery point.
         return Torn(0, f"the segment should begin at offset {expected_offset}"), expected_offset, known
-    iterator = segment.rebuild(log.config.index_interval_bytes, check_crc_from=found.recovery_point)
+    iterator = segment.rebuild(log.config.index_interval_bytes, check_crc_from=recovery.recovery_point)
     for _, header in iterator:
         leader_epochs.note(epochs, header)
         if header.attributes & TRANSACTION_BITS and iterator.transactions is None:
             iterator.transactions = known or (yield from transactions_at(log, segment.base_offset))
         if producers is not None and header.producer_id != NO_PRODUCER_ID:
             producers.record(header, header.base_offset, iterator.marker(header))
-        found.bytes_scanned += header.size
+        recovery.bytes_scanned += header.size
         yield
     if iterator.problem is not None and not segment.has_legacy_format and _is_old_format(segment, iterator.position):
         raise UnsupportedLog(
-            f"{found}: {segment.path} holds messages of magic 0 or 1, but the leader epochs in {log.epochs.path} "
+            f"{recovery}: {segment.path} holds messages of magic 0 or 1, but the leader epochs in {log.epochs.path} "
             "say that there are none; delete that file to have the messages read"
         )
-    return classify(iterator, found.recovery_point), iterator.next_offset, iterator.transactions or known
+    return classify(iterator, recovery.recovery_point), iterator.next_offset, iterator.transactions or known
 
 
 def _is_old_format(segment: Segment, position: int) -> bool:
@@ -177,12 +179,12 @@ def _is_old_format(segment: Segment, position: int) -> bool:
 
 
 def _cut(
-    log: Log, found: RecoveryInput, segment: Segment, end_offset: int, torn: Torn, later: Sequence[Segment]
+    log: Log, recovery: RecoveryInput, segment: Segment, end_offset: int, torn: Torn, later: Sequence[Segment]
 ) -> Steps[None]:
     """Cut the log at the first invalid byte; quarantine the bytes behind."""
     logger.warning(
         "%s: cut at byte %d of %s, offset %d: %s; %d bytes there and %d later segments are kept in files named *%s",
-        found, torn.at, segment.path, end_offset, torn.reason, segment.size - torn.at, len(later), TORN_SUFFIX,
+        recovery, torn.at, segment.path, end_offset, torn.reason, segment.size - torn.at, len(later), TORN_SUFFIX,
     )  # fmt: skip
     files = log.pool.files
     # The beginning of a batch was never acknowledged, and a power cut may leave one in each of 10,000 logs.
@@ -194,5 +196,5 @@ def _cut(
     except OSError as error:
         if error.errno not in NO_ROOM or not is_expendable:
             raise  # the log stays offline and complete until there is disk space
-        logger.warning("%s: no disk space to keep the beginning of an unacknowledged batch", found)
+        logger.warning("%s: no disk space to keep the beginning of an unacknowledged batch", recovery)
     log.drop_behind(segment, torn.at)

@@ -339,7 +339,7 @@ def test_the_time_that_is_left() -> None:
     progress.opened, progress.bytes_ended = 5, 50 << 20
     assert progress.seconds_left(9000.0) == pytest.approx(8.0)
     running = LogOpening.__new__(LogOpening)
-    running.found = RecoveryInput("t", 0, "d", bytes_scanned=40 << 20)
+    running.recovery = RecoveryInput("t", 0, "d", bytes_scanned=40 << 20)
     progress.running.append(running)
     assert 0 < progress.seconds_left(9000.0) < 2.0
     progress.opened, progress.bytes_ended = 10, 100 << 20

@@ -76,7 +76,7 @@ def kind(header: BatchHeader, view: Buffer) -> int | None:
     """The kind of a control batch: ABORT, COMMIT, UNKNOWN for any other, None if its record was removed."""
     if not header.records_count:
         return None
-    found = marker(header, view)
-    if found is None:
+    known = marker(header, view)
+    if known is None:
         return UNKNOWN
-    return control.COMMIT if found.is_commit else control.ABORT
+    return control.COMMIT if known.is_commit else control.ABORT

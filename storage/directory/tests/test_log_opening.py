@@ -88,10 +88,10 @@ def test_slices_are_short_and_tell_how_far_it_is() -> None:
     store = crashed(filled())
     expected = store.bytes_to_scan(KEYS[0])
     opening = store.begin_opening(KEYS[0], SMALL, NOW_MS)
-    seen = [opening.found.bytes_scanned for _ in opening.steps()]
+    seen = [opening.recovery.bytes_scanned for _ in opening.steps()]
     size = len(batch())
     assert all(0 <= later - earlier <= size for earlier, later in pairwise(seen)), seen
-    assert opening.found.bytes_scanned == expected > 50 * size
+    assert opening.recovery.bytes_scanned == expected > 50 * size
 
 
 @pytest.mark.parametrize("flushed", [0, 35, 90])

@@ -188,7 +188,7 @@ def test_what_was_scanned_is_not_scanned_by_the_next_start_too(monkeypatch: pyte
     begun = store.begin_opening(KEY, LogConfig(), NOW_MS)
     begun.run()
     store.end_opening(begun)
-    assert (begun.found.bytes_scanned, store.logs[KEY].end_offset) == (0, 20)
+    assert (begun.recovery.bytes_scanned, store.logs[KEY].end_offset) == (0, 20)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
