@@ -60,11 +60,11 @@ class CleanerMetrics:
         self._read_bytes.add(rewritten.read_bytes)
         self._written_bytes.add(rewritten.sizes[0])
 
-    def ended(self, its: LogCompaction, after_ms: int) -> None:
+    def ended(self, compaction: LogCompaction, after_ms: int) -> None:
         """Note the end of a compaction, successful or not; the segments that it swapped in stay."""
         self._run_ms = after_ms
-        self._kept.add(its.kept_records)
-        self._dropped.add(its.records - its.kept_records)
+        self._kept.add(compaction.kept_records)
+        self._dropped.add(compaction.records - compaction.kept_records)
 
     def succeeded(self) -> None:
         """Count a complete compaction."""

@@ -88,15 +88,15 @@ class CompactionRun:
         self._cleaning.ended(self, is_done=error is None)
 
     def _log_result(self) -> None:
-        cleaning, its, after_bytes = self._cleaning, self._compaction, self._log.size
+        cleaning, compaction, after_bytes = self._cleaning, self._compaction, self._log.size
         seconds = max(1, cleaning.now_ms - self._begun_ms) / 1000
         logger.info(
             "%s-%d is compacted up to offset %d: kept %d of %d records, %.1f of %.1f MB, in %.1f s",
-            *self.key, self._log.compacted.offset, its.kept_records, its.records, after_bytes / 1e6,
-            its.before_bytes / 1e6, seconds,
+            *self.key, self._log.compacted.offset, compaction.kept_records, compaction.records, after_bytes / 1e6,
+            compaction.before_bytes / 1e6, seconds,
         )  # fmt: skip
-        if its.unreadable_batches:
+        if compaction.unreadable_batches:
             logger.warning(
                 "%s-%d has %d batches with unreadable records; compaction leaves these batches unchanged",
-                *self.key, its.unreadable_batches,
+                *self.key, compaction.unreadable_batches,
             )  # fmt: skip

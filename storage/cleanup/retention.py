@@ -78,8 +78,8 @@ def begin_segment_deletion(
     segments = log.segments
     count = min(_count_expired(log, segments, now_ms, up_to, most, blocking), len(segments) - 1)
     if log.config.is_deleted and log.config.retention_ms >= 0:
-        for segment, behind in pairwise(segments[: count + 1]):
-            if behind.base_offset > log.start_offset:  # otherwise all its records are deleted already, at any age
+        for segment, following in pairwise(segments[: count + 1]):
+            if following.base_offset > log.start_offset:  # otherwise all its records are deleted already, at any age
                 check_newest(segment, blocking)
     return log.begin_segment_deletion(count)
 
@@ -120,8 +120,8 @@ def _facts(
 
     Timestamps are not read if the decision needs none, or if the segment ends before the log's start.
     """
-    for segment, behind in zip_longest(segments, segments[1:]):
-        end = end_offset if behind is None else behind.base_offset
+    for segment, following in zip_longest(segments, segments[1:]):
+        end = end_offset if following is None else following.base_offset
         is_wanted = reads_times and end > start_offset
         yield Expirable(end, segment.size, _newest_ms(segment, blocking) if is_wanted else NO_TIMESTAMP)
 

@@ -110,8 +110,8 @@ class PartitionCreation:
             with contextlib.suppress(OSError):  # the next start would take an incomplete directory for a partition
                 files.remove_tree(directory)
             raise
-        its = *self.key, self.topic_id, self.config, segments, target.random
-        return Log(target.pool, directory, *its, names_unsynced=True)
+        arguments = *self.key, self.topic_id, self.config, segments, target.random
+        return Log(target.pool, directory, *arguments, names_unsynced=True)
 
     def _clear(self, target: CreationTarget, directory: str) -> None:
         """Clear the name of the directory. Raises KafkaError if it holds other files but none of a log; OSError."""

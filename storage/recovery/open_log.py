@@ -90,7 +90,8 @@ def _check_start(recovery: RecoveryInput, end_offset: int) -> None:
     if recovery.is_clean or recovery.start_offset > recovery.high_watermark:
         raise CorruptLog(
             f"{recovery} ends at offset {end_offset}, but {START_OFFSETS} says that it begins at "
-            f"{recovery.start_offset}, which is impossible: remove the line of this partition from that file; no records are lost"
+            f"{recovery.start_offset}, which is impossible: remove the line of this "
+            "partition from that file; no records are lost"
         )
 
 

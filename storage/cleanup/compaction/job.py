@@ -63,8 +63,8 @@ class Job:
 
     def transactions_since(self, offset: int) -> CleanedTransactions:
         """The transactions that were aborted at `offset` or behind, for an iteration that begins there."""
-        aborted = (AbortedTransaction(*its) for its in self.aborted)
-        return CleanedTransactions(its for its in aborted if its.last_offset >= offset)
+        aborted = (AbortedTransaction(*transaction) for transaction in self.aborted)
+        return CleanedTransactions(transaction for transaction in aborted if transaction.last_offset >= offset)
 
 
 class Collected(NamedTuple):

@@ -126,15 +126,15 @@ def grouped(
     groups: list[list[SegmentFacts]] = []
     sizes = (0, 0, 0)
     for segment, end in zip(segments, ends, strict=True):
-        its = (segment.size, segment.index_size, segment.time_index_size)
-        total = (sizes[0] + its[0], sizes[1] + its[1], sizes[2] + its[2])
+        segment_sizes = (segment.size, segment.index_size, segment.time_index_size)
+        total = (sizes[0] + segment_sizes[0], sizes[1] + segment_sizes[1], sizes[2] + segment_sizes[2])
         fits = total[0] <= max_bytes and max(total[1:]) <= max_index_bytes
         if groups and fits and end - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET:
             groups[-1].append(segment)
             sizes = total
         else:
             groups.append([segment])
-            sizes = its
+            sizes = segment_sizes
     return groups
 
 

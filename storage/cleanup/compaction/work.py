@@ -88,9 +88,9 @@ class Compaction:
             if made is not view:
                 is_changed = True
             if made is not None:
-                its_header = header if made is view else batch.read_header(made)
-                new.add(made, its_header)
-                self._follow(its_header, made, new)
+                new_header = header if made is view else batch.read_header(made)
+                new.add(made, new_header)
+                self._follow(new_header, made, new)
             yield
         return is_changed
 
@@ -148,5 +148,10 @@ class _NewSegment:
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         """The bytes of its `.log`, `.index`, `.timeindex`, `.txnindex`; -1 for a missing file."""
-        its = self.segment
-        return its.size, its.offsets.size, its.times.size, -1 if its.aborted is None else its.aborted.size
+        segment = self.segment
+        return (
+            segment.size,
+            segment.offsets.size,
+            segment.times.size,
+            -1 if segment.aborted is None else segment.aborted.size,
+        )
