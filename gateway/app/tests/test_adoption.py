@@ -164,7 +164,7 @@ def test_kafkas_metadata_tells_configs_and_partitions(caplog: pytest.LogCaptureF
     assert files.list(METADATA) == before
     for sentence in (
         "2 of them of kinds without meaning here",
-        "u: remote.storage.enable is left out",
+        "u: remote.storage.enable is not adopted",
         "1 topics have no partition in log.dirs and are not adopted: elsewhere",
         "configs of broker (the default) are not adopted; set them again if needed: log.cleaner.threads",
         "t: 2 partitions, id",
@@ -186,7 +186,7 @@ def test_partitions_of_two_topics_under_one_name() -> None:
     with pytest.raises(StorageError, match=r"/data/t-0: .* belong to another topic with the name t; move"):
         adopt(files)
     with_metadata(files, *topic("t", IDS[0], 0, 0, 0))
-    with pytest.raises(StorageError, match=r"/data/t-1, /data/t-2: of another topic"):
+    with pytest.raises(StorageError, match=r"/data/t-1, /data/t-2: .* belong to another topic"):
         adopt(files)
     assert kafka_directory.is_kafka_directory(files, ["/data"])
 

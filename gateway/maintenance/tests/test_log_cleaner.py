@@ -287,7 +287,7 @@ def test_a_failing_disk_is_tried_again_ever_later(node: Node, compactions: Compa
     for delay_ms in (FIRST_DELAY_MS, 2 * FIRST_DELAY_MS):
         compactions.look()
         compactions.workers[-1].fail(OSError(28, "no space left on device"))
-        assert f"tried again in {delay_ms // 1000} s: [Errno 28]" in caplog.text
+        assert f"the next attempt is in {delay_ms // 1000} s: [Errno 28]" in caplog.text
         node.time.advance(delay_ms - 1)
         compactions.look()
         assert not compactions.cleaning.running

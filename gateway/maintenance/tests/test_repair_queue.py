@@ -118,7 +118,7 @@ def test_at_a_stop_nothing_more_is_begun_or_said(bench: Bench, caplog: pytest.Lo
     bench.threads.run_one(None if is_cut else StoppedError("the loop ended"))
     assert not bench.threads.waiting
     assert log.sync_error is not None
-    assert "tried again" not in caplog.text
+    assert "the next repair is in" not in caplog.text
 
 
 def test_once_the_disk_is_back_nothing_waits_any_longer(bench: Bench) -> None:

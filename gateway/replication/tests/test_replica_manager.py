@@ -277,7 +277,7 @@ def test_a_deletion_takes_no_log_of_another_topic_of_that_name(
     begun.run()
     store.end_opening(begun)
     partitions.opened([("t", 0)])
-    assert caplog.text.count("is of another topic than the one that is deleted; it stays") == 3
+    assert caplog.text.count("belongs to another topic than the deleted one; the directory stays") == 3
     assert len(list((tmp_path / "data").glob("t-?"))) == 3
     broker._store.close()
 
