@@ -367,7 +367,7 @@ class Files:
         os.truncate(path, size)
 
     def list(self, path: str) -> dict[str, int]:
-        """Name -> size in bytes for the files of a directory, -1 for directories. Files deleted meanwhile may be missing."""
+        """Name -> size in bytes for the files of a directory, -1 for directories; without files deleted meanwhile."""
         found = {}
         with os.scandir(path) as entries:
             for entry in entries:

@@ -96,7 +96,7 @@ class BrokerMaintenance:
         metrics.gauge("disk.unsynced.logs", lambda: len(self._needs_repair()))
         metrics.gauge(
             "disk.deleted.files",
-            lambda: sum(len(log_manager.pool.pending_deletions) for log_manager in self._log_manager),
+            lambda: sum(len(directory.pool.pending_deletions) for directory in self._log_manager),
         )
 
     def _again(self, interval_ms: float, work: Callable[[], None]) -> None:

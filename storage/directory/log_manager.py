@@ -264,9 +264,8 @@ class LogManager:
             targets += [log_directory.begin_creation(key, topic_id) for log_directory in log_directories]
         finally:
             for log_directory in log_directories[len(targets) and 1 :]:
-                log_directory.cancel_creation(
-                    key
-                )  # the partition counts in the first directory, where it probably will be
+                # The partition counts in the first directory, where it probably will be.
+                log_directory.cancel_creation(key)
         return targets
 
     def end_creation(self, creation: PartitionCreation) -> Log:

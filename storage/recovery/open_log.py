@@ -64,9 +64,8 @@ def open_log_steps(pool: Pool, recovery: RecoveryInput, config: LogConfig, rando
         log.recovered(end_offset, unsynced, is_clean=False)
     if recovery.start_offset > log.end_offset:
         _check_start(recovery, log.end_offset)
-        log.restart_at(
-            recovery.start_offset, now_ms, _write_no_checkpoint
-        )  # the start offset checkpoint already has this value
+        # The start offset checkpoint already has this value.
+        log.restart_at(recovery.start_offset, now_ms, _write_no_checkpoint)
         epochs, producers = [], None
     log.start_at(recovery.start_offset, recovery.recovery_point)
     if log.end_offset > log.start_offset and leader_epochs.are_lacking(log, entries, epochs):
@@ -90,8 +89,8 @@ def _check_start(recovery: RecoveryInput, end_offset: int) -> None:
     if recovery.is_clean or recovery.start_offset > recovery.high_watermark:
         raise CorruptLog(
             f"{recovery} ends at offset {end_offset}, but {START_OFFSETS} says that it begins at "
-            f"{recovery.start_offset}, which is impossible: remove the line of this "
-            "partition from that file; no records are lost"
+            f"{recovery.start_offset}, which is impossible: remove the line of this partition from that file; no "
+            "records are lost"
         )
 
 
