@@ -359,7 +359,7 @@ def test_old_formats_are_read_completely(of_kafka28: Directory, old_formats: Bro
     assert committed(old_formats.bootstrap, next(iter(of_kafka28.topics))) == COMMITTED
     said = "\n".join(old_formats.error_lines())
     for topic in of_kafka28.topics:
-        assert f"{topic}: its configs are not known" in said
+        assert f"{topic}: its configs are unknown" in said
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -143,7 +143,7 @@ def test_producers_are_refused_before_a_disk_is_full(disk: SmallDisk, tmp_path: 
         for _ in range(80):
             assert old.produce()[0] == 0
         disk.fill(leave=7 * MIB)
-        until(lambda: broker.says("and nothing is produced") > 0, "that the disk is nearly full", LIMIT_S)
+        until(lambda: broker.says("and producers are refused") > 0, "that the disk is nearly full", LIMIT_S)
         message = old.produce_until_refused()
         assert "is nearly full: less than log.min.free.bytes=8388608 bytes are free" in message
         assert disk.free() > 6 * MIB
@@ -156,8 +156,8 @@ def test_producers_are_refused_before_a_disk_is_full(disk: SmallDisk, tmp_path: 
         assert extra.is_taken()
         new.check()
         assert (
-            broker.says("and nothing is produced")
-            == broker.says(f"{disk.directory}/data: records are taken again")
+            broker.says("and producers are refused")
+            == broker.says(f"{disk.directory}/data: producers are served again")
             == 1
         )
     finally:

@@ -1,4 +1,4 @@
-"""What can be configured of a log: Kafka's topic settings, with dots as underscores, and Kafka's defaults (4.1)."""
+"""The configuration of a log: Kafka's topic settings, with dots as underscores, and Kafka's defaults (4.1)."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class LogConfig:
 
     is_compacted: bool = field(init=False, repr=False, default=False)
     allows_verbatim: bool = field(init=False, repr=False, default=True)
-    """Whether batches are stored as received: no timestamps, codecs or keys to be looked after."""
+    """Whether batches are stored as received: no setting asks for other timestamps, another codec or a key check."""
     fsync_before_commit: bool = field(init=False, repr=False, default=False)
-    """Whether the high watermark follows what is on the disk: with `flush.messages=1` too, which asks for no less."""
+    """Whether the high watermark follows the synced end of the log. `flush.messages=1` asks for no less."""
     records_unsynced: int = field(init=False, repr=False, default=LONG_MAX)
-    """After so many records that are not on the disk a flush is due."""
+    """A flush is due after this number of unsynced records."""
     max_segment_ms: int = field(init=False, repr=False, default=0)
-    """The age at which a segment is closed: in a compacted log in time for max.compaction.lag.ms, as in Kafka."""
+    """The age at which the log rolls; in a compacted log at most max.compaction.lag.ms, as in Kafka."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_compacted", "compact" in self.cleanup_policy)
@@ -70,12 +70,12 @@ class LogConfig:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether old segments go by age and size."""
+        """Whether retention deletes old segments by age and size."""
         return "delete" in self.cleanup_policy
 
     @property
     def compression_codec(self) -> int | None:
-        """The codec that every batch is stored in; None for the one that it came in."""
+        """The codec of every stored batch, by its number; None to keep the codec of the producer."""
         if self.compression_type == PRODUCER:
             return None
         return compression.CODEC_NAMES.index(
@@ -83,7 +83,7 @@ class LogConfig:
         )
 
     def compression_level(self, codec_name: str) -> int | None:
-        """The configured level; None for the codec's own default."""
+        """The configured level of a codec; None for the codec's own default."""
         level = {
             "gzip": self.compression_gzip_level,
             "lz4": self.compression_lz4_level,

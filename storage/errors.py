@@ -1,14 +1,14 @@
-"""What can be wrong with a store. Each sentence says what happened, to which thing, and what to do next."""
+"""The errors of log directories and logs. Each text says what happened, to which thing, and what to do next."""
 
 from __future__ import annotations
 
 
 class StorageError(Exception):
-    """The store, or a part of it, cannot be used."""
+    """A log directory, or a log in it, cannot be used."""
 
 
 class DirectoryLocked(StorageError):
-    """Another process uses the data directory; `process_id` is None where it did not say."""
+    """Another process uses the log directory. `process_id` is None if the lock file does not name that process."""
 
     def __init__(self, directory: str, process_id: int | None) -> None:
         self.process_id = process_id
@@ -17,20 +17,20 @@ class DirectoryLocked(StorageError):
 
 
 class WrongDirectory(StorageError):
-    """A data directory is another node's, or of another cluster: nothing of it may be touched."""
+    """A log directory belongs to another node or another cluster; the broker must not change it."""
 
 
 class CorruptLog(StorageError):
-    """A partition's log is damaged where it was already safe on disk: it stays closed, all others go on."""
+    """A log is damaged below its recovery point. Its partition stays offline; other partitions are not affected."""
 
 
 class UnsupportedLog(StorageError):
-    """A partition's log holds something that this version does not know; it is left as it is."""
+    """A log holds something that this version cannot read; the log stays unchanged."""
 
 
 class NotALog(StorageError):
-    """A directory that is called like a partition's holds files, and none of a log: it is left as it is."""
+    """A directory with a partition's name holds files, but none of a log; the directory stays unchanged."""
 
 
 class BadFile(StorageError):
-    """A small file of the store is not what its name says."""
+    """A small file, such as a checkpoint or an index, does not have the content that its name promises."""

@@ -1,7 +1,7 @@
-"""The file-system seam: everything that the store does with files goes through here, so that a test can be the disk.
+"""The file system seam: storage uses files through this module only, so that a test can replace the disk.
 
-Paths are strings. All calls raise OSError as the operating system does. `Files` is the disk; `tests/crashing_files.py`
-is another.
+Paths are strings. All calls raise OSError as the operating system does. `Files` is the real disk;
+`tests/crashing_files.py` is a simulated one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headgate.storage.errors import DirectoryLocked
 
 try:
     import fcntl
-except ImportError:  # not a POSIX system: nothing keeps a second process away there
+except ImportError:  # not a POSIX system: there a second process is not detected
     fcntl = None  # type: ignore[assignment]
 try:
     import resource
@@ -27,9 +27,9 @@ except ImportError:
 T = TypeVar("T")
 NO_DESCRIPTOR = -1
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-"""Why a disk takes nothing more, until something is deleted."""
+"""The error numbers of a full disk."""
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
-"""Why a file cannot be opened that is not the disk's fault."""
+"""The error numbers for a lack of descriptors, which is not the fault of the disk."""
 _write = os.pwrite
 _read = os.pread
 _sync_content = getattr(os, "fdatasync", os.fsync)
@@ -43,14 +43,14 @@ _PROBE = [bytearray(1)]
 
 
 def parent(path: str) -> str:
-    """The directory in which a path is."""
+    """The directory that contains a path."""
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 
 class HeldFiles:
-    """How many files are kept open by pieces that wait to be sent or read, and how many may be (`File.lend`).
+    """The count and the limit of files that waiting slices keep open (`File.lend`).
 
-    Whatever these are pieces of may have closed its file since: no other bound on open files counts them.
+    The segment of a slice may have closed its file meanwhile, so no other bound on open files counts these files.
     """
 
     __slots__ = ("count", "limit")
@@ -61,23 +61,22 @@ class HeldFiles:
 
     @property
     def is_full(self) -> bool:
-        """Whether only a file that is counted already may be lent, or the first one of an answer."""
+        """Whether the limit is reached. Then only a counted file may be lent, or the first file of a response."""
         return self.count >= self.limit
 
 
 _UNCOUNTED = HeldFiles()
-"""Of files that no pool has opened."""
+"""The count for files that no pool has opened."""
 
 
 class File:
     """An open file with counted references.
 
-    Whoever sends from it keeps it open, even when it is rolled away or deleted meanwhile.
+    A sender keeps the file open, even if its segment is closed or deleted meanwhile.
 
-    `fileno` is for sendfile; it is NO_DESCRIPTOR where there is none and only `read_at` works.
-    `passed`: a range in which a reader has found nothing of what it looks for; it need not look again. `disk`: the log
-    directory, and `held`: what counts it while it is lent, of a file that `Pool.open` has opened. `lent`: how often it
-    is lent.
+    `fileno` is for sendfile; NO_DESCRIPTOR if there is none and only `read_at` works. `passed`: a range of byte
+    positions that a reader has searched in vain. `disk`: the log directory of a file that `Pool.open` has opened;
+    `held` counts such a file while it is lent. `lent`: the number of references that were lent.
     """
 
     __slots__ = ("_can_probe", "disk", "fileno", "held", "lent", "passed", "references")
@@ -102,14 +101,14 @@ class File:
             self.close()
 
     def lend(self) -> None:
-        """Add a reference for a piece; `held` counts the file from the first one on."""
+        """Add a reference for a slice; `held` counts the file from the first one on."""
         self.references += 1
         self.lent += 1
         if self.lent == 1:
             self.held.count += 1
 
     def take_back(self) -> None:
-        """Give up a reference that was lent."""
+        """Give up a lent reference; the last reference closes the file."""
         self.lent -= 1
         if not self.lent:
             self.held.count -= 1
@@ -118,13 +117,13 @@ class File:
             self.close()
 
     def close(self) -> None:
-        """Close now. Called by `release`."""
+        """Close now. `release` calls this."""
         descriptor, self.fileno = self.fileno, NO_DESCRIPTOR
-        if descriptor >= 0:  # a garbage collector that finds file and slice together may call this twice
+        if descriptor >= 0:  # the garbage collector may call this twice, if it finds file and slice together
             os.close(descriptor)
 
     def write_at(self, data: memoryview | bytearray | bytes, position: int) -> None:
-        """Write all of `data`, in as many calls as the system wants."""
+        """Write all of `data` at a byte position, in as many calls as the system needs."""
         written = _write(self.fileno, data, position)
         if written != len(data):
             rest = memoryview(data)[written:]
@@ -134,7 +133,7 @@ class File:
                 rest = rest[written:]
 
     def read_at(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes; fewer only at the end of the file."""
+        """Up to `length` bytes from a byte position on; fewer only at the end of the file."""
         data = _read(self.fileno, length, position)
         if len(data) == length or not data:
             return data
@@ -147,9 +146,9 @@ class File:
         return b"".join(parts)
 
     def read_cached(self, length: int, position: int) -> bytes | bytearray | None:
-        """Exactly `length` bytes, if they can be had without waiting for the disk; else None.
+        """Exactly `length` bytes if they are in memory; otherwise None.
 
-        Where the file system does not tell, it is read in any case.
+        If the file system cannot tell, the bytes are read in any case, even from the disk.
         """
         if self._can_probe:
             buffer = bytearray(length)
@@ -160,15 +159,15 @@ class File:
         return data if len(data) == length else None
 
     def is_cached(self, length: int, position: int) -> bool:
-        """Whether sending these bytes would not wait for the disk, as far as single pages tell.
+        """Whether these bytes are in memory, so that sending them does not wait for the disk; judged by single pages.
 
-        These are one in the middle of a small piece; of a larger one its ends, and one in every `PROBE_STEP_BYTES`.
-        Pages leave the memory in the order in which they were used, so that what was written or read together is there
-        or gone together; a hole between two probes costs one wait.
+        The probes: one page in the middle of a small range; in a larger one its last page, and one page in every
+        `PROBE_STEP_BYTES`. The system evicts pages in the order of their use, so pages that were written or read
+        together are cached or evicted together. A missed gap between two probes costs one wait.
         """
         if not self._can_probe:
             return True
-        if length <= PROBE_STEP_BYTES:  # both ends were looked at, by this plan and by the one before
+        if length <= PROBE_STEP_BYTES:  # this plan and the previous one have already read both ends
             return self._read_at_once(_PROBE, position + length // 2) != 0
         last = position + length - 1
         for probed in (*range(position, last, PROBE_STEP_BYTES), last):
@@ -178,7 +177,7 @@ class File:
         return True
 
     def _read_at_once(self, buffers: list[bytearray], position: int) -> int:
-        """How much could be read without waiting; -1 if the file system does not do that."""
+        """The number of bytes read without waiting for the disk; -1 if the file system does not support that."""
         try:
             return os.preadv(self.fileno, buffers, position, _NO_WAIT)
         except BlockingIOError:
@@ -190,7 +189,7 @@ class File:
             return -1
 
     def warm(self, length: int, position: int) -> None:
-        """Read, so that it is in the page cache. For a thread: it waits for the disk."""
+        """Read bytes into the page cache. For a thread, as this waits for the disk."""
         buffer = [bytearray(min(length, _WARM_BYTES))]
         end = position + length
         while position < end:
@@ -200,11 +199,11 @@ class File:
             position += count
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """The size of the file in bytes."""
         return os.fstat(self.fileno).st_size
 
     def truncate(self, size: int) -> None:
-        """Cut, or fill with zeros."""
+        """Cut the file to `size` bytes, or extend it with zeros."""
         self.passed = (0, 0)
         os.ftruncate(self.fileno, size)
 
@@ -214,7 +213,7 @@ class File:
 
 
 class _ReadOnlyFile(File):
-    """One on a disk that the system has made read-only."""
+    """A file on a disk that the system has made read-only."""
 
     __slots__ = ()
 
@@ -225,19 +224,19 @@ class _ReadOnlyFile(File):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
-Place: TypeAlias = tuple[str, int]
-"""A file, and a position in it."""
+FilePosition: TypeAlias = tuple[str, int]
+"""The path of a file, and a byte position in it."""
 
 
 class WouldBlock(Exception):
-    """A plan that must not wait needs bytes that are not in memory. A thread may `warm` them; then plan again.
+    """A plan that must not wait for the disk needs bytes that are not in memory. A thread `warm`s them; plan again.
 
-    `place` is the same for the same bytes: a planner that gets one twice waits for the disk, or there would be no end.
+    `place` is equal for equal bytes. A planner that gets one `place` twice waits for the disk, or it might never end.
     """
 
     def __init__(self, file: File, path: str, length: int, position: int) -> None:
         super().__init__(f"{length} bytes at {position} of {path} are not in memory")
-        self.place: Place = (path, position)
+        self.place: FilePosition = (path, position)
         self._file = file
         self._length = length
         self._position = position
@@ -245,22 +244,22 @@ class WouldBlock(Exception):
 
     @property
     def disk(self) -> str:
-        """The log directory in which it is."""
+        """The log directory of the file."""
         return self._file.disk
 
     def warm(self) -> None:
-        """Read it; waits for the disk."""
+        """Read the bytes into the page cache. For a thread, as this waits for the disk."""
         self._file.warm(self._length, self._position)
 
     def release(self) -> None:
-        """Give up the file, when no thread reads it any more."""
+        """Give up the file, after the last thread has read it."""
         self._file.take_back()
 
 
-def planned(plan: Callable[[bool], T], warmed: Container[Place | None]) -> T:
-    """What `plan(blocking)` makes. It waits for the disk only where a place was `warmed` and is cold again.
+def planned(plan: Callable[[bool], T], warmed: Container[FilePosition | None]) -> T:
+    """The result of `plan(blocking)`. `plan` may wait for the disk only if a `warmed` place is cold again.
 
-    Else there would be no end. Raises WouldBlock, and what `plan` does.
+    Otherwise warming and planning might never end. Raises WouldBlock, and what `plan` raises.
     """
     try:
         return plan(False)
@@ -272,12 +271,12 @@ def planned(plan: Callable[[bool], T], warmed: Container[Place | None]) -> T:
 
 
 class Files:
-    """The disk."""
+    """The real disk."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing; `create` makes the file if there is none.
+        """Open a file for reading and writing; `create` creates a missing file.
 
-        For reading alone, where the system has made the disk read-only, as it does when that fails.
+        After a failure the system may make the disk read-only; then the file is opened for reading only.
         """
         try:
             return File(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644))
@@ -297,7 +296,7 @@ class Files:
             os.close(descriptor)
 
     def write(self, path: str, data: bytes | bytearray, *, sync: bool = False) -> None:
-        """Make or replace a file, not atomically; `checkpoint.replace` is atomic."""
+        """Create or replace a file, not atomically; `checkpoint.replace` is atomic."""
         with open(path, "wb") as file:
             file.write(data)
             if sync:
@@ -305,8 +304,8 @@ class Files:
                 os.fsync(file.fileno())
 
     def append(self, path: str, data: bytes | bytearray) -> None:
-        """Add to the end of a file; make it if there is none."""
-        with open(path, "ab") as file:  # buffered: what the disk takes only a part of is written on, or raises
+        """Append to a file; a missing file is created."""
+        with open(path, "ab") as file:  # buffered: after a short write Python writes the rest, or raises
             file.write(data)
 
     def sync(self, path: str) -> None:
@@ -322,7 +321,7 @@ class Files:
         self.sync(path)
 
     def sync_all(self, path: str) -> None:
-        """Wait until everything on the file system of a directory is on the disk: for many files at once."""
+        """Wait until everything on the file system of a directory is on the disk; for many files at once."""
         import ctypes
 
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -336,14 +335,14 @@ class Files:
             os.close(descriptor)
 
     def open_limit(self) -> int:
-        """How many files the system lets this process have open."""
+        """The maximum number of open files of this process."""
         if resource is None:
             return 512
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return soft if soft != resource.RLIM_INFINITY else 1 << 20
 
     def space(self, path: str) -> tuple[int, int]:
-        """Bytes of the volume that holds the path, and those of them that this process may still write."""
+        """The size of the volume of a path, and its free part that this process may use, in bytes."""
         volume = os.statvfs(path)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
@@ -352,23 +351,23 @@ class Files:
         return os.path.exists(path)
 
     def size(self, path: str) -> int:
-        """Bytes in a file."""
+        """The size of a file in bytes."""
         return os.stat(path).st_size
 
     def modified_ms(self, path: str) -> int:
-        """When a file was last written to."""
+        """The modification time of a file."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Have a file look as if it was last written to then."""
+        """Set the modification time of a file."""
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def truncate(self, path: str, size: int) -> None:
-        """Cut a file."""
+        """Cut a file to `size` bytes."""
         os.truncate(path, size)
 
     def list(self, path: str) -> dict[str, int]:
-        """Name -> size for the files of a directory, -1 for the directories in it; without what goes meanwhile."""
+        """Name -> size in bytes for the files of a directory, -1 for directories; without files deleted meanwhile."""
         found = {}
         with os.scandir(path) as entries:
             for entry in entries:
@@ -377,11 +376,11 @@ class Files:
         return found
 
     def make_directories(self, path: str) -> None:
-        """Make a directory and those above it; no error if it is there."""
+        """Create a directory and its missing parents; no error if the directory exists."""
         os.makedirs(path, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or a directory; a file of the new name is replaced atomically."""
+        """Rename a file or a directory; an existing file of the new name is replaced atomically."""
         os.rename(old, new)
 
     def remove(self, path: str) -> None:
@@ -390,21 +389,21 @@ class Files:
             os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
-        """Delete a directory with all that is in it."""
+        """Delete a directory with all its content."""
         shutil.rmtree(path)
 
     def lock(self, path: str) -> Lock:
-        """Take a data directory's lock file, and write our process id into it.
+        """Take the lock file of a log directory, and write our process id into it.
 
-        Raises DirectoryLocked, naming the process that has it.
+        Raises DirectoryLocked, naming the process that holds the lock.
         """
         return Lock(path)
 
 
 class Lock:
-    """An exclusive lock, kept until `release` or the end of the process.
+    """An exclusive lock, held until `release` or the end of the process.
 
-    Two kinds at once: flock works between stores of one process too, the POSIX lock is the one that Apache Kafka takes.
+    It combines two kinds: flock also works between log managers of one process; Apache Kafka takes the POSIX lock.
     """
 
     def __init__(self, path: str) -> None:
@@ -412,7 +411,7 @@ class Lock:
         if fcntl is not None:
             self._take(path)
         os.ftruncate(self._descriptor, 0)
-        with contextlib.suppress(OSError):  # on a full disk the lock has no name, and holds all the same
+        with contextlib.suppress(OSError):  # on a full disk the lock holds without a process id
             os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
 
     def _take(self, path: str) -> None:
@@ -425,9 +424,9 @@ class Lock:
             raise DirectoryLocked(os.path.dirname(path), int(holder) if holder.isdigit() else None) from None
 
     def release(self) -> None:
-        """Give the lock up. The file stays: removing it would let two processes lock two files of one name."""
+        """Release the lock. The file stays: after a removal two processes could lock two files of one name."""
         if self._descriptor >= 0:
-            with contextlib.suppress(OSError):  # on a disk that is gone the process id stays, and says nothing
+            with contextlib.suppress(OSError):  # on a failed disk the process id stays in the file, without effect
                 os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.storage.files import Place, WouldBlock
+from headgate.storage.files import FilePosition, WouldBlock
 
 if TYPE_CHECKING:
     from headgate.gateway.runtime.purgatory import Purgatory, WaitList
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 # As many partitions are brought from the disk together; the others come with the next fetch.
 COLD_AT_ONCE = 64
-NO_PLACES = frozenset[Place]()
+NO_PLACES = frozenset[FilePosition]()
 
 
 class DiskReads:
@@ -39,7 +39,7 @@ class DiskReads:
         else:
             cold.release()
 
-    def start(self, brought: WaitList | None) -> set[Place]:
+    def start(self, brought: WaitList | None) -> set[FilePosition]:
         """Have a thread of each disk read what was noted and is not read yet; `brought` is touched. Gives the places.
 
         If nobody waits for it, it is only read where a thread is free at once.

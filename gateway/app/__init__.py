@@ -1,1 +1,1 @@
-"""The broker as people start it: the command, the wiring of all parts, a broker inside a program or a test."""
+"""Ways to start a broker: the command, the wiring of all parts, a broker inside a program or a test."""

@@ -1,12 +1,12 @@
-"""Adopt the data directories of an Apache Kafka that was stopped: `headgate serve --adopt`.
+"""Adoption of the data directories of a stopped Apache Kafka: `headgate serve --adopt`.
 
-Their layout is ours; what is missing is a metadata log that knows the topics. It is made here, before there is a
-broker, out of the partitions' directories and of what Kafka's own metadata log says, where there is one. It is built
-beside its place and renamed when it is whole: until then the directories are Kafka's, from then on they are ours.
-`__cluster_metadata-0` is read once, and left as it is.
+Kafka's layout is the same as ours, but there is no metadata log of ours with the topics. Adoption creates that log
+before the broker starts, from the partitions' directories and from Kafka's own metadata log, if there is one. The new
+log is written under another name and renamed once complete: until then the directories are Kafka's, from then on ours.
+`__cluster_metadata-0` is read once, and stays unchanged.
 
-Kafka with ZooKeeper (to 3.9) keeps the configs of topics there: these are then the defaults, as far as they fit
-(`unknown_configs`).
+Kafka with ZooKeeper (up to 3.9) keeps the configs of topics in ZooKeeper. Adopted topics then get the defaults, except
+where the files contradict them (`unknown_configs`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from headgate.protocol.internal.metadata import (
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
 from headgate.storage.directory import kafka_directory
-from headgate.storage.directory.kafka_directory import Found, Survey
+from headgate.storage.directory.kafka_directory import KafkaPartition, Survey
 from headgate.storage.directory.log_directory import LOCK
 from headgate.storage.disk import layout
 from headgate.storage.disk.checkpoint import TEMPORARY_SUFFIX
@@ -70,12 +70,12 @@ _RESOURCES = {4: "broker", 8: "broker logger", 16: "client metrics", 32: "group"
 UNFINISHED_SUFFIX = ".adopting"
 _TRANSACTION = struct.Struct(">hq")  # version and producer id, with which a value of __transaction_state begins
 PRODUCER_IDS_APART = 1_000_000
-"""Without Kafka's metadata it is not known which producer ids it gave out last; ours begin so far above those seen."""
+"""Without Kafka's metadata its last producer id is unknown; new ids begin this far above the highest id in the logs."""
 
 
 @dataclass
 class KnownTopic:
-    """A topic as Kafka's metadata log has it: partition -> leader epoch."""
+    """A topic in Kafka's metadata log. `leader_epochs`: partition -> leader epoch."""
 
     name: str
     topic_id: bytes
@@ -84,14 +84,14 @@ class KnownTopic:
 
 @dataclass
 class KafkaMetadata:
-    """What of Kafka's metadata log matters here."""
+    """The relevant part of Kafka's metadata log. `configs`: (resource type, name) -> configs."""
 
     topics: dict[bytes, KnownTopic] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
 
     def apply(self, record: MetadataRecord) -> None:
-        """Take one record in; what does not fit what was before is left out."""
+        """Apply one record. A record for an unknown topic is ignored."""
         match record:
             case TopicRecord():
                 self.topics[record.topic_id] = KnownTopic(record.name, record.topic_id)
@@ -107,16 +107,16 @@ class KafkaMetadata:
             case ProducerIdsRecord():
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
 
-    def exclusive_locks(self) -> dict[str, KnownTopic]:
+    def topics_by_name(self) -> dict[str, KnownTopic]:
         """The topics by name."""
         return {topic.name: topic for topic in self.topics.values()}
 
 
 @dataclass
 class Adopted:
-    """What the metadata log is to hold, and what is to be said of it: a level of `logging` and a sentence each.
+    """The result of the plan: the records of the metadata log, and notes for the log, each a level and a sentence.
 
-    `guessed`: configs of topics whose own nobody tells any more.
+    `guessed`: topic -> configs, for topics whose own configs are unknown.
     """
 
     guessed: Mapping[str, Mapping[str, str]]
@@ -125,15 +125,15 @@ class Adopted:
     notes: list[tuple[int, str]] = field(default_factory=list)
 
     def warn(self, sentence: str) -> None:
-        """Note something that a person should look at."""
+        """Note a warning."""
         self.notes.append((logging.WARNING, sentence))
 
 
 def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bool:
-    """Make Kafka's data directories ours; False, with nothing done, if they are not Kafka's (any more).
+    """Adopt Kafka's data directories. Returns False, with nothing changed, if they are Headgate's already.
 
-    Raises StorageError for what contradicts itself or the configuration, and then nothing was changed; DirectoryLocked
-    while Kafka runs; OSError.
+    Raises StorageError, with nothing changed, if the directories contradict each other or the configuration;
+    DirectoryLocked while Kafka runs; OSError.
     """
     paths = [path.rstrip("/") for path in config.log_directories if files.exists(path)]
     if not kafka_directory.is_kafka_directory(files, paths):
@@ -147,7 +147,9 @@ def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bo
         _check_identity(config, survey)
         known = read_metadata(files, survey)
         transactional = 0 if known is not None and known.next_producer_id else next_transactional_id(files, survey)
-        guessed = unknown_configs.contradicting(files, survey, config.log_config({}), _told(survey, known))
+        guessed = unknown_configs.contradicting(
+            files, survey, config.log_config({}), _with_known_configs(survey, known)
+        )
         adopted = plan(survey, known, config, random, transactional, guessed)
         for level, sentence in adopted.notes:
             logger.log(level, "%s", sentence)
@@ -161,16 +163,19 @@ def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bo
 
 
 def _check_use(config: BrokerConfig, files: Files, paths: Sequence[str]) -> None:
-    """A broker without a record must not take the place of the one that was meant: groups would begin anew with it."""
+    """Raise StorageError if no directory has data: with a wrong log.dirs an empty broker would replace the adopted one.
+
+    All groups would begin anew on an empty broker.
+    """
     if not any(files.exists(f"{path}/{layout.META_PROPERTIES}") for path in paths):
         raise StorageError(
-            f"--adopt: log.dirs={','.join(config.log_directories)} is no data directory: set that of the Apache Kafka "
-            "that was stopped, or start without --adopt"
+            f"--adopt: log.dirs={','.join(config.log_directories)} is no data directory: set the log.dirs of the "
+            "stopped Apache Kafka, or start without --adopt"
         )
 
 
 def _metadata_directory(config: BrokerConfig) -> str | None:
-    """Where Kafka was told to have its metadata log, if not in the first of log.dirs."""
+    """The directory of Kafka's metadata log by `metadata.log.dir`; None for the first of log.dirs."""
     *_, given = config.texts("metadata.log.dir")
     return given.strip().rstrip("/") if given else None
 
@@ -184,7 +189,7 @@ def _check_identity(config: BrokerConfig, survey: Survey) -> None:
 
 
 def read_metadata(files: Files, survey: Survey) -> KafkaMetadata | None:
-    """What Kafka's metadata log says; None where there is none, or nothing of it can be read."""
+    """The content of Kafka's metadata log; None if there is none, or if no topic in it can be read."""
     directory = survey.cluster_metadata
     if directory is None:
         return None
@@ -193,17 +198,17 @@ def read_metadata(files: Files, survey: Survey) -> KafkaMetadata | None:
         for value in kafka_directory.metadata_values(files, directory):
             reading.take(value)
     except BadFile as error:
-        logger.warning("%s; of Kafka's metadata the %d records before that are used", error, reading.count)
+        logger.warning("%s; only the %d records of Kafka's metadata before that place are used", error, reading.count)
     for kind, count in sorted(reading.security.items()):
         logger.warning(
-            "%d records of %s are not adopted: here everybody may do everything, until that is set up", count, kind
+            "%d records of %s are not adopted: everybody may do everything, until security is set up here", count, kind
         )
-    logger.info("%s: %d records, %d of them of kinds that mean nothing here", directory, reading.count, reading.unknown)
+    logger.info("%s: %d records, %d of them of kinds without meaning here", directory, reading.count, reading.unknown)
     return reading.metadata if reading.metadata.topics else None
 
 
 class _Reading:
-    """Kafka's metadata log on the way through. A change that was begun counts when it has ended."""
+    """Reads Kafka's metadata log. The records of a metadata transaction apply when it ends (KIP-868)."""
 
     def __init__(self) -> None:
         self.metadata = KafkaMetadata()
@@ -212,7 +217,7 @@ class _Reading:
         self._begun: list[MetadataRecord] | None = None
 
     def take(self, value: bytes) -> None:
-        """Take the next record, whatever it is."""
+        """Read the value of the next record, of any kind."""
         self.count += 1
         try:
             kind, record = record_type(value), decode_known(value)
@@ -234,26 +239,26 @@ class _Reading:
             self.metadata.apply(record)
 
 
-def _told(survey: Survey, known: KafkaMetadata | None) -> set[str]:
-    """The topics whose configs need no guess."""
-    of_kafka = {} if known is None else known.exclusive_locks()
-    told = {
+def _with_known_configs(survey: Survey, known: KafkaMetadata | None) -> set[str]:
+    """The topics with known configs, which need no guess."""
+    of_kafka = {} if known is None else known.topics_by_name()
+    known_configs = {
         topic
         for (topic, _), found in survey.partitions.items()
         if topic in of_kafka and found.topic_id in (None, of_kafka[topic].topic_id)
     }
-    return told.union(INTERNAL_TOPICS)
+    return known_configs.union(INTERNAL_TOPICS)
 
 
 def next_transactional_id(files: Files, survey: Survey) -> int:
-    """Above all producer ids that belong to transactional ids: these live longer than what a producer wrote."""
+    """One above the highest producer id of a transactional id; such an id may outlive all batches of its producer."""
     found = 0
     try:
         for value in kafka_directory.transactional_values(files, survey):
             if len(value) >= _TRANSACTION.size:
                 found = max(found, _TRANSACTION.unpack_from(value)[1] + 1)
     except BadFile as error:
-        logger.warning("%s; ids of transactional producers behind that are not known", error)
+        logger.warning("%s; the ids of transactional producers after that place are unknown", error)
     return found
 
 
@@ -268,29 +273,29 @@ def plan(
     next_transactional: int,
     guessed: Mapping[str, Mapping[str, str]],
 ) -> Adopted:
-    """What becomes of a survey. Pure but for `random`. Raises StorageError for directories of different topics."""
+    """Plan the adoption of a survey. Pure except for `random`. Raises StorageError for one topic with several ids."""
     adopted = Adopted(guessed)
-    topics: dict[str, dict[int, Found]] = {}
+    topics: dict[str, dict[int, KafkaPartition]] = {}
     for (topic, index), found in sorted(survey.partitions.items()):
         topics.setdefault(topic, {})[index] = found
-    of_kafka = {} if known is None else known.exclusive_locks()
+    of_kafka = {} if known is None else known.topics_by_name()
     for name, partitions in topics.items():
         _adopt_topic(name, partitions, of_kafka.get(name), known, config, adopted, random)
     if survey.others:
         adopted.warn(
-            f"named like partitions, but nothing of a log is in them, so they are left alone: {_some(survey.others)}"
+            f"directories with the name of a partition but no files of a log stay unchanged: {_some(survey.others)}"
         )
     absent = sorted(of_kafka.keys() - topics.keys())
     if absent:
         adopted.warn(f"{len(absent)} topics have no partition in log.dirs and are not adopted: {_some(absent)}")
     _adopt_producer_ids(survey, known, next_transactional, adopted)
-    _tell_of_other_configs(known, adopted)
+    _warn_of_other_configs(known, adopted)
     return adopted
 
 
 def _adopt_topic(
     name: str,
-    partitions: Mapping[int, Found],
+    partitions: Mapping[int, KafkaPartition],
     of_kafka: KnownTopic | None,
     known: KafkaMetadata | None,
     config: BrokerConfig,
@@ -299,41 +304,41 @@ def _adopt_topic(
 ) -> None:
     topic_id = _topic_id(name, partitions, of_kafka) or new_topic_id(random, adopted.topic_ids.values())
     if of_kafka is not None and of_kafka.topic_id != topic_id:
-        adopted.warn(
-            f"{name}: its directories are of another topic of that name than the one that Kafka's metadata has"
-        )
+        adopted.warn(f"{name}: its directories belong to another topic of that name than the one in Kafka's metadata")
         of_kafka = None
     epochs = {} if of_kafka is None else of_kafka.leader_epochs
     count = max([*partitions, *epochs]) + 1
     absent = count - len(partitions)
     if absent > MAX_PARTITIONS_AT_ONCE:
-        raise StorageError(f"{absent} of {count} partitions of {name} are not in log.dirs; bring them, or move it away")
+        raise StorageError(
+            f"{absent} of {count} partitions of {name} are not in log.dirs; add them, or move the topic away"
+        )
     if absent:
         missing = kafka_directory.named([index for index in range(count) if index not in partitions])
-        adopted.warn(f"{name}: of {count} partitions these are not in log.dirs and begin empty: {missing}")
+        adopted.warn(f"{name}: of {count} partitions these are not in log.dirs, and begin empty: {missing}")
     adopted.topic_ids[name] = topic_id
     adopted.records.append(TopicRecord(name=name, topic_id=topic_id))
     for index in range(count):
         latest = partitions[index].latest_epoch if index in partitions else -1
         adopted.records.append(_partition(topic_id, index, max(latest, epochs.get(index, -1)) + 1, config.node_id))
     configs = _configs(name, of_kafka, known, config, adopted)
-    told = " ".join(f"{key}={value}" for key, value in configs.items()) or "no configs of its own"
-    adopted.notes.append((logging.INFO, f"{name}: {count} partitions, id {layout.format_id(topic_id)}, {told}"))
+    own = " ".join(f"{key}={value}" for key, value in configs.items()) or "no configs of its own"
+    adopted.notes.append((logging.INFO, f"{name}: {count} partitions, id {layout.format_id(topic_id)}, {own}"))
     adopted.records += [
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
         for key, value in configs.items()
     ]
 
 
-def _topic_id(name: str, partitions: Mapping[int, Found], of_kafka: KnownTopic | None) -> bytes | None:
-    """The id in the directories, else that of Kafka's metadata. Raises StorageError for more than one."""
+def _topic_id(name: str, partitions: Mapping[int, KafkaPartition], of_kafka: KnownTopic | None) -> bytes | None:
+    """The topic id in the directories, otherwise in Kafka's metadata. Raises StorageError for more than one."""
     ids = Counter(found.topic_id for found in partitions.values() if found.topic_id is not None)
     if len(ids) > 1:
         wanted = of_kafka.topic_id if of_kafka is not None else ids.most_common(1)[0][0]
         others = [found.path for found in partitions.values() if found.topic_id not in (None, wanted)]
         raise StorageError(
-            f"{_some(others)}: of another topic that was called {name} too, by {layout.PARTITION_METADATA}; "
-            "move these directories away"
+            f"{_some(others)}: by {layout.PARTITION_METADATA} these directories belong to another topic with the name "
+            f"{name}; move them away"
         )
     return next(iter(ids), None if of_kafka is None else of_kafka.topic_id)
 
@@ -353,11 +358,11 @@ def _partition(topic_id: bytes, index: int, leader_epoch: int, node_id: int) -> 
 def _configs(
     name: str, of_kafka: KnownTopic | None, known: KafkaMetadata | None, config: BrokerConfig, adopted: Adopted
 ) -> dict[str, str]:
-    """The topic's own configs that mean something here."""
+    """The topic's own configs, as far as they are valid here."""
     if known is None or of_kafka is None:
         own = _internal_configs(name, config) or dict(adopted.guessed.get(name, {}))
         adopted.warn(
-            f"{name}: its configs are not known, as ZooKeeper or a lost log has them; it has {_whose(name, own)}"
+            f"{name}: its configs are unknown, as ZooKeeper or a lost log has them; it has {_whose(name, own)}"
         )
         return own
     kept: dict[str, str] = {}
@@ -366,13 +371,13 @@ def _configs(
             topic_configs.check({**kept, key: value})
             kept[key] = value
         except KafkaError as error:
-            adopted.warn(f"{name}: {key} is left out: {error.message}")
+            adopted.warn(f"{name}: {key} is not adopted: {error.message}")
     return kept
 
 
 def _whose(name: str, own: Mapping[str, str]) -> str:
     if name in INTERNAL_TOPICS:
-        return "those of a new one"
+        return "the configs of a new topic"
     if not own:
         return "the defaults"
     if "cleanup.policy" in own:
@@ -381,7 +386,7 @@ def _whose(name: str, own: Mapping[str, str]) -> str:
 
 
 def _internal_configs(name: str, config: BrokerConfig) -> dict[str, str]:
-    """As Kafka makes these topics."""
+    """The configs of an internal topic, as Kafka creates it; none for other topics."""
     if name not in INTERNAL_TOPICS:
         return {}
     offsets = {"compression.type": "producer", "segment.bytes": str(config.offsets_topic_segment_bytes)}
@@ -390,7 +395,7 @@ def _internal_configs(name: str, config: BrokerConfig) -> dict[str, str]:
 
 
 def _adopt_producer_ids(survey: Survey, known: KafkaMetadata | None, next_transactional: int, adopted: Adopted) -> None:
-    """No producer may get an id that another one wrote with, or may still write with."""
+    """Record the next producer id: above all ids that a producer used, or may still use."""
     seen = max([next_transactional, *(found.next_producer_id for found in survey.partitions.values())])
     if known is not None and known.next_producer_id >= seen:
         seen = known.next_producer_id
@@ -400,12 +405,12 @@ def _adopt_producer_ids(survey: Survey, known: KafkaMetadata | None, next_transa
         adopted.records.append(ProducerIdsRecord(broker_id=survey.meta.node_id, next_producer_id=seen))
 
 
-def _tell_of_other_configs(known: KafkaMetadata | None, adopted: Adopted) -> None:
-    """Those of brokers, clients and groups are a person's to set again."""
+def _warn_of_other_configs(known: KafkaMetadata | None, adopted: Adopted) -> None:
+    """Warn about configs of brokers, clients and groups: an administrator has to set them again."""
     for (kind, name), configs in {} if known is None else known.configs.items():
         if kind != TOPIC_RESOURCE and configs:
             whose = f"{_RESOURCES.get(kind, f'resources of type {kind}')} {name or '(the default)'}"
-            adopted.warn(f"configs of {whose}: not adopted, set them again where they matter: {_some(sorted(configs))}")
+            adopted.warn(f"configs of {whose} are not adopted; set them again if needed: {_some(sorted(configs))}")
 
 
 def _some(names: Sequence[str]) -> str:
@@ -417,9 +422,9 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _write_topic_ids(files: Files, paths: Sequence[str], survey: Survey, adopted: Adopted) -> None:
-    """Into the partitions' directories that lack one: before Kafka 2.8 there were none. Each as a whole or not at all.
+    """Write topic ids to the partitions' directories without one, as before Kafka 2.8; each file atomically.
 
-    All are synced together: two syncs for each of thousands would take minutes.
+    One sync serves all files: two syncs for each of thousands would take minutes.
     """
     lacking = [(topic, found.path) for (topic, _), found in survey.partitions.items() if found.topic_id is None]
     if not lacking:
@@ -438,7 +443,7 @@ def _write_topic_ids(files: Files, paths: Sequence[str], survey: Survey, adopted
 
 
 def _write(files: Files, path: str, records: Sequence[MetadataRecord], random: Random, now_ms: int) -> None:
-    """The metadata log, as a whole or not at all."""
+    """Write the metadata log, atomically."""
     directory = f"{path}/{kafka_directory.OWN_METADATA}"
     unfinished = directory + UNFINISHED_SUFFIX
     if files.exists(unfinished):

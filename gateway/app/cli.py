@@ -1,6 +1,6 @@
-"""The command `headgate`: a table of commands, of which only the one that is called is imported.
+"""The command `headgate`: a table of commands; only the called one is imported.
 
-Exit codes: 0 done, 1 it failed, 2 it was called or configured wrongly.
+Exit codes: 0 success, 1 failure, 2 wrong arguments or wrong configuration.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FAILED, MISUSED = 1, 2
 
 
 class Command(NamedTuple):
-    """`target` is 'module:function', called with the arguments behind the command's name; it returns an exit code."""
+    """`target` is 'module:function'. The function takes the arguments after the command, and returns an exit code."""
 
     target: str
     summary: str
@@ -44,12 +44,12 @@ COMMANDS = {
     "config": Command("headgate.gateway.app.cli:config", "say of every line of a server.properties what it does here"),
 }
 
-# Who started this broker is gone: a stop that takes longer is not waited for.
+# The parent process is gone: the broker has this time to stop.
 _STOPS_WITHIN_S = 5.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that the arguments name; returns its exit code."""
+    """Run the command in the arguments. Returns its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = given[0] if given else "help"
     if name in ("help", "--help", "-h"):
@@ -61,14 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = COMMANDS.get(name)
     if command is None:
         return _fail(f"there is no command {name!r}{_nearest(name)}; `headgate help` lists them", MISUSED)
-    if sys.stdout is None:  # closed by whoever called: it is asked for nothing more than the exit code
-        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - it ends with the process
+    if sys.stdout is None:  # the caller closed it, and wants the exit code only
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - stays open until the process ends
     try:
         code = _function(command.target)(given[1:])
         sys.stdout.flush()
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does: nothing more is to be said to it
+    except BrokenPipeError:  # the reader of our output is gone, as with `head`: no further output
         _drop_output()
         return FAILED
     except OSError as error:
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """What is left of it cannot be written: without this it would be tried again at the exit."""
+    """Discard the rest of the output; otherwise Python would try to write it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -172,7 +172,7 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
 
 
 def _load(options: argparse.Namespace) -> BrokerConfig | None:
-    """The configuration that was asked for; None after its problems were told."""
+    """The configuration of the options; None after printing its problems."""
     from headgate.gateway.config import BrokerConfig, ConfigError
 
     try:
@@ -185,7 +185,7 @@ def _load(options: argparse.Namespace) -> BrokerConfig | None:
 
 
 def _of_directory(options: argparse.Namespace, settings: BrokerConfig | None) -> BrokerConfig | None:
-    """The same as the node whose data directories these are, where no node.id is given."""
+    """The settings, with the node.id of the log directories if none is given."""
     if settings is None or any(settings.texts(name)[-1] is not None for name in ("node.id", "broker.id")):
         return settings
     from headgate.storage.disk import layout
@@ -199,7 +199,7 @@ def _of_directory(options: argparse.Namespace, settings: BrokerConfig | None) ->
 
 
 def _read(path: str | None) -> str:
-    """The text of a file: UTF-8, or what Java takes every such file for, Latin-1."""
+    """The text of a properties file in UTF-8, otherwise in Latin-1 as Java reads it."""
     from headgate.gateway.config import ConfigError
 
     if path is None:
@@ -229,7 +229,7 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
     too_few = descriptors.complaint(descriptors.raise_limit(), settings.max_connections)
     if too_few is not None:
         logger.warning("%s", too_few)
-    gc.disable()  # what is imported stays: to look for garbage in it is a tenth of a start
+    gc.disable()  # imported modules are no garbage; a search for garbage in them takes a tenth of a start
     from headgate.gateway.app import broker
 
     gc.enable()
@@ -243,7 +243,7 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
         if is_adopting:
             _adopt(settings)
         broker.serve(settings, started)
-    except Exception as error:  # noqa: BLE001 - what is not explained is raised again
+    except Exception as error:  # noqa: BLE001 - an unexplained error is raised again
         return _explain(error, settings, f"the broker {outcome}")
     return 0
 
@@ -259,7 +259,7 @@ def _adopt(settings: BrokerConfig) -> None:
 
 
 def _explain(error: BaseException, settings: BrokerConfig, outcome: str) -> int:
-    """One sentence for what a person can mend; a traceback for what is our own mistake."""
+    """Print one sentence for an error that the user can fix; raise any other. Returns the exit code."""
     from headgate.protocol.errors import KafkaError
     from headgate.storage.errors import DirectoryLocked, StorageError
 
@@ -275,31 +275,34 @@ def _explain(error: BaseException, settings: BrokerConfig, outcome: str) -> int:
 
 
 def _reason(error: OSError, settings: BrokerConfig, outcome: str) -> str | None:
-    """What the system refused and what to do about it. An error of a file has its name, one of a listener has not."""
+    """The sentence for an error of the system, with advice; None without advice.
+
+    An error of a file has a file name; an error of a listener has none.
+    """
     from socket import gaierror
 
     if error.errno == errno.ENOSPC:
         directories = ",".join(settings.log_directories)
-        return f"{outcome}: no space is left in log.dirs={directories}; free some, and start it again"
+        return f"{outcome}: no space is left in log.dirs={directories}; free some, and start the broker again"
     if error.filename is not None:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR):
             return None
         advice = "log.dirs has to be a directory that this user can write to"
         return f"cannot use {error.filename}: {error.strerror}; {advice}"
     refused = {
-        errno.EADDRINUSE: "something does already; stop it, or set other listeners",
+        errno.EADDRINUSE: "another process does already; stop it, or set other listeners",
         errno.EADDRNOTAVAIL: "this machine has no such address; set other listeners",
-        errno.EACCES: "this user may not, as is usual for ports below 1024; set other listeners",
+        errno.EACCES: "this user may not, as usual for ports below 1024; set other listeners",
     }
     reason = f"{error.strerror}; set other listeners" if isinstance(error, gaierror) else refused.get(error.errno or 0)
-    places = ", ".join(f"{listener.host}:{listener.port}" for listener in settings.listeners)
-    return reason and f"cannot listen on {places}: {reason}"
+    addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in settings.listeners)
+    return reason and f"cannot listen on {addresses}: {reason}"
 
 
 def _exit_with_parent() -> None:
-    """Stop this process when whoever holds the other end of its standard input closes it, or dies in whatever way.
+    """Stop this process when the process at the other end of its standard input closes the pipe or dies.
 
-    A pipe is the one sign that comes for every death, SIGKILL included, from every thread, on every platform.
+    A closed pipe is the only sign of every kind of death, SIGKILL included, for every thread, on every platform.
     """
     import signal
     import threading

@@ -3,8 +3,8 @@
     with Headgate() as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
 
-It is a process of its own, on a free port of 127.0.0.1, with its data in a temporary directory: so it can be killed and
-restarted, and clients reach it as they reach any broker. It ends with the program, however that ends.
+The broker is a process of its own, on a free port of 127.0.0.1, with its data in a temporary directory. So a test can
+kill and restart the broker, and clients connect as to any broker. The broker ends with the program, however that ends.
 """
 
 from __future__ import annotations
@@ -28,45 +28,45 @@ from typing import IO, Protocol, Self
 import headgate
 from headgate.gateway.app.ready_line import READY
 
-# What a test wants: a free port, and no wait for more members when a group begins.
+# Defaults for tests: a free port, and no wait for more members when a group begins.
 _DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
-# Isolated mode looks at no environment and at no current directory: the package that is running here is named to it.
+# Isolated mode ignores the environment and the current directory, so the program gets the path of this package.
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from headgate.gateway.app.cli import main; sys.exit(main())"
 )
 _SHOWN_LOG_LINES = 40
-# Where a broker that listens everywhere can be reached from here.
+# The local address of a broker that listens on all addresses.
 _NEAR = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104
 
 _topic_numbers = itertools.count(1)
 
 
 class HeadgateError(Exception):
-    """A broker that did not start or stop; the text has what it wrote to its log."""
+    """The broker did not start or stop; the text includes the end of its log."""
 
 
 class Runner(Protocol):
-    """What runs a broker: a child process, or a thread of this one."""
+    """Runs a broker: in a child process, or in a thread of this one."""
 
     pid: int
 
     def start(self, overrides: Mapping[str, str], deadline_s: float) -> Sequence[str]:
-        """Start with these settings; returns the endpoints. Raises HeadgateError."""
+        """Start with these settings. Returns the endpoints. Raises HeadgateError."""
 
     def stop(self, deadline_s: float) -> None:
-        """Stop in an orderly way. Raises HeadgateError."""
+        """Stop cleanly. Raises HeadgateError."""
 
     def kill(self) -> None:
-        """Stop at once, without a chance to write anything more."""
+        """Stop at once, without any further write."""
 
     def discard(self) -> None:
-        """Be rid of the broker, when nobody is there any more to hear of errors."""
+        """Stop the broker, and ignore errors."""
 
     def is_running(self) -> bool:
-        """Whether there is a broker."""
+        """Whether the broker runs."""
 
     def log(self) -> str:
-        """What the broker has written to its log, over all its starts."""
+        """The log of the broker, over all its starts."""
 
 
 class Headgate:
@@ -83,9 +83,9 @@ class Headgate:
     ) -> None:
         """Prepare a broker; `start`, or `with`, starts it.
 
-        `directory` keeps the data; without it they are in a temporary directory, and removed with the broker.
-        `in_process` runs it in a thread of this process, with a clock that `advance` moves. `deadline_s` bounds a start
-        and a stop.
+        `directory` keeps the data; without it, the data are in a temporary directory, and removed with the broker.
+        `in_process` runs the broker in a thread of this process, with a clock that `advance` moves. `deadline_s` bounds
+        a start and a stop.
         """
         named = {name.replace("_", "."): value for name, value in options.items()}
         given = {name: _text(value) for name, value in {**(settings or {}), **named}.items()}
@@ -119,13 +119,13 @@ class Headgate:
                 self, _clean_up, self._runner, None if self._keeps_data else self.directory
             )
         settings = {**self._overrides, "log.dirs": self.directory}
-        if self._endpoints:  # the second time on the port of the first, so that clients find it again
+        if self._endpoints:  # a restart uses the same port, so that clients find the broker again
             settings["listeners"] = ",".join(self._endpoints)
         self._endpoints = self._runner.start(settings, self._deadline_s)
         return self
 
     def stop(self) -> None:
-        """Stop in an orderly way; data that nobody asked to keep are removed. Raises HeadgateError if late."""
+        """Stop cleanly, and remove a temporary directory. Raises HeadgateError if the stop takes too long."""
         try:
             self._runner.stop(self._deadline_s)
         finally:
@@ -136,23 +136,23 @@ class Headgate:
                 self.directory, self._endpoints = "", ()
 
     def kill(self) -> None:
-        """Kill the process (SIGKILL), as a crash does. The data stay, and `restart` goes on with them."""
+        """Kill the process (SIGKILL), as in a crash. The data stay; `restart` uses them again."""
         self._runner.kill()
 
     def restart(self) -> Self:
-        """Start again on the same port with the same data: after `kill`, or else after an orderly stop."""
+        """Start again on the same port with the same data; a running broker is first stopped cleanly."""
         if self.is_running:
             self._runner.stop(self._deadline_s)
         return self.start()
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a broker now."""
+        """Whether the broker runs."""
         return self._runner.is_running()
 
     @property
     def bootstrap(self) -> str:
-        """`host:port`, for a client's `bootstrap.servers`. The same over restarts."""
+        """`host:port` for a client's `bootstrap.servers`; the same after a restart. Raises HeadgateError."""
         if not self._endpoints:
             raise HeadgateError("the broker was not started; use `with Headgate() as broker:`, or start()")
         address = self._endpoints[0].partition("://")[2]
@@ -166,11 +166,11 @@ class Headgate:
 
     @property
     def log(self) -> str:
-        """What the broker has written to its log."""
+        """The log of the broker, over all its starts."""
         return self._runner.log()
 
     def topic(self, partitions: int = 1, **configs: object) -> str:
-        """Create a topic under a name that nobody had, and return the name. Raises HeadgateError."""
+        """Create a topic with a new, unique name. Returns the name. Raises HeadgateError."""
         name = f"topic-{next(_topic_numbers)}-{os.urandom(4).hex()}"
         self.create_topic(name, partitions, **configs)
         return name
@@ -183,7 +183,10 @@ class Headgate:
         create_topic(self.bootstrap, name, partitions, texts)
 
     def advance(self, milliseconds: float) -> None:
-        """Move the broker's clock, with `in_process`; what is due by then has happened when this returns."""
+        """Advance the broker's clock, with `in_process`. All work due by then is done when this returns.
+
+        Raises HeadgateError for a broker in another process.
+        """
         advance = getattr(self._runner, "advance", None)
         if advance is None:
             raise HeadgateError("the clock of another process cannot be moved; use Headgate(in_process=True)")
@@ -211,7 +214,7 @@ def _clean_up(runner: Runner, directory: str | None) -> None:
 
 
 class _Process:
-    """A broker as a child process. Its standard input is a pipe of ours: when that closes, by any death, it stops."""
+    """A broker as a child process. It stops when this process closes the pipe to its standard input, or dies."""
 
     def __init__(self) -> None:
         self.pid = 0
@@ -223,14 +226,14 @@ class _Process:
         arguments = [f"--override={name}={value}" for name, value in overrides.items()]
         root = str(Path(headgate.__file__).resolve().parents[1])
         if self._log_file is None:
-            self._log_file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives until `discard`
+            self._log_file = tempfile.TemporaryFile()  # noqa: SIM115 - stays open until `discard`
         self._process = process = subprocess.Popen(  # noqa: S603 - this interpreter, our own program
             [sys.executable, "-I", "-c", _PROGRAM, root, "serve", "--exit-with-parent", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log_file,
             text=True,
-            start_new_session=True,  # Ctrl-C is for the program; it stops the broker when it has done with it
+            start_new_session=True,  # Ctrl-C is for the program, which then stops the broker
         )
         self.pid = process.pid
         try:
@@ -293,7 +296,7 @@ class _Process:
     def log(self) -> str:
         if self._log_file is None:
             return self._past_log
-        descriptor = self._log_file.fileno()  # the child writes where this file's position is: it must not be moved
+        descriptor = self._log_file.fileno()  # the child shares the position of this file, so `pread` must not move it
         return self._past_log + os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
 
     def _shown_log(self) -> str:
@@ -303,7 +306,7 @@ class _Process:
 
 
 def _pump(stdout: IO[str] | None, lines: SimpleQueue[str]) -> None:
-    """Pass on what comes, so that the child never waits for us; an empty line at the end."""
+    """Pass on all lines, so that the child never waits for us; then an empty line at the end."""
     assert stdout is not None
     with contextlib.suppress(ValueError, OSError):  # the pipe was closed meanwhile
         for line in stdout:

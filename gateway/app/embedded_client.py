@@ -1,4 +1,4 @@
-"""Just enough of a client to create a topic on a broker of our own: for `Headgate.topic`."""
+"""A minimal client for `Headgate.topic`: creates a topic on a broker of the same version."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def create_topic(bootstrap: str, name: str, partitions: int, configs: Mapping[st
 
 
 def _ask(bootstrap: str, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """One question and its answer, in the newest version: the broker is of the same version as this client."""
+    """Send one request in the newest version, which the broker of the same package knows. Returns the response."""
     host, _, port = bootstrap.rpartition(":")
     peer = ClientConnection("headgate-embedded")
     with socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT_S) as connection:
@@ -45,7 +45,7 @@ def _ask(bootstrap: str, request: CreateTopicsRequest) -> CreateTopicsResponse:
         while True:
             data = connection.recv(_RECEIVED_BYTES)
             if not data:
-                raise ConnectionResetError("it hung up")
+                raise ConnectionResetError("the broker closed the connection")
             for _, response in peer.receive(data):
                 answer: CreateTopicsResponse = response
                 return answer

@@ -1,7 +1,7 @@
-"""A broker in a thread of this process, on a clock that a test moves: `Headgate(in_process=True)`.
+"""A broker in a thread of this process, with a clock that a test moves: `Headgate(in_process=True)`.
 
-Sockets are real, so any client may use it; time goes on as usual, and `advance` lets any amount of it pass at once:
-session timeouts, retention and expiries come without waiting.
+Sockets are real, so any client may connect. Time passes as usual, and `advance` adds any amount at once: session
+timeouts, retention and expirations come without a wait.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _DISCARD_DEADLINE_S = 5.0
 
 
 class MovableClock(trio.abc.Clock):
-    """Real time, and what was added to it."""
+    """Real time plus an offset."""
 
     def __init__(self) -> None:
         self._system = SystemClock()
         self._offset_s = 0.0
 
     def start_clock(self) -> None:
-        """Nothing is to be prepared."""
+        """No preparation is needed."""
 
     def current_time(self) -> float:
         return self._system.monotonic_ms() / 1000.0 + self._offset_s
@@ -42,7 +42,7 @@ class MovableClock(trio.abc.Clock):
         return deadline - self.current_time()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at once. To be called on the loop's thread, which then looks at its deadlines anew."""
+        """Add time to the clock. Call this on the loop's thread, which then checks its deadlines again."""
         self._offset_s += seconds
 
 
@@ -62,7 +62,7 @@ class InProcess:
         try:
             config = BrokerConfig.load("", overrides)
         except ConfigError as error:
-            raise HeadgateError(f"the broker cannot be configured so:\n{error}") from None
+            raise HeadgateError(f"the configuration of the broker is wrong:\n{error}") from None
         ready: SimpleQueue[Sequence[str]] = SimpleQueue()
         self._failure = None
         self._thread = threading.Thread(target=self._run, args=(config, ready), name="headgate", daemon=True)
@@ -82,7 +82,7 @@ class InProcess:
         logger.addHandler(handler)
         try:
             trio.run(self._serve, config, ready, clock=self._clock)
-        except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that waits
+        except BaseException as error:  # noqa: BLE001 - the waiting thread raises it again
             self._failure = error
         finally:
             logger.removeHandler(handler)
@@ -129,9 +129,9 @@ class InProcess:
         return self._log.getvalue()
 
     def advance(self, milliseconds: float) -> None:
-        """Let time pass; returns when every task has done what was due and waits again."""
+        """Advance the clock. Returns when every task has done all due work and waits again. Raises HeadgateError."""
         if self._token is None:
-            raise HeadgateError("the broker does not run; start it before its clock is moved")
+            raise HeadgateError("the broker does not run; start it before you advance its clock")
 
         async def advance() -> None:
             self._clock.advance(milliseconds / 1000.0)

@@ -1,12 +1,12 @@
-"""A broker for tests: the fixture `headgate`. pytest finds this by itself where Headgate is installed.
+"""A broker for tests: the fixture `headgate`. pytest loads this plugin by itself where Headgate is installed.
 
     def test_mine(headgate):
         name = headgate.topic(partitions=2)
         producer = KafkaProducer(bootstrap_servers=headgate.bootstrap)
 
-One process serves all tests of a session, so a test costs no start; `topic` gives each its own names. A test may kill
-or restart it: the next one finds it running again. Settings, by Kafka's names, are what the fixture `headgate_options`
-returns; override it in a conftest.py. When a test fails, the end of the broker's log is in its report.
+One process serves all tests of a session, so a test costs no start; `topic` creates topics with unique names. A test
+may kill or restart the broker; the next test finds it running again. The fixture `headgate_options` returns the
+settings, by Kafka's names; override it in a conftest.py. The report of a failed test has the end of the broker's log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHOWN_LOG_CHARACTERS = 4_000
 
 @pytest.fixture(scope="session")
 def headgate_options() -> Mapping[str, object]:
-    """Settings of the broker, as `{"num.partitions": 3}`: to be overridden."""
+    """The settings of the broker, such as `{"num.partitions": 3}`. Override this fixture in a conftest.py."""
     return {}
 
 
@@ -45,9 +45,9 @@ def headgate(headgate_session: Headgate) -> Headgate:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what the broker logged beside the failure of a test that used it."""
+    """Add the end of the broker's log to the report of a failed test that used the broker."""
     report = yield
-    # Whatever a test calls so: it may have a parameter, or a fixture of its own, of that name.
+    # A test may have a parameter or a fixture of its own with that name.
     log = getattr(getattr(item, "funcargs", {}).get("headgate"), "log", None)
     if report.failed and isinstance(log, str):
         report.sections.append(("Headgate's log", log[-_SHOWN_LOG_CHARACTERS:]))

@@ -1,4 +1,4 @@
-"""The one line on stdout of a broker that is ready: programs that start a broker wait for it."""
+"""The ready line: the only line that a broker prints on stdout. Programs that start a broker wait for this line."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ READY = "headgate ready "
 
 
 def ready_line(config: BrokerConfig, endpoints: Sequence[str]) -> str:
-    """`headgate ready PLAINTEXT://127.0.0.1:40123 node.id=0 log.dirs=/x`: what programs that start a broker wait for.
+    """The ready line, for example `headgate ready PLAINTEXT://127.0.0.1:40123 node.id=0 log.dirs=/x`.
 
-    `endpoints` are what is really listened on, ports included; several are separated by commas.
+    `endpoints` are the real addresses of the listeners, ports included; commas separate them in the line.
     """
     return f"{READY}{','.join(endpoints)} node.id={config.node_id} log.dirs={','.join(config.log_directories)}"

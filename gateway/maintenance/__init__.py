@@ -1,1 +1,1 @@
-"""What recurs: flushes, retention, compaction, the health of log directories, the opening of logs."""
+"""Recurring work: flushes, retention, compaction, the health of log directories, log loading."""

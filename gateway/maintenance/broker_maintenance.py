@@ -1,7 +1,7 @@
-"""What a broker does by itself, time and again: flush, roll and expire logs, and write checkpoints.
+"""The recurring work of a broker: flushes, rolls, retention, checkpoints, repairs.
 
-Waiting for the disk is done in worker threads: flushes (`replication/syncs.py`), checkpoints, removing what was
-deleted (`directory_upkeep.py`), asking for room. Everything else is short, or made short, and runs on the loop.
+Worker threads do all work that waits for the disk: flushes (`replication/group_commit.py`), checkpoints and removal of
+deleted files (`directory_maintenance.py`), the look at the disk space. Other work runs on the loop in short pieces.
 """
 
 from __future__ import annotations
@@ -27,45 +27,45 @@ from headgate.storage.log.log import Log
 
 logger = logging.getLogger("headgate.upkeep")
 
-# How often logs are asked whether a flush is due; `log.flush.scheduler.interval.ms` makes it more often.
+# The longest interval between looks for due flushes; `log.flush.scheduler.interval.ms` may shorten it.
 FLUSH_CHECK_MS = 1_000
-# How soon partitions that could not be made are tried again; ever more rarely, as long as none can.
-RETRY_MS, MOST_RETRY_MS = 1_000, 16_000
-# How often is looked for deleted files whose time (file.delete.delay.ms) has come.
+# The wait before failed creations of partitions are tried again; doubled while all fail.
+RETRY_MS, MAX_RETRY_MS = 1_000, 16_000
+# The interval between looks for deleted files whose file.delete.delay.ms is over.
 REMOVE_MS = 1_000
-# How often is looked for logs of which a sync failed.
-MEND_MS = 1_000
-# How often retention is asked while a disk is nearly full.
+# The interval between looks for logs that need a repair.
+REPAIR_MS = 1_000
+# The interval of retention while a disk is nearly full.
 LOW_CHECK_MS = 10_000
 
 
 class BrokerMaintenance:
-    """The recurring work on the logs of one store."""
+    """The recurring work on all logs of a broker."""
 
     def __init__(
         self,
-        store: LogManager,
+        log_manager: LogManager,
         partitions: ReplicaManager,
         config: BrokerConfig,
         clock: Clock,
         scheduler: Scheduler,
         space_is_back: Callable[[str], None],
     ) -> None:
-        """`space_is_back(directory)` is called when records are taken again, after the disk was nearly full."""
-        self._store = store
+        """`space_is_back(directory)` is called when a directory takes records again, after its disk was nearly full."""
+        self._log_manager = log_manager
         self._partitions = partitions
         self._clock = clock
         self._scheduler = scheduler
         self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0
-        self._is_making = False
+        self._is_retrying = False
         self._has_lost_metadata = False
         self._space_is_back = space_is_back
         self._config = config
         self._space = DiskSpace(partitions, config, clock, scheduler, self._room_changed)
-        tell = RepairListener(self._was_truncated, self._repaired)
+        listener = RepairListener(self._was_truncated, self._repaired)
         self._directories = [
-            DirectoryMaintenance(one, partitions.directories[one.directory], tell, self._changed, clock, scheduler)
-            for one in store
+            DirectoryMaintenance(one, partitions.directories[one.directory], listener, self._changed, clock, scheduler)
+            for one in log_manager
         ]
         self._by_name = {one.directory: one for one in self._directories}
         flush_check_ms = min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS)
@@ -76,25 +76,28 @@ class BrokerMaintenance:
             (config.producer_id_expiration_check_interval_ms, self.expire_producers),
             (flush_check_ms, self.flush_due),
             (REMOVE_MS, self.remove_deleted),
-            (MEND_MS, self.repair),
+            (REPAIR_MS, self.repair),
             (LOW_CHECK_MS, self._expire_if_low),
         ]
 
     def start(self) -> None:
-        """Do each work once its interval has passed, and again after each further one."""
+        """Run each work at its interval, first after one interval."""
         for interval_ms, work in self._works:
             self._again(interval_ms, work)
         self._space.look()
 
     def measure(self, metrics: Metrics) -> None:
-        """Have gauges of the disks."""
+        """Register the gauges of the disks."""
         metrics.gauge("disk.free.bytes", lambda: self._space.least)
         directories = self._partitions.directories.values()
         metrics.gauge("disk.full.directories", lambda: sum(one.is_full for one in directories))
         metrics.gauge("disk.offline.directories", lambda: sum(one.is_offline for one in directories))
         metrics.gauge("disk.hung.directories", lambda: sum(one.is_hung for one in directories))
         metrics.gauge("disk.unsynced.logs", lambda: len(self._needs_repair()))
-        metrics.gauge("disk.deleted.files", lambda: sum(len(store.pool.pending_deletions) for store in self._store))
+        metrics.gauge(
+            "disk.deleted.files",
+            lambda: sum(len(directory.pool.pending_deletions) for directory in self._log_manager),
+        )
 
     def _again(self, interval_ms: float, work: Callable[[], None]) -> None:
         def run() -> None:
@@ -106,18 +109,18 @@ class BrokerMaintenance:
         self._scheduler.call_after(interval_ms, run)
 
     def checkpoint(self) -> None:
-        """Write down high watermarks, recovery points and log starts, in a thread."""
+        """Write high watermarks, recovery points and start offsets, in a thread of each directory."""
         high_watermarks = self._partitions.high_watermarks
         for directory in self._directories:
             directory.checkpoint(high_watermarks)
 
     def remove_deleted(self) -> None:
-        """Remove deleted files whose time has come, in a thread; at once where the room is needed."""
+        """Remove deleted files after file.delete.delay.ms, in a thread; on a nearly full disk without that delay."""
         for directory in self._directories:
             directory.remove_deleted()
 
     def expire(self) -> None:
-        """Roll what is old enough, and delete what retention no longer keeps: all partitions, some in each turn."""
+        """Roll old segments and delete expired ones, of all partitions, some of them in each turn of the loop."""
         found: dict[str, list[Replica]] = {}
         for partition in self._partitions:
             found.setdefault(parent(partition.log.directory), []).append(partition)
@@ -129,29 +132,29 @@ class BrokerMaintenance:
             self.expire()
 
     def _room_changed(self, directory: str, is_low: bool) -> None:
-        """There is no room any more, or there is again."""
-        self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0  # there may be room for what could not be made
+        """Note that the disk of a directory became nearly full, or has space again."""
+        self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0  # there may be space now for failed creations
         self._expire_if_low()
         if not is_low:
             self._space_is_back(directory)
 
     def retry(self) -> None:
-        """Make the partitions that could not be made when their topics were: some of them, in a thread."""
-        if not self._is_making and self._clock.monotonic_ms() >= self._next_retry_ms:
-            self._is_making = True
+        """Try again to create partitions whose creation failed: some of them, in a thread."""
+        if not self._is_retrying and self._clock.monotonic_ms() >= self._next_retry_ms:
+            self._is_retrying = True
             self._partitions.retry(self._retried)
 
     def _retried(self, result: Retried) -> None:
-        """As long as some can be made the others are tried too, else ever more rarely."""
-        self._is_making = False
-        made, refused = result
-        self._retry_ms = min(2 * self._retry_ms, MOST_RETRY_MS) if refused and not made else RETRY_MS
-        self._next_retry_ms = self._clock.monotonic_ms() + self._retry_ms if refused and not made else 0.0
-        if made:
+        """After a success try the others at once; after failures only, wait twice as long."""
+        self._is_retrying = False
+        created, refused = result
+        self._retry_ms = min(2 * self._retry_ms, MAX_RETRY_MS) if refused and not created else RETRY_MS
+        self._next_retry_ms = self._clock.monotonic_ms() + self._retry_ms if refused and not created else 0.0
+        if created:
             self._scheduler.call_after(0.0, self.retry)
 
     def repair(self) -> None:
-        """Make logs whole again of which a sync failed, in a thread."""
+        """Repair logs after failed syncs, in a thread of each directory."""
         for directory in self._directories:
             directory.repair()
 
@@ -159,15 +162,15 @@ class BrokerMaintenance:
         return [log for directory in self._directories for log in directory.needs_repair()]
 
     def note_disk_error(self, directory: str, error: object) -> None:
-        """A write or a sync has failed in a log directory."""
+        """Note a failed write or sync in a log directory."""
         self._by_name[directory].health.note(error)
 
     def _changed(self, status: DirectoryStatus) -> None:
-        """A log directory is offline, or back."""
+        """Note that a log directory went offline or came back."""
         if not status.is_offline:
             self._partitions.disk_recovered(status.path)
         if all(one.is_offline for one in self._partitions.directories.values()):
-            logger.error("no log directory is left that takes anything: nothing is written until one is back")
+            logger.error("all log directories are offline: nothing is written until one is back")
 
     def _is_offline(self, partition: Replica) -> bool:
         return self._partitions.directories[parent(partition.log.directory)].is_offline
@@ -185,19 +188,21 @@ class BrokerMaintenance:
         self._partitions.disk_recovered(parent(log.directory))
 
     def _freeze_metadata(self, log: Log) -> None:
-        """Have no more changes made: they would follow what the log does not have, and no start could read them."""
-        why = "the disk has lost changes of topics or settings that are in memory still: restart, and make them again"
+        """Refuse all further changes: they would follow lost records of the log, and no start could replay them."""
+        why = (
+            "the disk has lost changes of topics or settings that are still in memory: restart, and repeat the changes"
+        )
         logger.error("metadata cannot be changed any more: %s", why)
         log.refuse(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))
 
     def expire_producers(self) -> None:
-        """Forget producers that have not written for `producer.id.expiration.ms`."""
+        """Expire producers that have not written for `producer.id.expiration.ms`."""
         now_ms = self._clock.now_ms()
         for partition in self._partitions:
             partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
 
     def flush_due(self) -> None:
-        """Flush the logs that ask for it: those with flush.ms, and those that have begun a new segment."""
+        """Flush the logs with a due flush: by flush.ms, or after a roll."""
         now_ms = self._clock.now_ms()
         for partition in self._partitions:
             if partition.log.is_flush_due(now_ms) and not self._is_offline(partition):

@@ -1,6 +1,6 @@
-"""What compaction says of itself in numbers.
+"""The metrics of compaction.
 
-Gauges tell of the last look at all logs, of the last round, or of now; counters of all since the broker's start.
+Gauges describe the last look at all logs, the last compaction, or the present; counters count since the broker's start.
 Source: the metrics of Apache Kafka's `LogCleaner` and `LogCleanerManager`.
 """
 
@@ -23,11 +23,11 @@ class CleanerMetrics:
     """The counters and gauges of a broker's compaction."""
 
     def __init__(self, metrics: Metrics, clock: Clock, uncleanable: Callable[[], Collection[Log]]) -> None:
-        """`uncleanable`: the logs that are left alone, as they are damaged."""
+        """`uncleanable`: the damaged logs, which are not compacted."""
         self._clock = clock
         self._looked_ms = clock.monotonic_ms()
         self._dirty_ratio = self._table_share = 0.0
-        self._overdue_ms = self._round_ms = 0
+        self._overdue_ms = self._run_ms = 0
         self._runs = metrics.counter("compaction.runs")
         self._failures = metrics.counter("compaction.failures")
         self._read_bytes = metrics.counter("compaction.read.bytes")
@@ -37,39 +37,39 @@ class CleanerMetrics:
         metrics.gauge("compaction.dirty.percent", lambda: 100 * self._dirty_ratio)
         metrics.gauge("compaction.delay.seconds", lambda: self._overdue_ms / 1000)
         metrics.gauge("compaction.last.look.seconds", lambda: (clock.monotonic_ms() - self._looked_ms) / 1000)
-        metrics.gauge("compaction.last.run.seconds", lambda: self._round_ms / 1000)
+        metrics.gauge("compaction.last.run.seconds", lambda: self._run_ms / 1000)
         metrics.gauge("compaction.buffer.percent", lambda: 100 * self._table_share)
         metrics.gauge("compaction.uncleanable.partitions", lambda: len(uncleanable()))
         metrics.gauge("compaction.uncleanable.bytes", lambda: sum(log.size for log in uncleanable()))
 
     def looked(self, found: Iterable[CleanableRatio]) -> None:
-        """All logs were looked at, and these may be compacted, now or once they are dirtier."""
+        """Note a look at all logs. `found`: the logs that may be compacted, now or once they are dirtier."""
         found = list(found)
         self._looked_ms = self._clock.monotonic_ms()
-        self._dirty_ratio = max((dirt.ratio for dirt in found), default=0.0)
-        self._overdue_ms = max((dirt.overdue_ms for dirt in found if dirt.dirty_bytes), default=0)
+        self._dirty_ratio = max((cleanable.ratio for cleanable in found), default=0.0)
+        self._overdue_ms = max((cleanable.overdue_ms for cleanable in found if cleanable.dirty_bytes), default=0)
 
     def collected(self, collected: Collected) -> None:
-        """The keys of a dirty part were read."""
-        if collected.read_bytes:  # else segments are only merged
+        """Note collected keys."""
+        if collected.read_bytes:  # otherwise this compaction only merges segments
             self._table_share = collected.table_share
         self._read_bytes.add(collected.read_bytes)
 
     def rewritten(self, rewritten: Rewritten) -> None:
-        """A group of segments was read, and written anew."""
+        """Note a rewritten group of segments."""
         self._read_bytes.add(rewritten.read_bytes)
         self._written_bytes.add(rewritten.sizes[0])
 
-    def ended(self, its: LogCompaction, after_ms: int) -> None:
-        """A round is over, well or not: what it has taken up stays."""
-        self._round_ms = after_ms
-        self._kept.add(its.kept_records)
-        self._dropped.add(its.records - its.kept_records)
+    def ended(self, compaction: LogCompaction, after_ms: int) -> None:
+        """Note the end of a compaction, successful or not; the segments that it swapped in stay."""
+        self._run_ms = after_ms
+        self._kept.add(compaction.kept_records)
+        self._dropped.add(compaction.records - compaction.kept_records)
 
     def succeeded(self) -> None:
-        """A round did all that it was to do."""
+        """Count a complete compaction."""
         self._runs.add()
 
     def failed(self) -> None:
-        """A compaction, or the look for one, did not."""
+        """Count a failed compaction, or a failed look at a log."""
         self._failures.add()

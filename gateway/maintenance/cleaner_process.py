@@ -1,12 +1,11 @@
-"""Where compaction is computed: in a process of its own, or in a thread that leaves Python's lock to the loop.
+"""The workers of compaction: a child process, or a thread that yields Python's lock to the loop.
 
-To look at records keeps Python busy for seconds. A thread that does so has the lock half of the time, which every
-client feels; a process has a core of its own, if there is one, and yields to the broker if there is not. It is started
-when there is something to compact, told one step after another by lines of JSON on its standard input, and ended when
-there is nothing more. It only writes files that are named `.cleaned`, and only while the broker lives: it dies with
-it, and does nothing that it is not told.
+Filtering records keeps Python busy for seconds. A thread would hold the lock half of that time, which every client
+feels. A process has a core of its own if there is one, and otherwise yields to the broker by its low priority. The
+process starts when a log is due, gets its steps as lines of JSON on its standard input, and ends when no log is due.
+The process only writes files named `.cleaned`, only at the broker's request, and ends with the broker.
 
-`docs/compaction.md` has what either does to clients. The thread is for where no process can be had.
+`docs/compaction.md` has the effect of both on clients. The thread is for platforms without child processes.
 """
 
 from __future__ import annotations
@@ -41,49 +40,49 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Done = Callable[[Any], None]
-"""Called on the loop, with a result or with what was raised: OSError, Damaged, or anything that was not expected."""
+"""Called on the loop with the result, or with the raised error: OSError, Damaged, or an unexpected one."""
 
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1));"
     " from headgate.gateway.maintenance.cleaner_process import main; main()"
 )
-# The broker is the one that clients wait for.
+# Clients wait for the broker, not for this process.
 _NICENESS = 10
 _POLL_S = 0.2
-# A pause for the disk's sake is made of these: whoever is to stop meanwhile looks in between.
+# A long pause is a series of short ones, so that a stop is noticed in between.
 _LONGEST_PAUSE_S = 0.1
 
 
 class WorkerFailed(Exception):
-    """The process ended, or something went wrong in it that nobody expected."""
+    """The process ended by itself, or reported an unexpected error."""
 
 
 class Worker(Protocol):
-    """What computes one compaction at a time. Of its steps one runs at a time."""
+    """A worker computes one compaction at a time, one step at a time. `bytes_per_second` limits reads and writes."""
 
     def collect(self, job: Job, bytes_per_second: float, done: Done) -> None:
-        """`Compaction.collect`: `done` gets a Collected."""
+        """Run `Compaction.collect`; `done` gets a Collected."""
 
     def rewrite(self, bases: Sequence[int], bytes_per_second: float, done: Done) -> None:
-        """`Compaction.rewrite` of the last job: `done` gets a Rewritten."""
+        """Run `Compaction.rewrite` for the last job; `done` gets a Rewritten."""
 
     def close(self) -> None:
-        """Stop at once, in the middle of a step too."""
+        """Stop at once, even in the middle of a step."""
 
 
 def best_worker(scheduler: Scheduler, pool: Pool) -> Worker:
-    """A process, if the files are those of this machine and there can be one."""
+    """A ProcessWorker for real files on POSIX; otherwise a ThreadWorker."""
     if type(pool.files) is Files and os.name == "posix" and sys.executable:
         return ProcessWorker(scheduler)
     return ThreadWorker(scheduler, pool)
 
 
 class ThreadWorker:
-    """In a thread of this process, in slices."""
+    """A worker in a thread of this process, in slices."""
 
     def __init__(self, scheduler: Scheduler, pool: Pool) -> None:
         self._scheduler = scheduler
-        self._pool = Pool(pool.files)  # the broker's is not for threads
+        self._pool = Pool(pool.files)  # only the loop may use the broker's pool
         self._work: Compaction | None = None
 
     def collect(self, job: Job, bytes_per_second: float, done: Done) -> None:
@@ -99,7 +98,7 @@ class ThreadWorker:
 
 
 class ProcessWorker:
-    """In a child process."""
+    """A worker in a child process."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -123,7 +122,7 @@ class ProcessWorker:
         self._scheduler.in_thread(partial(self._exchange, request, read), answered)
 
     def _exchange(self, request: dict[str, Any], read: Callable[[Any], Any]) -> Any:
-        """Ask, and wait for the answer: in a thread, which does nothing meanwhile but wait."""
+        """Send a request and wait for the answer, in a thread that only waits."""
         if self._is_over:
             raise StoppedError("compaction was stopped")
         process = self._process = self._process or _start()
@@ -144,7 +143,7 @@ class ProcessWorker:
         if self._is_over:
             raise StoppedError("compaction was stopped")
         if answer is None:
-            raise WorkerFailed(f"the process that compacts ended by itself, with code {process.returncode}")
+            raise WorkerFailed(f"the compaction process ended by itself, with code {process.returncode}")
         return _read_answer(answer, read)
 
     @property
@@ -155,7 +154,7 @@ class ProcessWorker:
         self._is_closed = True
         process = self._process
         if process is not None:
-            if self._is_asked:  # the thread that waits sees the end, and does the rest
+            if self._is_asked:  # the waiting thread notices the end, and cleans up
                 process.kill()
             else:
                 self._end(process)
@@ -199,7 +198,7 @@ def paced(
     now_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Generator[None, None, T]:
-    """The same steps with pauses, so that no more is read and written a second."""
+    """The same steps with pauses, so that reads and writes stay below `bytes_per_second`."""
     started_s, before = now_s(), work.moved_bytes
     while True:
         try:
@@ -217,8 +216,8 @@ def paced(
 
 
 def main() -> None:
-    """Do what the lines of standard input say, until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends this one
+    """Answer the requests on standard input, one a line, until it is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends this process
     os.nice(_NICENESS)
     requests: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
@@ -226,14 +225,14 @@ def main() -> None:
     while True:
         request = json.loads(requests.get())
         if "job" in request:
-            work = None  # its table goes before there is another one
+            work = None  # frees the old table of keys before the new one needs memory
             work = Compaction(pool, Job.from_values(request["job"]))
         assert work is not None
-        print(json.dumps(_answer(work, request)), flush=True)  # noqa: T201  all that stdout is for
+        print(json.dumps(_answer(work, request)), flush=True)  # noqa: T201  stdout carries only answers
 
 
 def _listen(requests: SimpleQueue[bytes]) -> None:
-    """Hand on what is asked; end at once when the broker is gone, by whatever death, in the middle of a step too."""
+    """Pass requests on; end the process at once when the broker is gone for any reason, even within a step."""
     for line in sys.stdin.buffer:
         requests.put(line)
     os._exit(0)

@@ -1,16 +1,16 @@
-"""A log directory whose disk is gone: found out once, logged once, and used again when the disk is back.
+"""Directory health: detects a failed disk of a log directory, logs it once, and notices when the disk is back.
 
-A disk that fails refuses every write and every sync of every log. So after the first error that may be the device's, a
-thread probes the directory: it checks the identity, then creates, writes, syncs and removes a small file. If that fails
-too, nothing is written to the directory any more: its partitions refuse producers with one reason, and serve consumers
-as long as reads work. The thread probes again, ever more rarely. Once a probe succeeds, all that was not known to be on
-the disk is repaired (`gateway.maintenance.repair_queue`), and the partitions are served as before. Other directories
-are not affected.
+A failed disk refuses every write and every sync of every log. So after the first error that may be the device's fault,
+a thread probes the directory: it checks the identity, then creates, writes, syncs and removes a small file. If the
+probe fails, the directory goes offline: its partitions refuse producers with one reason, and serve consumers as long as
+reads work. The thread probes again after growing intervals. After a successful probe, everything that may not be on the
+disk is repaired (`gateway.maintenance.repair_queue`), and the partitions are served as before. Other directories are
+not affected.
 
-After an unmount there still is a directory, on the disk below. It takes files, which would be hidden once the right
-disk is mounted again: only `meta.properties` tells the two apart.
+After an unmount a directory of the same path remains, on the parent disk. It takes files, but they would be hidden
+under the right disk after the next mount. Only `meta.properties` tells the two apart.
 
-The result stands in `gateway.replication.directory_status`; here is only the probe.
+`gateway.replication.directory_status` has the result; this module only probes.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ DEVICE_ERRORS = frozenset(
     getattr(errno, name)
     for name in (
         *("EIO", "ENODEV", "ENXIO", "EROFS", "ENOMEDIUM", "EREMOTEIO", "ESHUTDOWN", "EUCLEAN"),
-        *("ENOENT", "ENOTCONN", "ESTALE"),  # of a disk that was unmounted
+        *("ENOENT", "ENOTCONN", "ESTALE"),  # an unmounted disk
     )
     if hasattr(errno, name)
 )
-"""What may be the device's fault, and not that of one file."""
+"""The error numbers that may be the fault of the device, not of one file."""
 PROBE_NAME = ".headgate-probe"
 _PROBE = bytes(512)
-# After how long it is tried again; twice as long after each time, up to the longest.
-FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000.0, 60_000.0
+# The wait before the next probe, doubled after each failure up to the maximum.
+FIRST_WAIT_MS, MAX_WAIT_MS = 1_000.0, 60_000.0
 
 
 def probe(files: Files, directory: str, meta: Meta) -> None:
-    """Make sure that a directory has this identity, and takes files.
+    """Check that a directory has this identity and takes files.
 
-    Raises OSError, but not for want of room or descriptors, which is no fault of the disk.
+    Raises OSError, except for a lack of disk space or descriptors, which is not the fault of the disk.
     """
     path = f"{directory}/{PROBE_NAME}"
     try:
@@ -73,7 +73,7 @@ class DirectoryHealth:
     ) -> None:
         """`meta` is the identity of the directory.
 
-        `changed(error)` has `status` say why the directory is offline, or without an error that it is online again.
+        `changed(error)` is called when the directory goes offline, and with None when it is online again.
         """
         self._status = status
         self._files = files
@@ -83,17 +83,17 @@ class DirectoryHealth:
         self._scheduler = scheduler
         self._is_probing = False
         self._wait_ms = FIRST_WAIT_MS
-        self._is_sound_until_ms = 0.0
+        self._is_healthy_until_ms = 0.0
 
     def note(self, error: object) -> None:
-        """Something could not be done in the directory: probe it if the device may be at fault."""
+        """Note an error in the directory, and probe it if the device may be at fault."""
         if isinstance(error, KafkaError):
             error = error.__cause__
         if not isinstance(error, OSError) or error.errno not in DEVICE_ERRORS:
             return
         if self._is_probing or self._status.is_offline:
             return
-        if self._clock.monotonic_ms() >= self._is_sound_until_ms:
+        if self._clock.monotonic_ms() >= self._is_healthy_until_ms:
             self._probe()
 
     def _probe(self) -> None:
@@ -110,10 +110,10 @@ class DirectoryHealth:
             if not self._status.is_offline:
                 self._go_offline(result)
             self._scheduler.call_after(self._wait_ms, self._probe)
-            self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
+            self._wait_ms = min(2 * self._wait_ms, MAX_WAIT_MS)
             return
-        # One file that fails at each append is no reason to sync another one as often.
-        self._is_sound_until_ms = self._clock.monotonic_ms() + FIRST_WAIT_MS
+        # One file may fail at each append; this must not cause a probe with a sync each time.
+        self._is_healthy_until_ms = self._clock.monotonic_ms() + FIRST_WAIT_MS
         if self._status.is_offline:
             self._wait_ms = FIRST_WAIT_MS
             logger.warning("the log directory %s takes files again; its partitions are repaired", self._status.path)
@@ -121,8 +121,8 @@ class DirectoryHealth:
 
     def _go_offline(self, error: BaseException) -> None:
         why = (
-            f"the log directory {self._status.path} is offline, as its disk takes nothing ({error}); it is tried again"
-            " by itself, and comes back without a restart"
+            f"the log directory {self._status.path} is offline, as its disk takes nothing ({error}); the broker"
+            " tries again by itself, without a restart"
         )
         logger.error("%s", why)
         self._changed(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why))

@@ -1,7 +1,7 @@
-"""The recurring work on one log directory that waits for its disk: checkpoints, retention, removals, repair.
+"""The recurring work on one log directory that waits for its disk: checkpoints, retention, removals, repairs.
 
-Each directory has its own threads for that, one for each kind of work: a disk that hangs holds up no other directory.
-When each work is due is decided by `broker_maintenance.py`.
+Each directory has its own threads, one for each kind of work, so that a hung disk delays no other directory.
+`broker_maintenance.py` decides when each work is due.
 """
 
 from __future__ import annotations
@@ -20,39 +20,43 @@ from headgate.protocol.errors import KafkaError
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.checkpoint import TopicPartition, offsets_of
 from headgate.storage.log.log import Log
-from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair, needing_repair, take_up_index
+from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair, apply_index, needing_repair
 
 logger = logging.getLogger("headgate.upkeep")
 
 
 class DirectoryMaintenance:
-    """The work on one directory, by threads; of each kind one after another."""
+    """The work on one directory, by threads; one at a time of each kind."""
 
     def __init__(
         self,
-        store: LogDirectory,
+        log_directory: LogDirectory,
         status: DirectoryStatus,
-        tell: RepairListener,
+        listener: RepairListener,
         changed: Callable[[DirectoryStatus], None],
         clock: Clock,
         scheduler: Scheduler,
     ) -> None:
-        """`tell` hears of repaired logs; `changed(status)` is called when the directory is offline, or back."""
-        self._store = store
+        """`listener` is notified of repairs; `changed(status)` is called when the directory goes offline or is back."""
+        self._log_directory = log_directory
         self._status = status
         self._clock = clock
         self._scheduler = scheduler
-        self._is_checkpointing = self._is_removing = self._is_remaking = False
-        self._tell_changed = changed
-        self.health = DirectoryHealth(status, store.pool.files, store.meta, self._changed, clock, scheduler)
-        self._repair_queue = RepairQueue(self.needs_repair, self._is_there, tell, clock, scheduler, self.health.note)
-        self.retention = RetentionTask(self._is_at_hand, self.remake_index, self.health.note, clock, scheduler)
+        self._is_checkpointing = self._is_removing = self._is_rebuilding = False
+        self._notify_changed = changed
+        self.health = DirectoryHealth(
+            status, log_directory.pool.files, log_directory.meta, self._changed, clock, scheduler
+        )
+        self._repair_queue = RepairQueue(
+            self.needs_repair, self._is_there, listener, clock, scheduler, self.health.note
+        )
+        self.retention = RetentionTask(self._is_available, self.rebuild_index, self.health.note, clock, scheduler)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write down high watermarks, those of this directory, recovery points and log starts."""
+        """Write the checkpoints: high watermarks, recovery points and start offsets of this directory's logs."""
         if self._is_checkpointing or self._status.is_offline:
             return
-        write = self._store.begin_checkpoint(offsets_of(self._store.logs, high_watermarks))
+        write = self._log_directory.begin_checkpoint(offsets_of(self._log_directory.logs, high_watermarks))
         self._is_checkpointing = True
         self._scheduler.in_thread(write, self._checkpointed)
 
@@ -60,13 +64,13 @@ class DirectoryMaintenance:
         self._is_checkpointing = False
         if isinstance(result, BaseException):
             self.health.note(result)
-            logger.error("the checkpoints of %s cannot be written: %s", self._store.directory, result)
+            logger.error("the checkpoints of %s cannot be written: %s", self._log_directory.directory, result)
 
     def remove_deleted(self) -> None:
-        """Remove deleted files whose time has come; at once where the room is needed."""
+        """Remove deleted files after file.delete.delay.ms; on a nearly full disk without that delay."""
         if self._is_removing or self._status.is_offline:
             return
-        pending = self._store.pool.pending_deletions
+        pending = self._log_directory.pool.pending_deletions
         removal = pending.take(self._clock.monotonic_ms(), at_once=self._status.is_full)
         if removal is None:
             return
@@ -75,8 +79,8 @@ class DirectoryMaintenance:
             self._is_removing = False
             pending.take_back(removal, self._clock.monotonic_ms())
             if isinstance(result, BaseException):
-                logger.error("deleted files in %s cannot be removed: %s", self._store.directory, result)
-            if not (removal.left or self._scheduler.is_over):  # else at once again and again, where the room is needed
+                logger.error("deleted files in %s cannot be removed: %s", self._log_directory.directory, result)
+            if not (removal.left or self._scheduler.is_over):  # files that stay would be tried again without a pause
                 self.remove_deleted()
 
         self._is_removing = True
@@ -84,47 +88,47 @@ class DirectoryMaintenance:
 
     @property
     def directory(self) -> str:
-        """Which it is."""
-        return self._store.directory
+        """The path of the log directory."""
+        return self._log_directory.directory
 
     def repair(self) -> None:
-        """Make logs whole again of which a sync failed."""
+        """Repair logs after failed syncs."""
         if not self._status.is_offline:
             self._repair_queue.run()
 
-    def remake_index(self, log: Log, base_offset: int) -> None:
-        """Make the indexes of a segment anew, which somebody has cut."""
-        if self._is_remaking:  # it is asked for again
+    def rebuild_index(self, log: Log, base_offset: int) -> None:
+        """Rebuild the indexes of a segment, after somebody has cut an index file."""
+        if self._is_rebuilding:  # retention asks again
             return
-        self._is_remaking = True
+        self._is_rebuilding = True
         work = SyncFailureRepair(log, [])
 
         def done(result: object) -> None:
-            self._is_remaking = False
+            self._is_rebuilding = False
             if isinstance(result, BaseException):
                 work.error = result
-            if not take_up_index(log, work) and work.error is not None:
-                logger.error("the indexes of %r cannot be made again: %s", log, work.error)
+            if not apply_index(log, work) and work.error is not None:
+                logger.error("cannot rebuild the indexes of %r: %s", log, work.error)
 
-        self._scheduler.in_slices(work.remake_steps(base_offset), done)
+        self._scheduler.in_slices(work.rebuild_index_steps(base_offset), done)
 
     def _changed(self, error: KafkaError | None) -> None:
-        if error is None:  # what the disk took in the last moments, nobody knows
-            for log in self._store.logs.values():
-                log.close_files()  # an open file is of the disk that was there before
+        if error is None:  # nobody knows which of the last writes reached the disk
+            for log in self._log_directory.logs.values():
+                log.close_files()  # an open file may belong to the previous mount
                 if log.recovery_point < log.end_offset or log.indexes_unsynced:
                     log.fail(OSError(errno.EIO, "the disk was gone for a time"))
         self._status.set_offline(error)
-        self._tell_changed(self._status)
+        self._notify_changed(self._status)
         if error is None:
             self._repair_queue.retry_all()
 
     def needs_repair(self) -> list[Log]:
-        """The logs of which a sync failed."""
-        return needing_repair(self._store.pool)
+        """The logs that need a repair after a failed sync."""
+        return needing_repair(self._log_directory.pool)
 
-    def _is_at_hand(self, log: Log) -> bool:
+    def _is_available(self, log: Log) -> bool:
         return self._is_there(log) and not self._status.is_offline
 
     def _is_there(self, log: Log) -> bool:
-        return self._store.logs.get(log.key) is log
+        return self._log_directory.logs.get(log.key) is log

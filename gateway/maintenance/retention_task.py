@@ -1,9 +1,7 @@
-"""Retention of the logs in one directory: rolls what is old, deletes what is no longer kept.
+"""The retention task of one log directory: rolls old segments, deletes expired ones.
 
-Which segments may go is said in `storage/cleanup/retention.py`.
-
-What is to be done is decided on the loop, from what is in memory, and done by threads: at one log after another, so
-that a disk that hangs keeps no more than one of them.
+`storage/cleanup/retention.py` decides which segments expire. The decision runs on the loop, from values in memory.
+Threads do the work on files, on one log at a time, so that a hung disk occupies only one thread.
 """
 
 from __future__ import annotations
@@ -18,95 +16,95 @@ from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import KafkaError
 from headgate.storage.cleanup import retention
-from headgate.storage.files import Place, WouldBlock
+from headgate.storage.files import FilePosition, WouldBlock
 from headgate.storage.log.log import Log
 from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.segment.index import WrongIndex
 
 logger = logging.getLogger("headgate.upkeep")
 
-# Many partitions are looked at: for so long, then others have a turn.
+# The time on the loop after which other work has its turn.
 SLICE_MS = 2.0
-# So many segments of a log are deleted in its turn, each of which is looked at on the loop; then others have theirs.
+# The number of segments of a log that are deleted before the next log has its turn; the loop looks at each of them.
 SLICE_SEGMENTS = 8
 
 
 class RetentionTask:
-    """Rounds over some partitions, one round after another."""
+    """Runs retention over given partitions, one pass after another."""
 
     def __init__(
         self,
-        is_there: Callable[[Log], bool],
-        remake_index: Callable[[Log, int], None],
+        is_available: Callable[[Log], bool],
+        rebuild_index: Callable[[Log, int], None],
         failed: Callable[[object], None],
         clock: Clock,
         scheduler: Scheduler,
     ) -> None:
-        """`is_there(log)`: it may be looked at now. `failed` hears of each error."""
-        self._is_there = is_there
-        self._remake_index = remake_index
+        """`is_available(log)`: the log exists and its disk is online. `failed(error)` is called with each error."""
+        self._is_available = is_available
+        self._rebuild_index = rebuild_index
         self._failed = failed
         self._clock = clock
         self._scheduler = scheduler
-        self._left: deque[tuple[Replica, Place | None]] = deque()  # with what was just read from the disk for it
+        self._left: deque[tuple[Replica, FilePosition | None]] = deque()  # with the position that a thread just read
         self._is_busy = False
 
     def run(self, partitions: Iterable[Replica]) -> None:
-        """Look at each of these, again as long as there is more to be deleted; not while others are left."""
+        """Run retention for each partition, until nothing more expires. Ignored while a pass is running."""
         if not (self._is_busy or self._left):
             self._left.extend((partition, None) for partition in partitions)
-            self._go_on()
+            self._run_slice()
 
-    def _go_on(self) -> None:
-        """Look at some: until a thread has something to do, or others are to have a turn."""
+    def _run_slice(self) -> None:
+        """Look at the next partitions, until a thread has work, or the time slice is over."""
         self._is_busy = False
         until_ms = self._clock.monotonic_ms() + SLICE_MS
         while self._left and not (self._is_busy or self._scheduler.is_over):
             if self._clock.monotonic_ms() >= until_ms:
                 self._is_busy = True
-                self._scheduler.call_after(0.0, self._go_on)
+                self._scheduler.call_after(0.0, self._run_slice)
                 return
             self._look_at(*self._left.popleft())
 
-    def _look_at(self, partition: Replica, brought: Place | None) -> None:
+    def _look_at(self, partition: Replica, warmed: FilePosition | None) -> None:
         log = partition.log
-        if not self._is_there(log):
+        if not self._is_available(log):
             return
         try:
             self._expire(partition)
         except WouldBlock as cold:
-            if cold.place == brought:  # it has left the memory again: in the next round
+            if cold.place == warmed:  # evicted again: the next pass tries again
                 cold.release()
             else:
-                cold.__traceback__ = None  # it holds the frames of what was given up
+                cold.__traceback__ = None  # the traceback holds the frames of the aborted plan
                 self._in_thread(cold.warm, partial(self._warmed, partition, cold))
         except WrongIndex as error:
-            self._remake_index(log, error.base_offset)
+            self._rebuild_index(log, error.base_offset)
         except (OSError, KafkaError) as error:
             self._note(log, error)
-        except Exception:  # whatever is wrong with one log, the others have their retention
-            logger.exception("old segments of %r cannot be removed", log)
+        except Exception:  # a bug in one log must not stop the retention of others
+            logger.exception("cannot delete old segments of %r", log)
 
     def _expire(self, partition: Replica) -> None:
-        """Begin what is due. Raises OSError, KafkaError, WouldBlock."""
+        """Begin a due deletion or roll. Raises OSError, KafkaError, WouldBlock."""
         log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
         expired = retention.begin_segment_deletion(log, now_ms, up_to, SLICE_SEGMENTS, blocking=False)
         if expired is not None:
-            partition.advanced(partition)  # its log starts later: fetch sessions tell that
+            partition.advanced(partition)  # the start offset has changed, which fetch sessions report
             self._in_thread(expired.run, partial(self._ended, partition, expired))
         elif retention.all_expired(log, now_ms, up_to, blocking=False):
-            partition.roll_soon(partial(log.roll_for_retention, now_ms), partial(self._left_behind, partition))
+            partition.roll_soon(partial(log.roll_for_retention, now_ms), partial(self._rolled, partition))
         elif log.is_aged(now_ms):
             partition.roll_soon(partial(log.roll, now_ms), partial(self._note, log))
 
     def _in_thread(self, work: Callable[[], None], done: Callable[[object], None]) -> None:
-        """Go on when that is done."""
+        """Run work in a thread, then `done` on the loop, then continue."""
 
         def ended(result: object) -> None:
             try:
                 done(result)
             finally:
-                self._go_on()
+                self._run_slice()
 
         self._is_busy = True
         self._scheduler.in_thread(work, ended)
@@ -127,16 +125,16 @@ class RetentionTask:
         else:
             self._left.append((partition, None))
 
-    def _left_behind(self, partition: Replica, error: OSError | None) -> None:
-        """There is a new segment, so that the one that is not kept may go."""
+    def _rolled(self, partition: Replica, error: OSError | None) -> None:
+        """Look at a partition again after its roll: its previous segment may be deleted now."""
         self._note(partition.log, error)
         if error is None:
             self._left.append((partition, None))
             if not self._is_busy:
-                self._go_on()
+                self._run_slice()
 
     def _note(self, log: Log, error: BaseException | None) -> None:
-        if error is not None and not log.is_retired:  # else it was deleted meanwhile
+        if error is not None and not log.is_retired:  # an error of a log that was deleted meanwhile does not matter
             self._failed(error)
-            is_fault = not isinstance(error, (OSError, KafkaError))
-            logger.error("old segments of %r cannot be removed: %s", log, error, exc_info=error if is_fault else None)
+            is_bug = not isinstance(error, (OSError, KafkaError))
+            logger.error("cannot delete old segments of %r: %s", log, error, exc_info=error if is_bug else None)

@@ -27,7 +27,7 @@ from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.workers import BoundedExecutor
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch
-from headgate.storage.files import Place, WouldBlock
+from headgate.storage.files import FilePosition, WouldBlock
 from headgate.storage.log.log_lock import ROLLING
 from headgate.storage.log.pending_write import AppendInfo, PendingWrite
 
@@ -185,7 +185,7 @@ class AppendQueue:
         self._disk = disk
         self._queue: deque[_Queued] = deque()
         self._is_writing = False
-        self._warmed_place: Place | None = None  # the last that was not in memory
+        self._warmed_place: FilePosition | None = None  # the last that was not in memory
         self.rolls = False
         """Whether a thread begins new segments, as it will write what is staged now."""
 

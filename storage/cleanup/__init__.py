@@ -1,1 +1,1 @@
-"""What a log no longer has to keep: retention, and compaction."""
+"""Removal of old records: retention and compaction."""

@@ -1,1 +1,1 @@
-"""A log directory, all of them as one, and how a partition comes into one and leaves it."""
+"""Log directories, the log manager over all of them, and the creation and deletion of partitions."""

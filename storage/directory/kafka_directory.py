@@ -1,12 +1,12 @@
-"""Data directories of Apache Kafka: what is in them, read without a trace.
+"""Data directories of Apache Kafka, read without changes.
 
-Kafka's layout is ours, but the topics are known elsewhere: by ZooKeeper, or by KRaft's metadata log, which a broker has
-a copy of in `__cluster_metadata-0` (KIP-595, KIP-630):
+The layout is the same, but other metadata know the topics: ZooKeeper, or the KRaft metadata log, of which each broker
+has a copy in `__cluster_metadata-0` (KIP-595, KIP-630):
 
     00000000000000000000.log                        batches of metadata records, and control batches
-    00000000000000001234-0000000005.checkpoint      the same for everything before offset 1234, of epoch 5
+    00000000000000001234-0000000005.checkpoint      a snapshot of everything before offset 1234, epoch 5
 
-So a directory with partitions and without `__headgate_metadata-0` is somebody else's.
+So a directory with partitions but without `__headgate_metadata-0` belongs to another program.
 """
 
 from __future__ import annotations
@@ -35,30 +35,33 @@ _CHECKPOINT = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint")
 _TEN_NAMES = 10
 
 
-class Found(NamedTuple):
-    """A partition's directory. `latest_epoch` is -1 and `topic_id` None where no file, or no sound one, says it."""
+class KafkaPartition(NamedTuple):
+    """A partition's directory. `latest_epoch` is -1 and `topic_id` None if the file is missing or damaged."""
 
     path: str
     topic_id: bytes | None
     latest_epoch: int
     next_producer_id: int
-    """Above all that its newest snapshot knows; 0 if it knows none."""
+    """One above the highest producer id in the newest producer snapshot; 0 if there is none."""
 
 
 @dataclass
 class Survey:
-    """What several data directories of one Kafka broker hold. `cluster_metadata` is a directory, None without KRaft."""
+    """The content of all data directories of one Kafka broker.
+
+    `cluster_metadata` is the directory of the KRaft metadata log, None without KRaft.
+    """
 
     meta: Meta
-    partitions: dict[TopicPartition, Found]
+    partitions: dict[TopicPartition, KafkaPartition]
     cluster_metadata: str | None = None
     others: Sequence[str] = ()
-    """Directories that are called like a partition's, and hold nothing of a log."""
+    """Directories with a partition's name but without files of a log."""
 
 
 def is_kafka_directory(files: Files, paths: Sequence[str]) -> bool:
-    """Whether these directories, those that exist, hold partitions that no log of ours knows. Nothing is made."""
-    if any(files.exists(f"{path}/{OWN_METADATA}") for path in paths):  # of 10,000 partitions a list would take long
+    """Whether these directories hold partitions but no metadata log of ours. Missing directories are not created."""
+    if any(files.exists(f"{path}/{OWN_METADATA}") for path in paths):  # faster than a list of 10,000 partitions
         return False
     for path in paths:
         names = files.list(path) if files.exists(path) else {}
@@ -68,22 +71,22 @@ def is_kafka_directory(files: Files, paths: Sequence[str]) -> bool:
 
 
 def refuse(files: Files, paths: Sequence[str]) -> None:
-    """Raises StorageError for data directories that are another program's; nothing in them is touched."""
+    """Raises StorageError for data directories of another program; they stay unchanged."""
     if is_kafka_directory(files, paths):
         raise StorageError(
             f"log.dirs={','.join(paths)} holds partitions but no {OWN_METADATA}, which knows their topics: if Apache "
-            "Kafka wrote them, stop it and start with `headgate serve --adopt`; if that directory was lost, restore it "
-            "from a copy; or set another log.dirs"
+            f"Kafka wrote them, stop Kafka and start with `headgate serve --adopt`; if {OWN_METADATA} was lost, "
+            "restore it from a copy; or set another log.dirs"
         )
 
 
 def survey(files: Files, paths: Sequence[str], metadata_path: str | None = None) -> Survey:
-    """Look through data directories; `metadata_path` is where Kafka's metadata log is, if not in one of them.
+    """Survey data directories. `metadata_path` is the directory with Kafka's metadata log, if not one of them.
 
-    Raises StorageError where they contradict each other, or a file that says whose they are is missing; OSError.
+    Raises StorageError if directories contradict each other, or if `meta.properties` is missing; OSError.
     """
     metas: dict[str, Meta] = {}
-    found: dict[TopicPartition, Found] = {}
+    found: dict[TopicPartition, KafkaPartition] = {}
     others: list[str] = []
     cluster_metadata = None
     for path in paths:
@@ -97,7 +100,9 @@ def survey(files: Files, paths: Sequence[str], metadata_path: str | None = None)
                 others.append(f"{path}/{layout.partition_name(*key)}")
         if meta is None:
             if partitions:
-                raise StorageError(f"{path} holds partitions but no meta.properties, which says whose; bring it back")
+                raise StorageError(
+                    f"{path} holds partitions but no meta.properties with their cluster; restore that file"
+                )
             continue
         metas[path] = meta
         if f"{CLUSTER_METADATA}-0" in names:
@@ -112,37 +117,39 @@ def survey(files: Files, paths: Sequence[str], metadata_path: str | None = None)
 
 
 def _named(names: Mapping[str, int]) -> list[TopicPartition]:
-    """The directories that are called like a partition's."""
+    """The partitions that have a directory of their name."""
     keys = (layout.parse_partition(name) for name, size in names.items() if size < 0 and not layout.is_deleted(name))
     return sorted(key for key in keys if key is not None and key[0] != CLUSTER_METADATA)
 
 
 def _holds_log(files: Files, path: str, key: TopicPartition) -> bool:
-    """Whether it is a partition's: `holiday-24` may be anybody's. Kafka leaves none without a file of a log."""
+    """Whether a directory holds a log: `holiday-24` may be of any program. Kafka's partitions always have log files."""
     return any(map(layout.is_of_log, files.list(f"{path}/{layout.partition_name(*key)}")))
 
 
 def _one(metas: dict[str, Meta]) -> Meta:
-    """The identity that all directories have. Raises StorageError."""
+    """The common identity of all directories. Raises StorageError."""
     if not metas:
-        raise StorageError("there is no meta.properties, which says whose these directories are; bring it back")
+        raise StorageError("there is no meta.properties with the cluster of these directories; restore that file")
     if len({(meta.cluster_id, meta.node_id) for meta in metas.values()}) > 1:
         whose = [f"{path} to node {meta.node_id} of cluster {meta.cluster_id}" for path, meta in metas.items()]
-        raise StorageError(f"log.dirs belong to different brokers: {', '.join(whose)}; set those of one")
+        raise StorageError(
+            f"log.dirs belong to different brokers: {', '.join(whose)}; set the directories of one broker"
+        )
     return next(iter(metas.values()))
 
 
-def _look(files: Files, path: str) -> Found:
+def _look(files: Files, path: str) -> KafkaPartition:
     try:
         known = epochs.read_entries(files, path) or ()
-    except BadFile:  # it is made again from the batches, when the log is opened
+    except BadFile:  # the opening of the log rebuilds the checkpoint from the batches
         known = ()
     latest_epoch = max((epoch for epoch, _ in known), default=-1)
     try:
         topic_id = layout.read_topic_id(files, path)
-    except BadFile:  # cut by a crash: then the topic is known by its name alone
+    except BadFile:  # cut by a crash: the topic is known by its name alone
         topic_id = None
-    return Found(path, topic_id, latest_epoch, _next_producer_id(files, path))
+    return KafkaPartition(path, topic_id, latest_epoch, _next_producer_id(files, path))
 
 
 def _next_producer_id(files: Files, path: str) -> int:
@@ -160,9 +167,9 @@ def _next_producer_id(files: Files, path: str) -> int:
 
 
 def metadata_values(files: Files, directory: str) -> Iterator[bytes]:
-    """The values of all records in Kafka's metadata log, each once: the newest checkpoint, then what comes behind it.
+    """The values of all records in Kafka's metadata log, each once: the newest checkpoint, then all later records.
 
-    Raises BadFile at the first place that cannot be read; what came before holds. Raises OSError.
+    Raises BadFile at the first unreadable place; all values before are valid. Raises OSError.
     """
     names = files.list(directory)
     checkpoints = sorted(name for name in names if _CHECKPOINT.fullmatch(name))
@@ -171,14 +178,14 @@ def metadata_values(files: Files, directory: str) -> Iterator[bytes]:
         yield from _values(files, f"{directory}/{checkpoints[-1]}", 0)
     bases = sorted(base for name in names if name.endswith(LOG_SUFFIX) and (base := base_of(name)) is not None)
     if bases and bases[0] > offset:
-        raise BadFile(f"{directory} has nothing of the offsets from {offset} to {bases[0]}")
+        raise BadFile(f"{directory} lacks the offsets from {offset} to {bases[0]}")
     for base, following in zip(bases, [*bases[1:], 1 << 62], strict=True):
         if following > offset:
             yield from _values(files, f"{directory}/{base:020d}{LOG_SUFFIX}", offset)
 
 
 def transactional_values(files: Files, found: Survey) -> Iterator[bytes]:
-    """The values of all records of `__transaction_state`, of which some may be outdated. Raises BadFile, OSError."""
+    """The values of all records of `__transaction_state`, outdated ones too. Raises BadFile, OSError."""
     for (topic, _), partition in found.partitions.items():
         if topic == TRANSACTION_STATE:
             for name in sorted(files.list(partition.path)):
@@ -208,7 +215,7 @@ def _values(files: Files, path: str, first_offset: int) -> Iterator[bytes]:
 def _batch(file: File, path: str, position: int, size: int) -> memoryview:
     header = batch.read_header(file.read_at(batch.HEADER_SIZE, position))
     if header.size > size - position:
-        raise BadFile(f"{path} is cut in the batch at byte {position}")
+        raise BadFile(f"{path} ends in the middle of the batch at byte {position}")
     view = memoryview(file.read_at(header.size, position))
     if not batch.check_crc(view):
         raise BadFile(f"{path}: the checksum of the batch at byte {position} is wrong")
@@ -216,7 +223,7 @@ def _batch(file: File, path: str, position: int, size: int) -> memoryview:
 
 
 def named(partitions: Sequence[int]) -> str:
-    """Numbers as a person reads them: 0-3, 7."""
+    """Partition numbers as text for people: 0-3, 7."""
     runs = [
         [number for _, number in run] for _, run in groupby(enumerate(sorted(partitions)), lambda at: at[1] - at[0])
     ]

@@ -1,11 +1,11 @@
-"""All log directories of a broker, as one.
+"""The log manager: all log directories of a broker as one.
 
-Each is a `LogDirectory` with its own lock, identity and checkpoints. A partition is in exactly one of them; a new one
-goes where the fewest are, of those that are not avoided and did not just refuse a partition. A directory that the
-system refuses takes its own partitions offline, as long as another one is left: which partitions these are is not
-known here, so none is created anew that may lie there.
+Each `LogDirectory` has its own lock, identity and checkpoints. A partition is in exactly one of them. A new partition
+goes to the directory with the fewest partitions, if possible not to an avoided one or one that just refused a
+partition. A directory that the system refuses takes only its own partitions offline, unless it is the only one. Its
+partitions are unknown here, so no partition that may be there is created again.
 
-What one directory does stands in `log_directory.py`; what is known of its disk is the broker's, and not here.
+`log_directory.py` has the work of one directory. The broker, not this module, knows the health of the disks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headgate.storage.config import LogConfig
 from headgate.storage.directory import stray_logs
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.directory.log_opening import LogOpening
-from headgate.storage.directory.partition_files import PartitionCreation, PartitionDeletion, Place, log_stray
+from headgate.storage.directory.partition_files import CreationTarget, PartitionCreation, PartitionDeletion, log_stray
 from headgate.storage.disk import layout
 from headgate.storage.disk.checkpoint import TopicPartition, offsets_of, run_all
 from headgate.storage.disk.pool import HELD_SHARE, MAX_INDEX_BYTES, MAX_OPEN_SEGMENTS, Pool
@@ -35,25 +35,25 @@ logger = logging.getLogger("headgate.storage")
 
 T = TypeVar("T")
 
-# A directory that refused a new partition gets others only after so long, as long as there is another one.
+# After a refusal a directory gets no new partitions for this time, if there is another one.
 REFUSAL_MS = 60_000
 
 
 class LogManager:
-    """The directories that could be taken; `refused` are the others, and why."""
+    """The directories that could be taken. `refused`: path -> error of the others."""
 
-    def __init__(self, stores: Sequence[LogDirectory], refused: Mapping[str, Exception] | None = None) -> None:
+    def __init__(self, log_directories: Sequence[LogDirectory], refused: Mapping[str, Exception] | None = None) -> None:
         """Use `LogManager.take`. There is at least one."""
-        self._stores = tuple(stores)
-        self.held = self._stores[0].pool.held
-        """The files that slices of all log directories keep open."""
+        self._directories = tuple(log_directories)
+        self.held = self._directories[0].pool.held
+        """The count of files that slices keep open, over all log directories."""
         self.refused = dict(refused or {})
         self.removed: set[bytes] = set()
-        """The ids of topics that are recorded as deleted: only logs of these topics may be removed."""
-        for store in self._stores:
-            store.removed = self.removed
+        """The ids of topics that are recorded as deleted; only logs of these topics may be removed."""
+        for log_directory in self._directories:
+            log_directory.removed = self.removed
         self.being_created: Counter[bytes] = Counter()
-        """How many partitions are being created, by the ids of their topics, deleted ones too."""
+        """The number of partitions that are being created, by topic id, deleted topics included."""
 
     @classmethod
     def take(
@@ -66,22 +66,22 @@ class LogManager:
         random: Random,
         cluster_id: str | None = None,
     ) -> LogManager:
-        """Take these directories, made where they are not there, and open no log yet.
+        """Take log directories, creating missing ones. Opens no log.
 
-        Raises DirectoryLocked; WrongDirectory for that of another node or cluster; OSError or StorageError if not one
-        of them can be used.
+        Raises DirectoryLocked; WrongDirectory for a directory of another node or cluster; OSError or StorageError if
+        no directory can be used.
         """
         cluster_id = cluster_id or _common_cluster(files, paths)
         open_files = min(MAX_OPEN_SEGMENTS, files.open_limit() // 2)
         held = HeldFiles(max(1, open_files // HELD_SHARE))
         open_segments = (open_files - held.limit) // len(paths)
-        stores: list[LogDirectory] = []
+        log_directories: list[LogDirectory] = []
         refused: dict[str, Exception] = {}
         try:
             for path in paths:
                 pool = Pool(files, open_segments, MAX_INDEX_BYTES // len(paths), held)
                 try:
-                    store = LogDirectory.take(
+                    log_directory = LogDirectory.take(
                         path, files=files, node_id=node_id, config=config, random=random, cluster_id=cluster_id,
                         pool=pool,
                     )  # fmt: skip
@@ -90,142 +90,144 @@ class LogManager:
                 except (OSError, StorageError) as error:
                     refused[path] = error
                     continue
-                cluster_id = store.cluster_id
-                stores.append(store)
+                cluster_id = log_directory.cluster_id
+                log_directories.append(log_directory)
         except BaseException:
-            for store in stores:
-                store.abandon()
+            for log_directory in log_directories:
+                log_directory.abandon()
             raise
-        if not stores:
+        if not log_directories:
             raise next(iter(refused.values()))
         for path, reason in refused.items():
-            logger.error("the log directory %s cannot be used, and its partitions stay offline: %s", path, reason)
-        return cls(stores, refused)
+            logger.error("the log directory %s cannot be used; its partitions stay offline: %s", path, reason)
+        return cls(log_directories, refused)
 
     def __repr__(self) -> str:
-        return f"LogManager({', '.join(map(repr, self._stores))})"
+        return f"LogManager({', '.join(map(repr, self._directories))})"
 
     def __iter__(self) -> Iterator[LogDirectory]:
-        return iter(self._stores)
+        return iter(self._directories)
 
     def __contains__(self, key: TopicPartition) -> bool:
         """Whether one of the directories has this partition, open or not."""
-        return any(key in store for store in self._stores)
+        return any(key in log_directory for log_directory in self._directories)
 
     def __len__(self) -> int:
-        """How many partitions there are, open or not."""
-        return sum(map(len, self._stores))
+        """The number of partitions, open or not."""
+        return sum(map(len, self._directories))
 
     @property
     def cluster_id(self) -> str:
-        """The cluster to which the directories belong, 22 characters."""
-        return self._stores[0].cluster_id
+        """The id of the cluster to which the directories belong, 22 characters."""
+        return self._directories[0].cluster_id
 
     @property
     def was_clean(self) -> bool:
-        """Whether the stop before this start was in order, in all directories: no log has lost anything."""
-        return not self.refused and all(store.was_clean for store in self._stores)
+        """Whether the last stop was clean in all directories, so that no log has lost anything."""
+        return not self.refused and all(log_directory.was_clean for log_directory in self._directories)
 
     @property
     def directory(self) -> str:
-        """Their names, for sentences."""
-        return ",".join(store.directory for store in self._stores)
+        """The paths of the directories, separated by commas, for messages."""
+        return ",".join(log_directory.directory for log_directory in self._directories)
 
     @property
     def files(self) -> Files:
-        """The file system that they are on."""
-        return self._stores[0].pool.files
+        """The file system seam of the directories."""
+        return self._directories[0].pool.files
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]:
         """The open logs."""
-        return self._all([store.logs for store in self._stores])
+        return self._all([log_directory.logs for log_directory in self._directories])
 
     @property
     def failed(self) -> Mapping[TopicPartition, StorageError]:
-        """The partitions that stay closed, and why."""
-        return self._all([store.failed for store in self._stores])
+        """The partitions that could not be opened, with their errors."""
+        return self._all([log_directory.failed for log_directory in self._directories])
 
     @property
     def unopened(self) -> Mapping[TopicPartition, LogOpening | None]:
-        """The partitions that are not open yet, with their openings if they were begun."""
-        return self._all([store.unopened for store in self._stores])
+        """The partitions that are not yet open, with their openings if begun."""
+        return self._all([log_directory.unopened for log_directory in self._directories])
 
     def _all(self, maps: Sequence[Mapping[TopicPartition, T]]) -> Mapping[TopicPartition, T]:
         if len(maps) == 1:
             return maps[0]
         return ChainMap(*maps)  # type: ignore[arg-type]  # which are only read
 
-    def store_of(self, key: TopicPartition) -> LogDirectory | None:
-        """The directory that has a partition, open or not."""
-        for store in self._stores:
-            if key in store:
-                return store
+    def directory_of(self, key: TopicPartition) -> LogDirectory | None:
+        """The directory that has a partition, open or not; None if there is none."""
+        for log_directory in self._directories:
+            if key in log_directory:
+                return log_directory
         return None
 
     # Opening
 
     def resolve_duplicates(self, topic_id_of: Callable[[str], bytes | None]) -> None:
-        """Resolve duplicates, so that each partition is in one directory.
+        """Resolve duplicates, so that each partition is in one directory. `topic_id_of(topic)`: the present topic's id.
 
-        Of several, logs of a deleted topic of that name are removed, and unused ones: they come from a directory that
-        was not there when the topic was deleted, or that could not create the partition. `topic_id_of` names the
-        present topic. A log of another topic that is not in `removed` is quarantined. Raises StorageError if it is
-        unclear which log is meant, KafkaError if one cannot be deleted.
+        Of several logs of one name, those of deleted topics and unused ones are removed. Such a log comes from a
+        directory that was absent when the topic was deleted, or that could not complete a creation. A log of another
+        topic that is not in `removed` is quarantined. Raises StorageError if several logs remain, KafkaError if one
+        cannot be deleted.
         """
         holders: dict[TopicPartition, list[LogDirectory]] = {}
-        for store in self._stores:
-            for key in [*store.logs, *store.unopened]:
-                holders.setdefault(key, []).append(store)
+        for log_directory in self._directories:
+            for key in [*log_directory.logs, *log_directory.unopened]:
+                holders.setdefault(key, []).append(log_directory)
         for (topic, partition), several in holders.items():
             if len(several) > 1:
                 self._keep_one(topic, partition, several, topic_id_of(topic))
 
     def _keep_one(self, topic: str, partition: int, several: Sequence[LogDirectory], topic_id: bytes | None) -> None:
         kept: dict[str, LogDirectory] = {}
-        for store in several:
-            path = f"{store.directory}/{layout.partition_name(topic, partition)}"
+        for log_directory in several:
+            path = f"{log_directory.directory}/{layout.partition_name(topic, partition)}"
             known = None
             with suppress(OSError, BadFile):
-                known = layout.read_topic_id(store.pool.files, path)
+                known = layout.read_topic_id(log_directory.pool.files, path)
             if topic_id is None or known in (None, topic_id):
-                kept[path] = store
+                kept[path] = log_directory
             else:
-                self._clear(store, topic, partition, known)
+                self._clear(log_directory, topic, partition, known)
         if topic_id is not None:
             for path in _unused(kept):
-                logger.warning("%s holds nothing, and the partition is in another log directory too; it goes now", path)
+                logger.warning(
+                    "%s is empty, and the partition is in another log directory; removing the directory", path
+                )
                 kept.pop(path).delete(topic, partition, remove=False)
         if len(kept) > 1:
             raise StorageError(
-                f"one partition is in two log directories, {' and '.join(kept)}; move the one that is not wanted"
-                " elsewhere, and start again"
+                f"one partition is in two log directories, {' and '.join(kept)}; move the unwanted one elsewhere, and"
+                " start again"
             )
 
     def open_now(self, key: TopicPartition, config: LogConfig, now_ms: int) -> Log | None:
-        """Open one log at once; None if it stays closed, or is not there."""
-        store = self.store_of(key)
-        return None if store is None else store.open_now(key, config, now_ms)
+        """Open one log at once; None if that fails, or if there is no such partition."""
+        log_directory = self.directory_of(key)
+        return None if log_directory is None else log_directory.open_now(key, config, now_ms)
 
     # Logs of other topics
 
     def remove_strays(self, is_known: Callable[[str, int], bool]) -> None:
-        """As `stray_logs.remove`. Strays that stay make room for a new partition of their name."""
-        stray_logs.remove(self._stores, is_known, self.removed.__contains__)
+        """As `stray_logs.remove`. A new partition may still take the name of a stray log that stays."""
+        stray_logs.remove(self._directories, is_known, self.removed.__contains__)
 
-    def _clear(self, store: LogDirectory, topic: str, partition: int, topic_id: bytes) -> None:
-        """Clear a name in one directory: the log belongs to another topic than the present one of its name."""
-        path = f"{store.directory}/{layout.partition_name(topic, partition)}"
+    def _clear(self, log_directory: LogDirectory, topic: str, partition: int, topic_id: bytes) -> None:
+        """Clear a name in one directory, where the log belongs to another topic than the present one of the name."""
+        path = f"{log_directory.directory}/{layout.partition_name(topic, partition)}"
         if topic_id in self.removed:
-            logger.warning("%s belongs to a topic of that name that was deleted; it goes now", path)
-            store.delete(topic, partition, remove=False)
+            logger.warning("%s belongs to a deleted topic of that name; removing the directory", path)
+            log_directory.delete(topic, partition, remove=False)
         else:
-            log_stray(path, topic_id, store.quarantine_log(topic, partition))
+            log_stray(path, topic_id, log_directory.quarantine_log(topic, partition))
 
     # Changing
 
     def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int = 0) -> Log:
-        """A new partition's empty log, at once, as `begin_creation` says. Raises KafkaError as `end_creation` does."""
+        """Create a partition at once, as `begin_creation` says. Returns its empty log. Raises KafkaError."""
         creation = self.begin_creation((topic, partition), topic_id, config, now_ms)
         creation.run()
         return self.end_creation(creation)
@@ -238,48 +240,51 @@ class LogManager:
         now_ms: int = 0,
         avoided: Collection[str] = (),
     ) -> PartitionCreation:
-        """Begin to create a partition, in the directory with the fewest; in another one if that refuses.
+        """Begin to create a partition in the directory with the fewest partitions, or in another one if that refuses.
 
-        Directories that are `avoided` come last. The creation is to be run in any thread, behind what was begun before
-        in the first of its directories, and handed to `end_creation`. Raises KafkaError as
-        `LogDirectory.begin_creation` does.
+        `avoided` directories come last. Any thread runs the creation, after all earlier work in its first directory;
+        `end_creation` ends it. Raises KafkaError as `LogDirectory.begin_creation` does.
         """
-        creation = PartitionCreation(key, topic_id, config, now_ms, self._places(key, topic_id, now_ms, avoided))
+        creation = PartitionCreation(key, topic_id, config, now_ms, self._targets(key, topic_id, now_ms, avoided))
         self.being_created[topic_id] += 1
         return creation
 
-    def _places(self, key: TopicPartition, topic_id: bytes, now_ms: int, avoided: Collection[str]) -> list[Place]:
-        store = self.store_of(key)
-        if store is not None:
-            return [store.begin_creation(key, topic_id)]
-        first, *others = sorted(self._stores, key=lambda store: _rank(store, now_ms, avoided))
-        # In another one nothing is in order with this: what leaves there could take the new one with it.
-        stores = [first, *(store for store in others if key not in store.leaving)]
-        places: list[Place] = []
+    def _targets(
+        self, key: TopicPartition, topic_id: bytes, now_ms: int, avoided: Collection[str]
+    ) -> list[CreationTarget]:
+        log_directory = self.directory_of(key)
+        if log_directory is not None:
+            return [log_directory.begin_creation(key, topic_id)]
+        first, *others = sorted(self._directories, key=lambda log_directory: _rank(log_directory, now_ms, avoided))
+        # Work in another directory has no order with this creation: a deletion of the name there could take the new
+        # partition with it.
+        log_directories = [first, *(log_directory for log_directory in others if key not in log_directory.deleting)]
+        targets: list[CreationTarget] = []
         try:
-            places += [store.begin_creation(key, topic_id) for store in stores]
+            targets += [log_directory.begin_creation(key, topic_id) for log_directory in log_directories]
         finally:
-            for store in stores[len(places) and 1 :]:
-                store.cancel_creation(key)  # it counts where it probably will be
-        return places
+            for log_directory in log_directories[len(targets) and 1 :]:
+                # The partition counts in the first directory, where it probably will be.
+                log_directory.cancel_creation(key)
+        return targets
 
     def end_creation(self, creation: PartitionCreation) -> Log:
-        """Add the log of a finished `PartitionCreation` to `logs`.
+        """Add the log of a finished `PartitionCreation` to `logs`, and return it.
 
         Raises KafkaError as `LogDirectory.end_creation` does.
         """
         self.being_created[creation.topic_id] -= 1
         if not self.being_created[creation.topic_id]:
             del self.being_created[creation.topic_id]
-        stores = {store.directory: store for store in self._stores}
-        tried = [stores[place.directory] for place in creation.places[: creation.number + 1]]
-        for store in tried[:-1]:
-            store.refused_creation_ms = creation.now_ms
-            store.cancel_creation(creation.key)
+        log_directories = {log_directory.directory: log_directory for log_directory in self._directories}
+        tried = [log_directories[target.directory] for target in creation.targets[: creation.number + 1]]
+        for log_directory in tried[:-1]:
+            log_directory.refused_creation_ms = creation.now_ms
+            log_directory.cancel_creation(creation.key)
         if creation.log is not None:
             tried[-1].refused_creation_ms = None
         elif (
-            len(tried) < len(creation.places)
+            len(tried) < len(creation.targets)
             and creation.error is not None
             and isinstance(creation.error.__cause__, OSError)
         ):
@@ -287,75 +292,91 @@ class LogManager:
         return tried[-1].end_creation(creation)
 
     def is_creating(self, key: TopicPartition) -> bool:
-        """Whether a partition of this name, of whichever topic, is being created."""
-        return any(store.is_creating(key) for store in self._stores)
+        """Whether a partition of this name, of any topic id, is being created."""
+        return any(log_directory.is_creating(key) for log_directory in self._directories)
 
     def begin_deletion(self, key: TopicPartition, topic_id: bytes) -> PartitionDeletion | None:
-        """As `LogDirectory.begin_deletion`; None if the partition is in no directory, or only being created."""
-        store = self.store_of(key)
-        return None if store is None or store.is_creating(key) else store.begin_deletion(key, topic_id)
+        """As `LogDirectory.begin_deletion`; None if no directory has the partition, or if it is being created."""
+        log_directory = self.directory_of(key)
+        return (
+            None
+            if log_directory is None or log_directory.is_creating(key)
+            else log_directory.begin_deletion(key, topic_id)
+        )
 
     def end_deletion(self, deletion: PartitionDeletion) -> None:
         """As `LogDirectory.end_deletion`."""
-        for store in self._stores:
-            if store.directory == parent(deletion.path):
-                store.end_deletion(deletion)
+        for log_directory in self._directories:
+            if log_directory.directory == parent(deletion.path):
+                log_directory.end_deletion(deletion)
 
     def delete(self, topic: str, partition: int, *, remove: bool = True) -> None:
-        """Delete a partition, wherever it is. Raises KafkaError as `LogDirectory.delete` does."""
-        store = self.store_of((topic, partition)) or self._stores[0]
-        store.delete(topic, partition, remove=remove)
+        """Delete a partition in any directory. Raises KafkaError as `LogDirectory.delete` does."""
+        log_directory = self.directory_of((topic, partition)) or self._directories[0]
+        log_directory.delete(topic, partition, remove=remove)
 
     def check_not_refused(self, topic: str, partition: int) -> None:
-        """Raise KafkaError(KAFKA_STORAGE_ERROR) if a partition that is nowhere may be in a refused directory."""
+        """Raise KafkaError(KAFKA_STORAGE_ERROR) if a missing partition may be in a refused directory."""
         if self.refused:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{topic}-{partition} is in none of {self.directory}; it may be in {', '.join(self.refused)}, which"
-                " cannot be used: mend it and restart the broker",
+                " cannot be used: repair it and restart the broker",
             )
 
     def remove_deleted(self) -> None:
         """As `LogDirectory.remove_deleted`, in any thread."""
-        for store in self._stores:
-            store.remove_deleted()
+        for log_directory in self._directories:
+            log_directory.remove_deleted()
 
     # Checkpoints
 
     def high_watermark(self, key: TopicPartition) -> int:
         """The high watermark of a partition in the last checkpoint; 0 if the checkpoint lacks it."""
-        return max(store.high_watermark(key) for store in self._stores)
+        return max(log_directory.high_watermark(key) for log_directory in self._directories)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermarks of the last checkpoint."""
-        return {key: offset for store in self._stores for key, offset in store.high_watermarks().items()}
+        return {
+            key: offset
+            for log_directory in self._directories
+            for key, offset in log_directory.high_watermarks().items()
+        }
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write the checkpoints of each directory, the others too if one refuses. Raises OSError."""
-        run_all([partial(store.checkpoint, offsets_of(store.logs, high_watermarks)) for store in self._stores])
+        """Write the checkpoints of each directory, even if one of them fails. Raises OSError."""
+        run_all(
+            [
+                partial(log_directory.checkpoint, offsets_of(log_directory.logs, high_watermarks))
+                for log_directory in self._directories
+            ]
+        )
 
     def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Close each directory, the others too if one refuses. Raises OSError, KafkaError, StorageError."""
-        closing = [partial(store.close, high_watermarks) for store in self._stores]
+        """Close each directory, even if one of them fails. Raises OSError, KafkaError, StorageError."""
+        closing = [partial(log_directory.close, high_watermarks) for log_directory in self._directories]
         run_all(closing, (OSError, KafkaError, StorageError))
 
     def abandon(self) -> None:
-        """Let go of the directories and leave everything as it is."""
-        for store in self._stores:
-            store.abandon()
+        """Release the directories without a flush or a checkpoint, as after a kill."""
+        for log_directory in self._directories:
+            log_directory.abandon()
 
 
-def _rank(store: LogDirectory, now_ms: int, avoided: Collection[str]) -> tuple[bool, bool, int]:
-    """The directory with the lowest rank is the best for a new partition."""
-    refused_ms = store.refused_creation_ms
+def _rank(log_directory: LogDirectory, now_ms: int, avoided: Collection[str]) -> tuple[bool, bool, int]:
+    """The rank of a directory for a new partition; the lowest is the best."""
+    refused_ms = log_directory.refused_creation_ms
     has_refused = refused_ms is not None and abs(now_ms - refused_ms) < REFUSAL_MS
-    return has_refused, store.directory in avoided, len(store)
+    return has_refused, log_directory.directory in avoided, len(log_directory)
 
 
 def _common_cluster(files: Files, paths: Sequence[str]) -> str | None:
-    """The cluster that the first directory with an identity names: new directories join, others are compared."""
+    """The cluster id of the first directory with an identity, None if there is none.
+
+    New directories join this cluster; the others must match it.
+    """
     for path in paths:
-        with suppress(OSError, BadFile):  # whoever takes it says what is wrong with it
+        with suppress(OSError, BadFile):  # `LogDirectory.take` reports the error
             meta = layout.read_meta(files, path.rstrip("/"))
             if meta is not None:
                 return meta.cluster_id
@@ -363,17 +384,17 @@ def _common_cluster(files: Files, paths: Sequence[str]) -> str | None:
 
 
 def _unused(kept: Mapping[str, LogDirectory]) -> list[str]:
-    """Directories of one partition that nothing was ever written to; not all of them.
+    """The directories of one partition that were never written to, but not all of `kept`.
 
-    They are left if a directory refused a new partition, which was then created in another one, and a power cut brought
-    back what had been begun.
+    Such a directory exists if a creation failed there, the partition was then created in another directory, and a power
+    cut brought the first directory back.
     """
-    unused = [path for path, store in kept.items() if _is_new(store.pool.files, path)]
+    unused = [path for path, log_directory in kept.items() if _is_new(log_directory.pool.files, path)]
     return unused if len(unused) < len(kept) else unused[1:]
 
 
 def _is_new(files: Files, path: str) -> bool:
     try:
         return layout.holds_nothing(files.list(path))
-    except OSError:  # it stays, and whoever opens it says what is wrong with it
+    except OSError:  # the directory stays, and its opening reports the error
         return False

@@ -1,10 +1,9 @@
-"""The opening of one log: begun and ended by its log directory on the loop, run in between by any thread.
+"""The opening of one log: its log directory begins and ends it on the loop, any thread runs it in between.
 
-The thread touches the files of this one partition and nothing else: files that it opens belong to a pool of their own.
-A log of a gigabyte that a crash left takes seconds, an idle one a fraction of a millisecond.
+The thread uses only the files of this one partition, through a pool of its own. After a crash a log of a gigabyte takes
+seconds; an idle log takes a fraction of a millisecond.
 
-The steps of an opening stand in `storage.recovery.open_log`; what the result means for the partition, in
-`log_directory.py`.
+`storage.recovery.open_log` has the steps; `log_directory.py` applies the result.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from headgate.storage.recovery.recovery_input import RecoveryInput
 
 logger = logging.getLogger("headgate.storage")
 
-# An opening looks at one segment after another, and never at two at once.
+# An opening reads one segment after another, so that a few open files are enough.
 _OPEN_SEGMENTS, _INDEX_BYTES = 4, 1 << 20
 
 
 class LogOpening:
-    """One log that is being opened. Afterwards `log` or `error` is set; before the end neither is."""
+    """One log that is being opened. At the end `log` or `error` is set, before that neither."""
 
-    __slots__ = ("_config", "_files", "_now_ms", "_random", "error", "found", "has_begun", "log")
+    __slots__ = ("_config", "_files", "_now_ms", "_random", "error", "has_begun", "log", "recovery")
 
-    def __init__(self, files: Files, found: RecoveryInput, config: LogConfig, random: Random, now_ms: int) -> None:
+    def __init__(self, files: Files, recovery: RecoveryInput, config: LogConfig, random: Random, now_ms: int) -> None:
         """Use `LogDirectory.begin_opening`."""
-        self.found = found
+        self.recovery = recovery
         self._files = files
         self._config = config
         self._random = random
@@ -50,57 +49,57 @@ class LogOpening:
     def may_lack_records(self) -> bool:
         """Whether records may be missing that clients could read before the last stop.
 
-        After a clean stop none are. After any other stop nobody knows: a power cut may have taken the end of the log,
-        which leaves no trace. So this holds after a kill too, which takes nothing.
+        False after a clean stop. True after any other stop: a power cut may have taken the end of the log without a
+        trace, and a kill, which takes nothing, looks the same.
         """
-        return not self.found.is_clean
+        return not self.recovery.is_clean
 
     def __repr__(self) -> str:
-        return f"Opening({self.found})"
+        return f"Opening({self.recovery})"
 
     def run(self) -> None:
         """Open the log, at once."""
         finish(self.steps())
 
     def steps(self) -> Steps[None]:
-        """Open the log, in slices. `error` says what went wrong."""
+        """Open the log, in slices. `error` is set if that fails."""
         self.has_begun = True
-        found = self.found
+        recovery = self.recovery
         pool = Pool(self._files, _OPEN_SEGMENTS, _INDEX_BYTES)
         try:
-            found.topic_id = self._topic_id()
-            self.log = yield from open_log.open_log_steps(pool, found, self._config, self._random, self._now_ms)
+            recovery.topic_id = self._topic_id()
+            self.log = yield from open_log.open_log_steps(pool, recovery, self._config, self._random, self._now_ms)
             self._log_loss(self.log.end_offset)
         except NotALog as error:
             self.error = error
-            logger.warning("%s; left alone", error)
+            logger.warning("%s; the directory stays unchanged", error)
         except (StorageError, OSError, KafkaError) as error:
-            self.error = _told(found, error)
-            logger.error("partition %s stays closed: %s", found, str(error).removeprefix(f"{found}: "))
+            self.error = _storage_error(recovery, error)
+            logger.error("partition %s stays closed: %s", recovery, str(error).removeprefix(f"{recovery}: "))
 
     def _log_loss(self, end_offset: int) -> None:
-        """Some losses are certain: clients could read everything below the high watermark of the last checkpoint."""
-        high_watermark = self.found.high_watermark
+        """Log a certain loss: clients could read everything below the high watermark of the last checkpoint."""
+        high_watermark = self.recovery.high_watermark
         if self.may_lack_records and end_offset < high_watermark:
-            lost = "%s: records from offset %d to %d are lost, which clients may have read"
-            logger.warning(lost, self.found, end_offset, high_watermark - 1)
+            lost = "%s: records from offset %d to %d are lost; clients may have read them"
+            logger.warning(lost, self.recovery, end_offset, high_watermark - 1)
 
     def _topic_id(self) -> bytes | None:
         try:
-            return layout.read_topic_id(self._files, self.found.directory)
+            return layout.read_topic_id(self._files, self.recovery.directory)
         except BadFile as error:
             logger.warning("%s; the topic of this partition is known by its name alone", error)
             return None
 
 
-def _told(found: RecoveryInput, error: Exception) -> StorageError:
-    """The error in terms of the store. An error of the system is its cause, and may be over in a moment."""
+def _storage_error(recovery: RecoveryInput, error: Exception) -> StorageError:
+    """The error as a StorageError. Its cause is an error of the system, if any, which may soon be over."""
     if isinstance(error, StorageError):
         return error
-    told = StorageError(f"{found}: {error}")
-    told.__cause__ = error.__cause__ if isinstance(error.__cause__, OSError) else error
-    return told
+    result = StorageError(f"{recovery}: {error}")
+    result.__cause__ = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    return result
 
 
 ConfigOf = Callable[[str], LogConfig]
-"""The settings of a topic, by its name."""
+"""Topic name -> settings of the topic."""

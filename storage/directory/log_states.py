@@ -1,11 +1,10 @@
-"""Which partitions a log directory has, and how far the log of each is: one state for each, and one function for all.
+"""The state of each partition's log in a log directory, changed by one function.
 
     UNOPENED ──> OPENING ──> OPEN ──> NONE         `allow_retry` brings FAILED back to UNOPENED
         ^           └──────> FAILED ──> NONE
     NONE ──> CREATING ─────> OPEN
 
-Here are states only. What a state means for files is done by `LogDirectory`; what it means for clients stands in
-`gateway.replication.partition_states`.
+`LogDirectory` does the work on files; `gateway.replication.partition_states` says what a state means for clients.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from headgate.storage.log.log import Log
 
 
 class LogState(Enum):
-    """How far the log of a partition is. NONE: the directory does not have the partition."""
+    """The state of a partition's log. NONE: the directory does not have the partition."""
 
     NONE = auto()
     UNOPENED = auto()
@@ -34,7 +33,7 @@ NONE, UNOPENED, OPENING = LogState.NONE, LogState.UNOPENED, LogState.OPENING
 OPEN, FAILED, CREATING = LogState.OPEN, LogState.FAILED, LogState.CREATING
 
 TRANSITIONS: Mapping[LogState, Collection[LogState]] = {
-    NONE: {NONE, UNOPENED, CREATING, OPEN},  # OPEN: created here after another directory has refused
+    NONE: {NONE, UNOPENED, CREATING, OPEN},  # OPEN: created here after another directory refused the partition
     UNOPENED: {NONE, OPENING},
     OPENING: {NONE, UNOPENED, OPENING, OPEN, FAILED},
     OPEN: {NONE},
@@ -44,11 +43,11 @@ TRANSITIONS: Mapping[LogState, Collection[LogState]] = {
 """The states that may follow each state."""
 
 Record = Log | StorageError | LogOpening | LogState
-"""What is known in a state: the open log, the error that keeps it closed, the opening, or the bare state."""
+"""The value of a state: the open log, the error of a failed one, the opening, or the bare state."""
 
 
 class LogStates:
-    """(topic, index) -> the log. The collections are read by everybody and changed by `move` alone."""
+    """(topic, index) -> the state of the log. Everybody reads the collections; only `move` changes them."""
 
     __slots__ = ("creating", "failed", "logs", "unopened")
 
@@ -56,7 +55,7 @@ class LogStates:
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, StorageError] = {}
         self.unopened: dict[TopicPartition, LogOpening | None] = {}
-        """UNOPENED, and with their openings those that are OPENING."""
+        """The partitions in state UNOPENED, with None, and in state OPENING, with their openings."""
         self.creating: set[TopicPartition] = set()
 
     def __contains__(self, key: TopicPartition) -> bool:
@@ -66,7 +65,7 @@ class LogStates:
         return len(self.logs) + len(self.failed) + len(self.unopened) + len(self.creating)
 
     def state(self, key: TopicPartition) -> LogState:
-        """How far the log of a partition is."""
+        """The state of a partition's log."""
         if key in self.logs:
             return OPEN
         if key in self.unopened:
@@ -74,7 +73,7 @@ class LogStates:
         return FAILED if key in self.failed else CREATING if key in self.creating else NONE
 
     def move(self, key: TopicPartition, to: Record) -> Log | None:
-        """Bring a partition into its next state; `TRANSITIONS` has all that may be. Returns the log that was open."""
+        """Move a partition to its next state, one of `TRANSITIONS`. Returns its log if that was open before."""
         before, after = self.state(key), _state_of(to)
         assert after in TRANSITIONS[before], f"{key[0]}-{key[1]} cannot go from {before.name} to {after.name}"
         log = self.logs.pop(key, None)
@@ -85,7 +84,7 @@ class LogStates:
         elif key in self.unopened:
             del self.unopened[key]
             if not self.unopened:
-                self.unopened.clear()  # it has room for all of them until then
+                self.unopened.clear()  # a dict gives its memory back only so
         if isinstance(to, Log):
             self.logs[key] = to
         elif isinstance(to, StorageError):

@@ -1,6 +1,6 @@
-"""Whether the indexes of a segment are what its batches make of them, as far as a look at their ends tells.
+"""Index check: whether the indexes of a segment match its batches, judged by the ends of the indexes.
 
-What a kill or someone's hand did to them is seen so; whoever wants to be sure makes them again (`indexes`).
+The check finds damage by a kill or by hand. Only a rebuild (`indexes`) is certain.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from headgate.storage.segment.segment import Segment
 
 
 def has_indexes(segment: Segment, index_interval_bytes: int, *, look_into_them: bool) -> bool:
-    """Whether the indexes of a sealed segment may be what their names say; lost or cut ones are not."""
+    """Whether the indexes of a sealed segment are there and not cut. `look_into_them` also checks their content."""
     if not segment.size:
         return True
     if not segment.offsets.is_whole or not segment.times.is_whole:
@@ -37,49 +37,49 @@ def _is_indexed_to_its_end(segment: Segment, index_interval_bytes: int) -> bool:
 
 
 def is_untouched(segment: Segment, end_offset: int, index_interval_bytes: int) -> bool:
-    """Whether a last segment is as a clean stop left it: its batches end at `end_offset`, and its indexes are finished.
+    """Whether the last segment is as a clean stop leaves it: the batches end at `end_offset`, the indexes are complete.
 
-    Most partitions are idle when a broker is killed. Looking at the end of such a one is enough, as after a clean stop.
+    Most partitions are idle when a broker is killed. The end of an idle segment is enough, as after a clean stop.
     """
     if not segment.size or end_offset <= segment.base_offset:
         return False
     try:
         if not has_indexes(segment, index_interval_bytes, look_into_them=True):
             return False
-    except KafkaError:  # it does not begin with a batch
+    except KafkaError:  # the segment does not begin with a batch
         return False
     return end_of_finished(segment, end_offset) == end_offset
 
 
 def end_of_finished(segment: Segment, end_offset: int) -> int | None:
-    """Where the batches of a sealed segment end; None if a part of its indexes was, or may have been, lost."""
-    if segment.aborted is not None:  # nothing at the end tells how many transactions were aborted before
+    """The end offset of a sealed segment's batches; None if a part of its indexes is lost, or may be lost."""
+    if segment.aborted is not None:  # the end does not tell how many transactions were aborted before
         return None
     offsets, times = segment.offsets, segment.times
-    # Records out of order: the newest may be far from the end, and the entry that tells of it be lost.
+    # With timestamps out of order the newest record may be far from the end, and its index entry may be lost.
     known = offsets.floor(times.last_offset) if times.entries else offsets.last_position
     iterator = segment.iterate(min(known, offsets.last_position))
     newest = NO_TIMESTAMP, segment.base_offset - 1
     for _, header in iterator:
         if header.max_timestamp > newest[0]:
             newest = header.max_timestamp, header.last_offset
-    # Else an entry is lost, or one that was there before a cut is back.
+    # Otherwise an entry is lost, or an entry from before a truncation has reappeared.
     is_sealed = newest == (times.last_timestamp, times.last_offset) and times.last_offset < end_offset
     is_sealed = is_sealed and times.entries <= offsets.entries + 1
-    is_sound = iterator.problem is None and is_sealed and offsets.is_increasing and times.is_increasing
-    return iterator.next_offset if is_sound and _has_sound_ends(segment) else None
+    is_valid = iterator.problem is None and is_sealed and offsets.is_increasing and times.is_increasing
+    return iterator.next_offset if is_valid and _has_valid_ends(segment) else None
 
 
-def _has_sound_ends(segment: Segment) -> bool:
-    """Whether the first entries of both indexes, and the last one of offsets, are what the batches make of them.
+def _has_valid_ends(segment: Segment) -> bool:
+    """Whether the first entries of both indexes, and the last entry of the offset index, match the batches.
 
-    Zeros may stand for a part of the first; in any other a zero is less than the entry before, or would have to fall
-    between two entries. What was there before a cut may be back at the end.
+    A crash may leave zeros for a part of the first entry. The check for increasing entries finds zeros in later
+    entries. At the end, entries from before a truncation may have reappeared.
     """
     offsets, times = segment.offsets, segment.times
     if not offsets.entries:
-        return True  # then there is one of times at most, and that was looked at
-    if not all(_is_sound(segment, *entry) for entry in (offsets.first(), offsets.last())):
+        return True  # then the time index has at most one entry, which the caller has checked
+    if not all(_is_valid(segment, *entry) for entry in (offsets.first(), offsets.last())):
         return False
     newest, first = (NO_TIMESTAMP, 0), offsets.first()[0]
     for _, header in segment.iterate():
@@ -90,7 +90,7 @@ def _has_sound_ends(segment: Segment) -> bool:
     return newest[0] == NO_TIMESTAMP or (times.entries > 0 and times.first() == newest)
 
 
-def _is_sound(segment: Segment, last_offset: int, position: int) -> bool:
+def _is_valid(segment: Segment, last_offset: int, position: int) -> bool:
     try:
         bounds = seek(segment, position, position)
     except KafkaError:

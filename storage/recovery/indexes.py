@@ -1,4 +1,4 @@
-"""The indexes of segments that are safe on the disk, made again where a start finds them missing, cut or spoilt."""
+"""Rebuilds indexes of segments that are safe on the disk, where a start finds them missing, cut or damaged."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ from headgate.storage.segment.transactions import Transactions
 logger = logging.getLogger("headgate.storage")
 
 
-def check_indexes(log: Log, found: RecoveryInput, segment: Segment, end_offset: int | None = None) -> Steps[None]:
-    """Make the indexes of a segment that is safe on the disk again, if they are not what they should be.
+def check_indexes(log: Log, recovery: RecoveryInput, segment: Segment, end_offset: int | None = None) -> Steps[None]:
+    """Rebuild the indexes of a segment that is safe on the disk, if the index check fails.
 
-    With `end_offset`, where the next segment begins, they are looked through, and nothing stays behind it.
+    `end_offset` is the base offset of the next segment. With `end_offset` the check is thorough, and the segment is cut
+    there. Raises CorruptLog, KafkaError, OSError.
     """
-    is_there = has_indexes(segment, log.config.index_interval_bytes, look_into_them=not found.is_clean)
+    is_there = has_indexes(segment, log.config.index_interval_bytes, look_into_them=not recovery.is_clean)
     if is_there and (end_offset is None or not segment.size):
         return
     if end_offset is not None:
         end = end_of_finished(segment, end_offset) if is_there else None
         if end is not None and end <= end_offset:
             return
-        yield from _drop_leftover(log, found, segment, end_offset)
-    logger.warning("%s: the indexes of %s are missing or cut; made again", found, segment.path)
-    yield from rebuild(log, found, segment)
+        yield from _cut_failed_write(log, recovery, segment, end_offset)
+    logger.warning("%s: the indexes of %s are missing or cut; rebuilding them", recovery, segment.path)
+    yield from rebuild(log, recovery, segment)
 
 
-def _drop_leftover(log: Log, found: RecoveryInput, segment: Segment, end_offset: int) -> Steps[None]:
-    """Cut off what a write has left that failed just before a roll: it was cut off then, but not yet on the disk."""
+def _cut_failed_write(log: Log, recovery: RecoveryInput, segment: Segment, end_offset: int) -> Steps[None]:
+    """Cut off the rest of a failed write just before a roll: the cut was made then, but was not yet on the disk."""
     iterator = segment.iterate()
     for _, header in iterator:
         if header.base_offset >= end_offset:
@@ -47,23 +48,26 @@ def _drop_leftover(log: Log, found: RecoveryInput, segment: Segment, end_offset:
     is_whole = iterator.problem is None or iterator.next_offset == end_offset
     if is_whole and iterator.position < segment.size:
         left = segment.size - iterator.position
-        logger.warning("%s: %d bytes behind the last batch of %s are cut off", found, left, segment.path)
+        logger.warning("%s: cutting off %d bytes after the last batch of %s", recovery, left, segment.path)
         yield from quarantine_cut(log.pool.files, segment, iterator.position)
         segment.rebuild(log.config.index_interval_bytes)
         segment.truncate(iterator.position)
 
 
 def rebuild(
-    log: Log, found: RecoveryInput, segment: Segment, known: Transactions | None = None
+    log: Log, recovery: RecoveryInput, segment: Segment, known: Transactions | None = None
 ) -> Steps[Transactions | None]:
-    """Make the indexes of a segment again. `known` and the result: the transactions open at its ends, if known."""
+    """Rebuild the indexes of a segment. Raises CorruptLog, KafkaError, OSError.
+
+    `known`: the transactions that are open where the segment begins, None if unknown. Returns those open at its end.
+    """
     iterator = segment.rebuild(log.config.index_interval_bytes, in_memory=True)
     for _, header in iterator:
         if header.attributes & TRANSACTION_BITS and iterator.transactions is None:
             iterator.transactions = known or (yield from transactions_at(log, segment.base_offset))
         yield
     if iterator.problem is not None:
-        raise corrupt(found, segment, f"byte {iterator.position}, offset {iterator.next_offset}: {iterator.problem}")
+        raise corrupt(recovery, segment, f"byte {iterator.position}, offset {iterator.next_offset}: {iterator.problem}")
     if log.has_transactions:
         segment.follow_transactions()
     _write(log.pool.files, segment)
@@ -71,9 +75,9 @@ def rebuild(
 
 
 def transactions_at(log: Log, offset: int) -> Steps[Transactions]:
-    """Those that are open where a segment begins, from the last snapshot that is not behind it.
+    """The transactions that are open at an offset, where a segment begins. Raises KafkaError, OSError.
 
-    Raises KafkaError, OSError.
+    The replay starts at the last snapshot at or before the offset.
     """
     files = log.pool.files
     known = snapshots.offsets(files.list(log.directory))
@@ -89,10 +93,10 @@ def transactions_at(log: Log, offset: int) -> Steps[Transactions]:
     return producers.transactions
 
 
-def check_transactions(log: Log, found: RecoveryInput) -> Steps[None]:
-    """Make the indexes of aborted transactions that are missing again, if the log may have any.
+def check_transactions(log: Log, recovery: RecoveryInput) -> Steps[None]:
+    """Rebuild missing transaction indexes, if the log may have transactions.
 
-    That is seen in its producers, or in such an index of another segment. Else nothing is missing.
+    A log may have transactions if its producers have some, or if another segment has a transaction index.
     """
     segments = log.segments
     if not log.has_transactions and all(segment.aborted is None for segment in segments):
@@ -102,36 +106,36 @@ def check_transactions(log: Log, found: RecoveryInput) -> Steps[None]:
     made = 0
     for segment in segments:
         is_missing = segment.aborted is None and segment.is_sealed
-        known = (yield from rebuild(log, found, segment, known)) if is_missing else None
+        known = (yield from rebuild(log, recovery, segment, known)) if is_missing else None
         made += is_missing
     log.follow_transactions()
     if made:
-        logger.info("%s: made %s files of %d segments that had none", found, TransactionIndex.SUFFIX, made)
+        logger.info("%s: wrote missing %s files for %d segments", recovery, TransactionIndex.SUFFIX, made)
 
 
 def _write(files: Files, segment: Segment) -> None:
-    """Write the indexes such that the next start finds them, or finds that they are missing, whatever comes between.
+    """Write the indexes. After a crash the next start finds either complete indexes or none.
 
-    It looks no closer at a segment that is safe on the disk.
+    The next start does not check the indexes of a segment below the recovery point thoroughly.
     """
     segment.file.sync()
     try:
         index_finalization.write(files, segment)
     except OSError as error:
-        _without_room(segment, error)
+        _tolerate_full_disk(segment, error)
     else:
         index_finalization.note_written(segment)
 
 
 def seal(segment: Segment) -> None:
-    """Write the indexes out, if there is room for them; else they stay in memory until the log rolls next."""
+    """Write the indexes to their files. Without disk space they stay in memory until the log next rolls."""
     try:
         segment.seal()
     except OSError as error:
-        _without_room(segment, error)
+        _tolerate_full_disk(segment, error)
 
 
-def _without_room(segment: Segment, error: OSError) -> None:
+def _tolerate_full_disk(segment: Segment, error: OSError) -> None:
     if error.errno not in NO_ROOM:
         raise error
-    logger.warning("there is no room for the indexes of %s; they are in memory for now", segment.path)
+    logger.warning("no disk space for the indexes of %s; they stay in memory for now", segment.path)

@@ -1,6 +1,6 @@
-"""The end of a compaction that a crash interrupted: the new segment takes the place of the old ones, or goes.
+"""Completes a compaction that a crash interrupted: the new segment replaces the old segments, or is removed.
 
-`storage.log.replacement` has the suffixes of the files, and what each of them means.
+`storage.log.replacement` explains the suffixes of the files.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ logger = logging.getLogger("headgate.storage")
 
 
 def finish_steps(pool: Pool, directory: str, names: dict[str, int]) -> Steps[dict[str, int]]:
-    """End the replacements that a crash interrupted, in slices; the names that are there then.
+    """Complete the replacements that a crash interrupted, in slices. Returns the files afterwards, name -> bytes.
 
-    Raises CorruptLog for a new segment that is not whole although it was on the disk; OSError.
+    Raises CorruptLog for a damaged new segment that was on the disk before; OSError.
     """
     if not any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
         return names
@@ -36,12 +36,12 @@ def finish_steps(pool: Pool, directory: str, names: dict[str, int]) -> Steps[dic
     for name in names:
         is_whole = name.endswith(LOG_SUFFIX + SWAP_SUFFIX) and _base(name) not in undone
         if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) and not is_whole:
-            files.remove(f"{directory}/{name}")  # also indexes: made anew, as they may be those of before by now
-    whole = [base_offset for base_offset in swaps if base_offset not in undone]
-    for base_offset in whole:
+            files.remove(f"{directory}/{name}")  # indexes too: they may belong to the old segments; they are rebuilt
+    complete = [base_offset for base_offset in swaps if base_offset not in undone]
+    for base_offset in complete:
         yield from _remove_replaced(pool, directory, base_offset, names)
-    files.sync_directory(directory)  # what was replaced must not come back once nothing tells of it
-    for base_offset in whole:
+    files.sync_directory(directory)  # replaced segments must not reappear after the renames below
+    for base_offset in complete:
         path = f"{directory}/{base_offset:020d}{LOG_SUFFIX}"
         files.rename(path + SWAP_SUFFIX, path)
     files.sync_directory(directory)
@@ -51,9 +51,10 @@ def finish_steps(pool: Pool, directory: str, names: dict[str, int]) -> Steps[dic
 def _is_undone(
     pool: Pool, directory: str, base_offset: int, begun: Sequence[int], names: Mapping[str, int]
 ) -> Steps[bool]:
-    """Whether a new segment is a part of one that Kafka splits, of which an earlier part is not whole.
+    """Whether a new segment belongs to a segment that Kafka was splitting, and an earlier part is incomplete.
 
-    The old one is there then, and reaches into it. A part of something else that was broken off before says nothing.
+    In that case the old segment still exists, and its offsets reach into the new segment. An incomplete `.cleaned` file
+    of another replacement does not count.
     """
     if not any(base < base_offset for base in begun):
         return False
@@ -70,7 +71,7 @@ def _is_undone(
 
 
 def _remove_replaced(pool: Pool, directory: str, base_offset: int, names: Mapping[str, int]) -> Steps[None]:
-    """Remove those whose offsets a new segment has. Raises CorruptLog where that is not whole; OSError."""
+    """Remove the old segments that a new segment replaces. Raises CorruptLog if the new segment is damaged; OSError."""
     name = f"{base_offset:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"
     segment = Segment(pool, directory, base_offset, (names[name], -1, -1, -1), suffix=SWAP_SUFFIX)
     iterator = segment.iterate(check_crc_from=base_offset)
@@ -81,16 +82,16 @@ def _remove_replaced(pool: Pool, directory: str, base_offset: int, names: Mappin
     problem = iterator.problem or _problem_of_end(pool, directory, base_offset, end_offset, names)
     if problem is not None:
         raise CorruptLog(
-            f"{segment.path}, which a compaction left, is damaged at byte {iterator.position}: {problem}; bring it "
-            "back from a copy, or remove it if the segments that it was to replace are still there"
+            f"{segment.path}, left by a compaction, is damaged at byte {iterator.position}: {problem}; restore the "
+            "file from a copy, or remove the file if the segments that it was to replace still exist"
         )
-    logger.info("%s ends a compaction that was interrupted, up to offset %d", segment.path, iterator.next_offset)
+    logger.info("%s completes an interrupted compaction, up to offset %d", segment.path, iterator.next_offset)
     replaced = sorted(name for name in names if name.endswith(KINDS) and base_offset <= _base(name) < end_offset)
     last = max(map(_base, replaced), default=base_offset)
     for old in replaced:
         if _base(old) < last:
             pool.files.remove(f"{directory}/{old}")
-    if last > base_offset:  # where the new one may end that one tells: there must be no other one without it
+    if last > base_offset:  # the last old segment tells where the new one may end, so it is removed after the others
         pool.files.sync_directory(directory)
     for old in replaced:
         if _base(old) == last:
@@ -100,7 +101,7 @@ def _remove_replaced(pool: Pool, directory: str, base_offset: int, names: Mappin
 def _problem_of_end(
     pool: Pool, directory: str, base_offset: int, end_offset: int, names: Mapping[str, int]
 ) -> str | None:
-    """What is wrong if it reaches behind those that it replaces: no checksum covers the offset of its last batch."""
+    """The problem of a new segment that ends behind the old ones: no checksum covers the offset of its last batch."""
     bases = [_base(name) for name in names if name.endswith(LOG_SUFFIX)]
     last = max((base for base in bases if base_offset <= base < end_offset), default=None)
     if last is None or end_offset in bases:
@@ -114,7 +115,7 @@ def _problem_of_end(
         old.close()
     if end_offset <= reached:
         return None
-    return f"its last batch would end at offset {end_offset}, and what it replaces ends at {reached}"
+    return f"its last batch would end at offset {end_offset}, but the segments that it replaces end at {reached}"
 
 
 def _base(name: str) -> int:

@@ -1,6 +1,6 @@
-"""Leader epochs when a log is opened: read, or made again from its batches; and which segments hold older messages.
+"""Leader epochs of a log that is opened: read, or rebuilt from its batches; also the segments in a legacy format.
 
-Both are told together: messages of magic 0 and 1 have no epochs, and come before whatever has some.
+The two belong together: messages of magic 0 and 1 have no leader epochs, and precede all batches with epochs.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ logger = logging.getLogger("headgate.storage")
 _HEAD_BYTES = legacy_messages.MAGIC_POSITION + 1
 
 
-def read(files: Files, found: RecoveryInput) -> list[tuple[int, int]] | None:
-    """The entries of the file; None if there is none, or none that can be read, which is logged."""
+def read(files: Files, recovery: RecoveryInput) -> list[tuple[int, int]] | None:
+    """The entries (epoch, start offset) of the checkpoint; None if it is missing or, with a warning, unreadable."""
     try:
-        return read_entries(files, found.directory)
+        return read_entries(files, recovery.directory)
     except BadFile as error:
-        logger.warning("%s: %s", found, error)
+        logger.warning("%s: %s", recovery, error)
         return None
 
 
 def with_beginning(entries: list[tuple[int, int]] | None, epochs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What a scan has found, from where the file says that it begins: what was there may be compacted away."""
+    """The scanned epochs with the start offsets of the checkpoint, as compaction may have removed the first batches."""
     if not entries or not epochs:
         return epochs
     first_epoch, first_offset = epochs[0]
@@ -44,10 +44,10 @@ def with_beginning(entries: list[tuple[int, int]] | None, epochs: list[tuple[int
 
 
 def are_lacking(log: Log, entries: list[tuple[int, int]] | None, epochs: list[tuple[int, int]]) -> bool:
-    """Whether epochs that should be known are not. `entries` are those of the file, None if there was none.
+    """Whether leader epochs are missing. `entries` are those of the checkpoint file, None without a file.
 
-    Where messages of magic 0 and 1 come first, none are known of them, and Kafka's file is right. A file without any is
-    so where the batches have none, too.
+    If messages of magic 0 and 1 come first, they have no epochs, and Kafka's file is right. A file without entries is
+    right if the batches have no epochs either.
     """
     if entries is None:
         return True
@@ -58,38 +58,38 @@ def are_lacking(log: Log, entries: list[tuple[int, int]] | None, epochs: list[tu
 
 
 def _cover(epochs: list[tuple[int, int]], start_offset: int) -> bool:
-    """Whether it is known who wrote the log from `start_offset` on."""
+    """Whether the leader epochs cover the log from `start_offset` on."""
     return bool(epochs) and epochs[0][1] <= start_offset
 
 
-def derive_steps(log: Log, found: RecoveryInput) -> Steps[list[tuple[int, int]]]:
-    """From the batches: only epochs in which nothing was written are not found again."""
+def derive_steps(log: Log, recovery: RecoveryInput) -> Steps[list[tuple[int, int]]]:
+    """Rebuild the epochs from the batches. Epochs without any batch cannot be found. Raises KafkaError, OSError."""
     old = [segment.base_offset for segment in log.segments if _begins_with_message(segment)]
     if old and _ends_with_message(log):
         return []
     if not old:
-        logger.info("%s: %s is missing or too short; made again from the batches", found, log.epochs.path)
+        logger.info("%s: %s is missing or too short; rebuilding it from the batches", recovery, log.epochs.path)
     epochs: list[tuple[int, int]] = []
-    for header in log.headers(max([log.start_offset, *old[-1:]])):  # none are known of what lies before a message
+    for header in log.headers(max([log.start_offset, *old[-1:]])):  # no epochs are kept before a legacy message
         note(epochs, header)
         yield
-    if epochs and not old and epochs[0][1] > log.start_offset:  # what was before it is compacted away
+    if epochs and not old and epochs[0][1] > log.start_offset:  # compaction has removed the batches before
         epochs[0] = epochs[0][0], log.start_offset
     return epochs
 
 
 def note(epochs: list[tuple[int, int]], header: BatchHeader) -> None:
-    """Note the epoch of a batch, if it is a new one."""
+    """Append the leader epoch of a batch to `epochs`, if the epoch is new."""
     epoch = header.partition_leader_epoch
     if epoch > (epochs[-1][0] if epochs else NO_EPOCH):
         epochs.append((epoch, header.base_offset))
 
 
 def note_formats(log: Log, epochs: list[tuple[int, int]], start_offset: int) -> None:
-    """Note where there may be messages of magic 0 and 1: below the first leader epoch.
+    """Mark the segments that may hold messages of magic 0 and 1: those below the first leader epoch.
 
-    Kafka knows epochs since it has batches, and forgets them all where an older format is set again. Where the log was
-    made to start later, its epochs do too, whatever there is before: that is looked at.
+    Kafka has leader epochs since it has batches, and drops them all when an older format is configured again. If the
+    start offset of the log was raised, the first epoch was raised too; such segments are read to decide.
     """
     first = epochs[0][1] if epochs else NO_LIMIT
     for segment in log.segments:

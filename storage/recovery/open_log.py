@@ -1,4 +1,4 @@
-"""The steps that open a log, in their order."""
+"""Opening a log: the recovery steps in their order."""
 
 from __future__ import annotations
 
@@ -27,138 +27,140 @@ from headgate.storage.segment.segment import DELETED_SUFFIX, DERIVED_SUFFIXES, L
 logger = logging.getLogger("headgate.storage")
 
 SCANNED_BYTES = 1 << 20
-"""From so much on, what was scanned of a log is made safe soon after."""
+"""If a scan reads at least this many bytes, the log is made safe soon after, so that the next start need not scan."""
 
 
-def open_log(pool: Pool, found: RecoveryInput, config: LogConfig, random: Random, now_ms: int) -> Log:
-    """The log in a directory, at once. Raises what `open_log_steps` raises."""
-    return finish(open_log_steps(pool, found, config, random, now_ms))
+def open_log(pool: Pool, recovery: RecoveryInput, config: LogConfig, random: Random, now_ms: int) -> Log:
+    """Open the log in a directory at once. Raises what `open_log_steps` raises."""
+    return finish(open_log_steps(pool, recovery, config, random, now_ms))
 
 
-def open_log_steps(pool: Pool, found: RecoveryInput, config: LogConfig, random: Random, now_ms: int) -> Steps[Log]:
-    """The log in a directory.
+def open_log_steps(pool: Pool, recovery: RecoveryInput, config: LogConfig, random: Random, now_ms: int) -> Steps[Log]:
+    """Open the log in a directory, in slices. Files of other programs stay unchanged.
 
-    Raises CorruptLog, UnsupportedLog (the partition stays closed and untouched), NotALog for a directory of somebody
-    else's, OSError. Files that no log makes are left alone.
+    Raises CorruptLog and UnsupportedLog (the partition stays offline, its files unchanged), NotALog for a directory
+    without files of a log, OSError.
     """
-    listed = pool.files.list(found.directory)
+    listed = pool.files.list(recovery.directory)
     names = of_log(listed)
-    if layout.is_no_partition(listed) and not found.recovery_point:
-        raise NotALog(f"{found.directory} is called like a partition's directory, and holds nothing of a log")
-    names = of_log((yield from interrupted_replacements.finish_steps(pool, found.directory, names)))
-    _tidy(pool, found, names)
-    if config.is_compacted and not found.is_clean:
-        yield from quarantine_replaced(pool, found, names)
-    segments = _segments(pool, found, names, now_ms)
-    log = Log(pool, found.directory, found.topic, found.index, found.topic_id, config, segments, random)
-    entries = leader_epochs.read(pool.files, found)
+    if layout.is_no_partition(listed) and not recovery.recovery_point:
+        raise NotALog(f"{recovery.directory} has the name of a partition, but holds no files of a log")
+    names = of_log((yield from interrupted_replacements.finish_steps(pool, recovery.directory, names)))
+    _finish_deletions(pool, recovery, names)
+    if config.is_compacted and not recovery.is_clean:
+        yield from quarantine_replaced(pool, recovery, names)
+    segments = _segments(pool, recovery, names, now_ms)
+    log = Log(pool, recovery.directory, recovery.topic, recovery.index, recovery.topic_id, config, segments, random)
+    entries = leader_epochs.read(pool.files, recovery)
     log.epochs.load(entries or ())
     epochs = log.epochs.entries
-    leader_epochs.note_formats(log, epochs, max(found.start_offset, segments[0].base_offset))
+    leader_epochs.note_formats(log, epochs, max(recovery.start_offset, segments[0].base_offset))
     producers: Producers | None = None
-    if found.is_clean:
-        log.recovered((yield from _look_at_ends(log, found)), is_clean=True)
+    if recovery.is_clean:
+        log.recovered((yield from _check_ends(log, recovery)), is_clean=True)
     else:
-        end_offset, epochs, producers, unsynced = yield from scan(log, found, names)
+        end_offset, epochs, producers, unsynced = yield from scan(log, recovery, names)
         epochs = leader_epochs.with_beginning(entries, epochs)
         log.recovered(end_offset, unsynced, is_clean=False)
-    if found.start_offset > log.end_offset:
-        _check_start(found, log.end_offset)
-        log.restart_at(found.start_offset, now_ms, _nothing)  # the checkpoint says no more than was found
+    if recovery.start_offset > log.end_offset:
+        _check_start(recovery, log.end_offset)
+        # The start offset checkpoint already has this value.
+        log.restart_at(recovery.start_offset, now_ms, _write_no_checkpoint)
         epochs, producers = [], None
-    log.start_at(found.start_offset, found.recovery_point)
+    log.start_at(recovery.start_offset, recovery.recovery_point)
     if log.end_offset > log.start_offset and leader_epochs.are_lacking(log, entries, epochs):
-        epochs = yield from leader_epochs.derive_steps(log, found)
+        epochs = yield from leader_epochs.derive_steps(log, recovery)
     leader_epochs.note_formats(log, epochs, log.start_offset)
     log.epochs.keep(epochs, always=entries is None and log.size > 0)
     log.epochs.start_from(log.start_offset)
-    log.opened(is_clean=found.is_clean)
+    log.opened(is_clean=recovery.is_clean)
     yield from log.reload_producers_steps(snapshots.offsets(names), producers)
-    yield from check_transactions(log, found)
-    if found.bytes_scanned >= SCANNED_BYTES and log.recovery_point < log.end_offset:
-        _keep_found(log, found)
+    yield from check_transactions(log, recovery)
+    if recovery.bytes_scanned >= SCANNED_BYTES and log.recovery_point < log.end_offset:
+        _save_scan(log, recovery)
     if config.fsync_before_commit and log.recovery_point < log.end_offset:
-        log.flush()  # a killed broker may have left in memory what a power cut could still take back from consumers
-    log.close_files()  # most partitions are idle: files are opened again where they are needed
+        log.flush()  # a kill may have left records in the page cache only; a power cut must not take them back
+    log.close_files()  # most partitions are idle; a log opens its files again on demand
     return log
 
 
-def _check_start(found: RecoveryInput, end_offset: int) -> None:
-    """Raises CorruptLog if a log begins behind where it ends, and no power cut can have taken what was there."""
-    if found.is_clean or found.start_offset > found.high_watermark:
+def _check_start(recovery: RecoveryInput, end_offset: int) -> None:
+    """Raises CorruptLog if the start offset is behind the end offset, and a power cut cannot explain that."""
+    if recovery.is_clean or recovery.start_offset > recovery.high_watermark:
         raise CorruptLog(
-            f"{found} ends at offset {end_offset}, and {START_OFFSETS} says that it begins at {found.start_offset}, "
-            "which cannot be: take its line there away, and nothing is lost"
+            f"{recovery} ends at offset {end_offset}, but {START_OFFSETS} says that it begins at "
+            f"{recovery.start_offset}, which is impossible: remove the line of this partition from that file; no "
+            "records are lost"
         )
 
 
-def _keep_found(log: Log, found: RecoveryInput) -> None:
-    """Write down what a scan has found, as a stop would, and have a flush be due: the next start need not scan it."""
+def _save_scan(log: Log, recovery: RecoveryInput) -> None:
+    """Write the indexes after a scan, as a clean stop does; a flush becomes due. The next start need not scan again."""
     try:
         log.seal()
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
-        logger.warning("%s: there is no room for what the scan has found; the next start may scan it again", found)
+        logger.warning("%s: no disk space for the scanned indexes; the next start may scan the log again", recovery)
 
 
-def _tidy(pool: Pool, found: RecoveryInput, names: dict[str, int]) -> None:
-    """Finish what a crash interrupted: deletions and replacements that had not happened yet."""
+def _finish_deletions(pool: Pool, recovery: RecoveryInput, names: dict[str, int]) -> None:
+    """Finish the deletions that a crash interrupted; remove temporary files and index files without a segment."""
     for name in list(names):
         of_size = names.get(name.rpartition(".")[0] + LOG_SUFFIX, -1)
-        # Those of what was cut off would be taken for those of what is written next.
+        # Index files of a removed segment would be taken for those of the next segment with this base offset.
         is_orphan = name.endswith(DERIVED_SUFFIXES[:3]) and (of_size < 0 or (of_size == 0 < names[name]))
-        path = f"{found.directory}/{name}"
+        path = f"{recovery.directory}/{name}"
         if name.endswith(DELETED_SUFFIX):
-            pool.pending_deletions.add(path)  # large ones take long
+            pool.pending_deletions.add(path)  # the deletion of a large file takes long
         elif name.endswith(TEMPORARY_SUFFIX) or is_orphan:
             pool.files.remove(path)
 
 
-def _segments(pool: Pool, found: RecoveryInput, names: dict[str, int], now_ms: int) -> list[Segment]:
-    directory = found.directory
+def _segments(pool: Pool, recovery: RecoveryInput, names: dict[str, int], now_ms: int) -> list[Segment]:
+    directory = recovery.directory
     bases = bases_of(names)
     if not bases:
-        if found.recovery_point > found.start_offset:
+        if recovery.recovery_point > recovery.start_offset:
             raise CorruptLog(
-                f"{found}: {directory} has no segments, but offsets up to {found.recovery_point} were on the "
-                f"disk; {repair_advice(found)}"
+                f"{recovery}: {directory} has no segments, but offsets up to {recovery.recovery_point} were on the "
+                f"disk before; {repair_advice(recovery)}"
             )
-        return [Segment.create(pool, directory, found.start_offset, now_ms)]
+        return [Segment.create(pool, directory, recovery.start_offset, now_ms)]
     return [Segment(pool, directory, base, sizes_of(names, base), created_ms=now_ms) for base in bases]
 
 
-def _nothing() -> None:
+def _write_no_checkpoint() -> None:
     """Write no checkpoint."""
 
 
-def _look_at_ends(log: Log, found: RecoveryInput) -> Steps[int]:
-    """After a clean stop: where the log ends. All is as it should be, unless someone deleted what can be derived."""
+def _check_ends(log: Log, recovery: RecoveryInput) -> Steps[int]:
+    """Check a log after a clean stop. Returns its end offset. Only derived files can be missing, if deleted by hand."""
     for segment in log.segments:
-        yield from check_indexes(log, found, segment)
+        yield from check_indexes(log, recovery, segment)
     last = log.segments[-1]
     try:
-        end_offset = yield from _end_offset(log, found, last)
+        end_offset = yield from _end_offset(log, recovery, last)
     except KafkaError as error:
-        raise corrupt(found, last, f"{error.message}, after a clean stop") from error
-    if end_offset < found.recovery_point:
+        raise corrupt(recovery, last, f"{error.message}, after a clean stop") from error
+    if end_offset < recovery.recovery_point:
         raise corrupt(
-            found, last, f"it ends at offset {end_offset}; offsets up to {found.recovery_point} should follow"
+            recovery, last, f"it ends at offset {end_offset}; offsets up to {recovery.recovery_point} should follow"
         )
     return end_offset
 
 
-def _end_offset(log: Log, found: RecoveryInput, last: Segment) -> Steps[int]:
-    """Where the last segment ends. Raises KafkaError where that is no batch."""
+def _end_offset(log: Log, recovery: RecoveryInput, last: Segment) -> Steps[int]:
+    """The end offset of the last segment. Raises KafkaError if there is no batch at its end."""
     end_offset: int | None = None
     with contextlib.suppress(KafkaError):
         end_offset = last.end_offset()
-        if end_offset == found.recovery_point:
+        if end_offset == recovery.recovery_point:
             return end_offset
-    iterator = last.iterate()  # it is the index that is wrong, or the segment, or what was told of the end
+    iterator = last.iterate()  # the index, the segment or the checkpointed end is wrong: the batches tell which
     for _ in iterator:
         yield
     if iterator.problem is None and last.offsets.entries and iterator.next_offset != end_offset:
-        logger.warning("%s: %s is wrong; made again", found, last.offsets.path)
-        yield from rebuild(log, found, last)
+        logger.warning("%s: %s is wrong; rebuilding it", recovery, last.offsets.path)
+        yield from rebuild(log, recovery, last)
     return last.end_offset()

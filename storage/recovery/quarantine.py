@@ -1,6 +1,6 @@
-"""What no log can read any more, and nobody else is to lose: kept beside the log, in files of which it knows nothing.
+"""Quarantine: bytes that recovery cuts off a log, kept beside the log in files that no log reads.
 
-They are named `<segment>.log.<byte>.torn`, with a number before the ending where there are several.
+The files are named `<segment>.log.<byte>.torn`, with a number before the suffix if there are several.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _COPY_BYTES = 1024 * 1024
 
 
 def quarantine_cut(files: Files, segment: Segment, position: int, *, is_synced: bool = True) -> Steps[str]:
-    """Copy what follows a position to a file of its own, in slices. They raise OSError, and then there is none.
+    """Copy the bytes of a segment from a byte position on to a quarantine file, in slices. Returns the file's path.
 
-    What `is_synced` is on the disk afterwards, before what it was copied from is cut. Zeros alone, which some file
-    systems leave, are not worth a file. Returns its path, in any case.
+    With `is_synced` the copy is on the disk before the caller cuts the segment. There is no file for zeros alone, which
+    some file systems leave; the path is returned all the same. Raises OSError; then there is no file.
     """
     path = quarantine_name(files, segment.path, position)
     try:
@@ -48,41 +48,44 @@ def quarantine_cut(files: Files, segment: Segment, position: int, *, is_synced: 
     return path
 
 
-class Last(NamedTuple):
-    """The last batch of the segment that begins at `base`. No header: it is a message of magic 0 or 1."""
+class FinalBatch(NamedTuple):
+    """The last batch of the segment with base offset `base`: offsets `begin` to `end`, exclusive.
+
+    `header` is None for a message of magic 0 or 1.
+    """
 
     base: int
     begin: int
     end: int
     header: BatchHeader | None = None
 
-    def is_left_of(self, old: Last) -> bool:
-        """Whether compaction may have made it of another one: no checksum covers the offset, which may be wrong."""
+    def may_replace(self, old: FinalBatch) -> bool:
+        """Whether compaction may have made this batch from the old one. The offset may lie: no checksum covers it."""
         if self.header is None or old.header is None or self.begin != old.begin:
             return self.begin == old.begin
         is_changed = self.header.records_count < old.header.records_count or self.header.delete_horizon_ms is not None
         return is_changed or self.header.crc == old.header.crc
 
 
-def quarantine_replaced(pool: Pool, found: RecoveryInput, names: dict[str, int]) -> Steps[None]:
-    """Put aside what a compaction has replaced and what is here again, be it from a backup.
+def quarantine_replaced(pool: Pool, recovery: RecoveryInput, names: dict[str, int]) -> Steps[None]:
+    """Quarantine segments that a compaction has replaced and that have reappeared, for example from a backup.
 
-    That is a segment all of whose offsets the one before has too, where both were safe on the disk: behind that a write
-    that failed may have left something in the one before. Raises OSError.
+    A segment counts as replaced if the segment before covers all of its offsets, and both were below the recovery
+    point. Above that point the segment before may end with the rest of a failed write. Raises OSError.
     """
     bases = bases_of(names)
-    lasts = list[Last]()
-    for base in bases[: first_to_scan(bases, found.recovery_point)]:
-        segment = Segment(pool, found.directory, base, sizes_of(names, base))
-        with contextlib.suppress(KafkaError):  # no batch is there: the scan tells
+    lasts = list[FinalBatch]()
+    for base in bases[: first_to_scan(bases, recovery.recovery_point)]:
+        segment = Segment(pool, recovery.directory, base, sizes_of(names, base))
+        with contextlib.suppress(KafkaError):  # there is no batch; the scan reports that
             last = seek(segment, segment.offsets.last_position, segment.size - 1)
             if last is not None:
                 position, _, begin, end = last
-                lasts.append(Last(base, begin, end + 1, _header(segment, position)))
+                lasts.append(FinalBatch(base, begin, end + 1, _header(segment, position)))
         segment.close()
         yield
     for covered in replaced(lasts, bases):
-        _put_aside(pool.files, found, names, covered)
+        _quarantine_segment(pool.files, recovery, names, covered)
         yield
 
 
@@ -93,44 +96,45 @@ def _header(segment: Segment, position: int) -> BatchHeader | None:
         return None
 
 
-def replaced(lasts: Sequence[Last], bases: Container[int]) -> list[int]:
-    """Which segments others have replaced, by the last batch of each; `bases`: of all segments. Pure.
+def replaced(lasts: Sequence[FinalBatch], bases: Container[int]) -> list[int]:
+    """The base offsets of segments that other segments have replaced. Pure.
 
-    What compaction makes ends where what it replaced did, with what is left of the same batch. One that only says so,
-    as its offset is wrong, must not take what follows.
+    `lasts`: the last batch of each segment; `bases`: the base offsets of all segments. A compacted segment ends where
+    the replaced segments ended, with the remains of the same last batch. A segment with a damaged offset, which only
+    seems to cover the following segments, must not replace them.
     """
-    pairs = list[tuple[Last, list[Last]]]()
+    pairs = list[tuple[FinalBatch, list[FinalBatch]]]()
     for one in lasts:
         if pairs and one.base < one.end <= pairs[-1][0].end:
             pairs[-1][1].append(one)
         elif not pairs or one.end > pairs[-1][0].end:
             pairs.append((one, []))
-    found = list[int]()
+    result = list[int]()
     for cover, covered in pairs:
         ending = [one for one in covered if one.end == cover.end]
-        if all(map(cover.is_left_of, ending)) if ending else cover.end in bases:
-            found += [one.base for one in covered]
-    return found
+        if all(map(cover.may_replace, ending)) if ending else cover.end in bases:
+            result += [one.base for one in covered]
+    return result
 
 
-def _put_aside(files: Files, found: RecoveryInput, names: dict[str, int], base: int) -> None:
-    path = f"{found.directory}/{base:020d}{LOG_SUFFIX}"
+def _quarantine_segment(files: Files, recovery: RecoveryInput, names: dict[str, int], base: int) -> None:
+    path = f"{recovery.directory}/{base:020d}{LOG_SUFFIX}"
     logger.warning(
-        "%s: the segment before %s has all of its offsets, and has replaced it; it is kept in a file named *%s",
-        found, path, TORN_SUFFIX,
+        "%s: the segment before %s has replaced it and has all of its offsets; quarantined in a file named *%s",
+        recovery, path, TORN_SUFFIX,
     )  # fmt: skip
     files.rename(path, quarantine_name(files, path, 0))
     for suffix in SUFFIXES:
         if names.pop(f"{base:020d}{suffix}", -1) >= 0 and suffix != LOG_SUFFIX:
-            files.remove(f"{found.directory}/{base:020d}{suffix}")
-    files.sync_directory(found.directory)
+            files.remove(f"{recovery.directory}/{base:020d}{suffix}")
+    files.sync_directory(recovery.directory)
 
 
 def quarantine_name(files: Files, path: str, position: int) -> str:
-    """A file that is not there yet, for what follows a position of a segment's file."""
-    aside = f"{path}.{position}{TORN_SUFFIX}"
+    """The path of a new quarantine file for the bytes of a segment from a byte position on."""
+    quarantined = f"{path}.{position}{TORN_SUFFIX}"
     number = 0
-    while files.exists(aside):
+    while files.exists(quarantined):
         number += 1
-        aside = f"{path}.{position}.{number}{TORN_SUFFIX}"
-    return aside
+        quarantined = f"{path}.{position}.{number}{TORN_SUFFIX}"
+    return quarantined

@@ -1,4 +1,4 @@
-"""What is known of a partition before its log is open: its directory, the names there, what the checkpoints say."""
+"""The input of recovery: a partition's directory, the file names there, the values of the checkpoints."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from headgate.storage.segment.segment import LOG_SUFFIX, Segment
 from headgate.storage.segment.transaction_index import TransactionIndex
 
 SUFFIXES = (LOG_SUFFIX, OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX)
-"""Of the files of a segment, in the order in which it wants their sizes."""
+"""The suffixes of a segment's files, in the order of the sizes that `Segment` takes."""
 
 
 @dataclass
 class RecoveryInput:
-    """What is known of a partition before its log is open.
+    """The known values of a partition before its log is open.
 
-    `start_offset`, `recovery_point` and `high_watermark` are those of the checkpoints. `bytes_scanned` grows while it
-    is opened.
+    `start_offset`, `recovery_point` and `high_watermark` come from the checkpoints. `bytes_scanned` counts the scan
+    while the log is opened.
     """
 
     topic: str
@@ -36,27 +36,27 @@ class RecoveryInput:
 
     def __post_init__(self) -> None:
         if not self.is_clean and self.start_offset >= self.recovery_point:
-            self.recovery_point = 0  # nothing that is still wanted was safe; what is left of the rest may go
+            self.recovery_point = 0  # only deleted records were safe on the disk, so a scan may cut anything
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
 
 
-def bytes_to_scan(found: RecoveryInput, names: Mapping[str, int]) -> int:
-    """How much of its segments opening reads, at most; `names` are the files of its directory with their sizes. Pure.
+def bytes_to_scan(recovery: RecoveryInput, names: Mapping[str, int]) -> int:
+    """The maximum number of bytes that recovery scans. `names`: the files of the directory with their sizes. Pure.
 
-    After a clean stop nothing; after a crash what begins with the segment of the recovery point, unless it turns out to
-    be as it was left.
+    After a clean stop 0; after a crash the segment of the recovery point and all later ones. The scan is shorter if
+    the last segment proves to be untouched.
     """
-    if found.is_clean:
+    if recovery.is_clean:
         return 0
     bases = bases_of(names)
-    first = first_to_scan(bases, found.recovery_point)
+    first = first_to_scan(bases, recovery.recovery_point)
     return sum(names[f"{base:020d}{LOG_SUFFIX}"] for base in bases[first:])
 
 
 def of_log(names: Mapping[str, int]) -> dict[str, int]:
-    """What a log has made. Whatever else is in its directory is never read, and never removed."""
+    """The files of a log, with their sizes. A broker never reads or removes other files in the directory."""
     return {name: size for name, size in names.items() if layout.is_of_log(name)}
 
 
@@ -67,22 +67,22 @@ def bases_of(names: Mapping[str, int]) -> list[int]:
 
 
 def sizes_of(names: Mapping[str, int], base_offset: int) -> list[int]:
-    """What a segment is to know of its files: the size of each in `SUFFIXES`, -1 where there is none."""
+    """The sizes of a segment's files in bytes, in the order of `SUFFIXES`; -1 for a missing file."""
     return [names.get(f"{base_offset:020d}{suffix}", -1) for suffix in SUFFIXES]
 
 
 def first_to_scan(bases: Sequence[int], recovery_point: int) -> int:
-    """The number of the segment that holds the recovery point: before it all is safe on the disk."""
+    """The number of the segment that holds the recovery point. All segments before it are safe on the disk."""
     return max(0, sum(base <= recovery_point for base in bases) - 1)
 
 
-def repair_advice(found: RecoveryInput) -> str:
-    """What to do about a log that stays closed."""
-    return f"stop the broker and run `headgate log repair {found.directory}`, or bring the file back from a copy"
+def repair_advice(recovery: RecoveryInput) -> str:
+    """The advice for a log that stays offline."""
+    return f"stop the broker and run `headgate log repair {recovery.directory}`, or restore the file from a copy"
 
 
-def corrupt(found: RecoveryInput, segment: Segment, what: str) -> CorruptLog:
-    """What is raised where a segment is damaged that was safe."""
+def corrupt(recovery: RecoveryInput, segment: Segment, what: str) -> CorruptLog:
+    """The error for a segment that is damaged below the recovery point."""
     return CorruptLog(
-        f"{found}: {segment.path}, which was on the disk already, is damaged: {what}; {repair_advice(found)}"
+        f"{recovery}: {segment.path}, which was on the disk already, is damaged: {what}; {repair_advice(recovery)}"
     )

@@ -1,9 +1,9 @@
-"""The scan of a log after a crash: what may not be on the disk is read, checked, and cut where it is no log any more.
+"""The scan of a log after a crash: everything that may not be on the disk is read, checked, and cut where it ends.
 
-A scan ends in exactly one of three ways (`ScanResult`). Clean: batches to the end. Torn: at or behind the recovery
-point something else follows; the log is cut there, and what followed is quarantined. Corrupt: something else follows
-below the recovery point, where everything was on the disk once; the partition stays closed, and none of its files is
-touched, except that bytes behind the recovery point may have been quarantined before.
+A scan has exactly one of three results (`ScanResult`). Clean: valid batches to the end. Torn: invalid bytes at or
+behind the recovery point; the log is cut there, and the bytes are quarantined. Corrupt: invalid bytes below the
+recovery point, where everything was on the disk before; the partition stays offline, and its files stay unchanged,
+except that bytes behind the recovery point may have been quarantined before.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _HEAD_BYTES = legacy_messages.MAGIC_POSITION + 1
 
 
 class Scanned(NamedTuple):
-    """What a scan has found: where the log ends, its leader epochs, its producers if they came to be known by the way.
+    """The outcome of a scan: the end offset, the leader epochs (epoch, start offset), and the producer state.
 
-    `unsynced`: files that are to be synced with the next flush.
+    `producers` is None if the scan did not start from a known state. `unsynced`: files for the next flush to sync.
     """
 
     end_offset: int
@@ -51,11 +51,11 @@ class Scanned(NamedTuple):
 
 
 class Clean(NamedTuple):
-    """Batches to the end."""
+    """Valid batches to the end."""
 
 
 class Torn(NamedTuple):
-    """Something else follows byte `at`, where that may happen in a crash; `is_beginning`: of a batch, and no more."""
+    """Invalid bytes from byte `at` on, where a crash explains them. `is_beginning`: the beginning of a single batch."""
 
     at: int
     reason: str
@@ -63,7 +63,7 @@ class Torn(NamedTuple):
 
 
 class Corrupt(NamedTuple):
-    """Something else follows byte `at`, where everything was on the disk already."""
+    """Invalid bytes from byte `at` on, where everything was on the disk before."""
 
     at: int
     reason: str
@@ -73,7 +73,7 @@ ScanResult = Clean | Torn | Corrupt
 
 
 def classify(iterator: BatchIterator, recovery_point: int) -> ScanResult:
-    """What the end of a scan means. Pure."""
+    """Classify the end of a scan. Pure."""
     if iterator.problem is not None:
         if iterator.next_offset < recovery_point:
             return Corrupt(iterator.position, iterator.problem)
@@ -83,33 +83,38 @@ def classify(iterator: BatchIterator, recovery_point: int) -> ScanResult:
     return Clean()
 
 
-def scan(log: Log, found: RecoveryInput, names: Mapping[str, int]) -> Steps[Scanned]:
-    """After a crash: check what lies behind the recovery point, and make the indexes of these segments again."""
+def scan(log: Log, recovery: RecoveryInput, names: Mapping[str, int]) -> Steps[Scanned]:
+    """Check the log from the recovery point on after a crash, and rebuild the indexes of these segments.
+
+    Raises CorruptLog, UnsupportedLog, KafkaError, OSError.
+    """
     segments = log.segments
-    first = first_to_scan([segment.base_offset for segment in segments], found.recovery_point)
+    first = first_to_scan([segment.base_offset for segment in segments], recovery.recovery_point)
     unsynced: list[str] = []
     for segment in segments[:first]:
-        # Those of the last were perhaps not yet synced, although its bytes were: that comes with the next flush.
+        # The indexes of the last one may be unsynced although its batches are synced; the next flush syncs them.
         is_last = segment is segments[first - 1]
-        yield from check_indexes(log, found, segment, segments[first].base_offset if is_last else None)
+        yield from check_indexes(log, recovery, segment, segments[first].base_offset if is_last else None)
         if is_last:
             unsynced = [*segment.sealed_indexes, segment.path]
     end_offset = segments[first].base_offset
-    safe = max(found.recovery_point, end_offset)
+    safe = max(recovery.recovery_point, end_offset)
     epochs = [entry for entry in log.epochs.entries if entry[1] < safe]
     interval_bytes = log.config.index_interval_bytes
-    if segments[first] is segments[-1] and is_untouched(segments[-1], found.recovery_point, interval_bytes):
-        return Scanned(found.recovery_point, epochs, None, unsynced)
+    if segments[first] is segments[-1] and is_untouched(segments[-1], recovery.recovery_point, interval_bytes):
+        return Scanned(recovery.recovery_point, epochs, None, unsynced)
     known: Transactions | None = None
     producers = _producers_at(log, names, segments[first])
     for number, segment in enumerate(segments[first:], first):
-        if end_offset < segment.base_offset <= found.start_offset:
-            end_offset = segment.base_offset  # what was deleted is here again, and not all of it
-        verdict, end_offset, known = yield from _scan_segment(log, found, segment, end_offset, epochs, known, producers)
-        if isinstance(verdict, Corrupt):
-            raise corrupt(found, segment, f"byte {verdict.at}, offset {end_offset}: {verdict.reason}")
-        if isinstance(verdict, Torn):
-            yield from _cut(log, found, segment, end_offset, verdict, segments[number + 1 :])
+        if end_offset < segment.base_offset <= recovery.start_offset:
+            end_offset = segment.base_offset  # some of the deleted segments have reappeared, others have not
+        result, end_offset, known = yield from _scan_segment(
+            log, recovery, segment, end_offset, epochs, known, producers
+        )
+        if isinstance(result, Corrupt):
+            raise corrupt(recovery, segment, f"byte {result.at}, offset {end_offset}: {result.reason}")
+        if isinstance(result, Torn):
+            yield from _cut(log, recovery, segment, end_offset, result, segments[number + 1 :])
             end_offset = log.segments[-1].end_offset()
             break
         if segment is not segments[-1]:
@@ -118,7 +123,10 @@ def scan(log: Log, found: RecoveryInput, names: Mapping[str, int]) -> Steps[Scan
 
 
 def _producers_at(log: Log, names: Mapping[str, int], segment: Segment) -> Producers | None:
-    """The producers where a segment begins, if a snapshot has them, as one of each roll does; or if it is the first."""
+    """The producer state at the start of a segment; None if unknown.
+
+    Known for the first segment, and where a snapshot exists at its base offset; each roll writes one.
+    """
     known, start_offset = snapshots.offsets(names), log.segments[0].base_offset
     producers, offset = snapshots.load_latest(log.pool.files, log.directory, known, start_offset, segment.base_offset)
     return producers if offset == segment.base_offset or segment is log.segments[0] else None
@@ -126,40 +134,40 @@ def _producers_at(log: Log, names: Mapping[str, int], segment: Segment) -> Produ
 
 def _scan_segment(
     log: Log,
-    found: RecoveryInput,
+    recovery: RecoveryInput,
     segment: Segment,
     expected_offset: int,
     epochs: list[tuple[int, int]],
     known: Transactions | None,
     producers: Producers | None,
 ) -> Steps[tuple[ScanResult, int, Transactions | None]]:
-    """How the segment ends, and at which offset.
+    """Scan one segment. Returns the result, the end offset, and the transactions open at the end, if known.
 
-    `known`, also in the result: the transactions open at the segment's ends, if that is known. The leader epochs and
-    the producers of the batches are noted in `epochs` and `producers`.
+    `known`: the transactions open at the segment's start, None if unknown. `epochs` and `producers` collect the leader
+    epochs and the producer state of the batches.
     """
     if segment.base_offset != expected_offset:
-        # One between them is lost: compaction leaves gaps too, but only in what was made safe before.
+        # A segment between them is lost. Compaction leaves gaps too, but only below the recovery point.
         return Torn(0, f"the segment should begin at offset {expected_offset}"), expected_offset, known
-    iterator = segment.rebuild(log.config.index_interval_bytes, check_crc_from=found.recovery_point)
+    iterator = segment.rebuild(log.config.index_interval_bytes, check_crc_from=recovery.recovery_point)
     for _, header in iterator:
         leader_epochs.note(epochs, header)
         if header.attributes & TRANSACTION_BITS and iterator.transactions is None:
             iterator.transactions = known or (yield from transactions_at(log, segment.base_offset))
         if producers is not None and header.producer_id != NO_PRODUCER_ID:
             producers.record(header, header.base_offset, iterator.marker(header))
-        found.bytes_scanned += header.size
+        recovery.bytes_scanned += header.size
         yield
     if iterator.problem is not None and not segment.has_legacy_format and _is_old_format(segment, iterator.position):
         raise UnsupportedLog(
-            f"{found}: {segment.path} holds messages of magic 0 or 1, where the leader epochs in {log.epochs.path} "
-            "say that there are none; delete that file, and they are read"
+            f"{recovery}: {segment.path} holds messages of magic 0 or 1, but the leader epochs in {log.epochs.path} "
+            "say that there are none; delete that file to have the messages read"
         )
-    return classify(iterator, found.recovery_point), iterator.next_offset, iterator.transactions or known
+    return classify(iterator, recovery.recovery_point), iterator.next_offset, iterator.transactions or known
 
 
 def _is_old_format(segment: Segment, position: int) -> bool:
-    """Whether a whole message of magic 0 or 1 is there."""
+    """Whether there is a complete message of magic 0 or 1 at a byte position."""
     head = segment.file.read_at(_HEAD_BYTES, position)
     if len(head) < _HEAD_BYTES or head[legacy_messages.MAGIC_POSITION] >= batch.MAGIC:
         return False
@@ -171,21 +179,22 @@ def _is_old_format(segment: Segment, position: int) -> bool:
 
 
 def _cut(
-    log: Log, found: RecoveryInput, segment: Segment, end_offset: int, torn: Torn, later: Sequence[Segment]
+    log: Log, recovery: RecoveryInput, segment: Segment, end_offset: int, torn: Torn, later: Sequence[Segment]
 ) -> Steps[None]:
-    """Make the log end where it is torn; keep the bytes behind that aside."""
+    """Cut the log at the first invalid byte; quarantine the bytes behind."""
     logger.warning(
         "%s: cut at byte %d of %s, offset %d: %s; %d bytes there and %d later segments are kept in files named *%s",
-        found, torn.at, segment.path, end_offset, torn.reason, segment.size - torn.at, len(later), TORN_SUFFIX,
+        recovery, torn.at, segment.path, end_offset, torn.reason, segment.size - torn.at, len(later), TORN_SUFFIX,
     )  # fmt: skip
     files = log.pool.files
-    is_worth_little = torn.is_beginning and not later  # and a power cut may leave one in each of 10,000 logs
+    # The beginning of a batch was never acknowledged, and a power cut may leave one in each of 10,000 logs.
+    is_expendable = torn.is_beginning and not later
     try:
-        yield from quarantine_cut(files, segment, torn.at, is_synced=not is_worth_little)
+        yield from quarantine_cut(files, segment, torn.at, is_synced=not is_expendable)
         for unreachable in later:
             yield from quarantine_cut(files, unreachable, 0)
     except OSError as error:
-        if error.errno not in NO_ROOM or not is_worth_little:
-            raise  # so it stays closed, and whole, until there is room
-        logger.warning("%s: there is no room to keep the beginning of a batch, which nobody was told of", found)
+        if error.errno not in NO_ROOM or not is_expendable:
+            raise  # the log stays offline and complete until there is disk space
+        logger.warning("%s: no disk space to keep the beginning of an unacknowledged batch", recovery)
     log.drop_behind(segment, torn.at)

@@ -1,16 +1,16 @@
-"""After a failed sync: make sure of everything behind the recovery point, so that a log takes records again.
+"""Repair after a failed sync: secures everything from the recovery point on, so that a log takes records again.
 
-A system that could not write something to the disk says so once. It may keep those bytes in memory for a while or drop
-them, but counts them as written: the next sync succeeds, and proves nothing (Postgres' "fsyncgate" of 2018). So nothing
-of it is trusted. Everything that may not be on the disk is read, checked by its CRC, written once more and synced. This
-shows what the system has dropped: the log is cut before that, what follows is quarantined, and that is reported.
+A system reports a failed write to the disk once. Afterwards it may keep the bytes in memory for a while or drop them,
+but counts them as written: the next sync succeeds, and proves nothing (Postgres' "fsyncgate" of 2018). So the repair
+trusts nothing that may not be on the disk: it reads these bytes, checks each CRC, writes them once more and syncs them.
+The check finds what the system has dropped. The log is cut there; the bytes behind are quarantined; the loss is logged.
 
-    log.sync_error ─> begin ─> steps, in a thread ─> take_up ─┬────────────────────────────> end
-                                                              └─> settle_steps, in a thread ─┘
+    log.sync_error ─> begin ─> steps, in a thread ─> apply ─┬────────────────────────────> end
+                                                            └─> settle_steps, in a thread ─┘
 
-`take_up` changes the log in memory alone: the log ends where the sound batches end, and indexes that had to be made
-anew are in memory. Only then the thread has the files follow, so that nobody reads what is being changed. After `end`
-the log takes records, or all of it is tried again. Reads go on meanwhile, and `Log` takes nothing.
+`apply` changes the log in memory only: the log ends where the valid batches end, and rebuilt indexes stay in memory.
+Only then `settle_steps` changes the files, so that nobody reads a file that is being changed. After `end` the log takes
+records, or the whole repair is tried again. Reads go on meanwhile; `Log` refuses appends.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _REWRITE_BYTES = 1 << 20
 
 
 class _Index(NamedTuple):
-    """The file of an index, and how many bytes of it were written: all it has (`is_whole`), or some are in memory."""
+    """The file of an index; `size`: its written bytes. Without `is_whole` more entries are in memory."""
 
     path: str
     suffix: str
@@ -61,7 +61,7 @@ class _Index(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """A segment as the log knows it."""
+    """A segment as the log knows it; `size` in bytes."""
 
     base_offset: int
     size: int
@@ -69,7 +69,7 @@ class _Facts(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A segment of which the indexes, or the end from the recovery point on too, may not be on the disk."""
+    """A segment with indexes that may not be on the disk; with `is_unsynced` the batches may not be there either."""
 
     facts: _Facts
     is_unsynced: bool
@@ -78,7 +78,7 @@ class _Piece(NamedTuple):
 
 
 class _Lost(NamedTuple):
-    """The base offset of a segment, the byte, the offset from which on it does not hold what was written."""
+    """The first lost place: the base offset of its segment, the byte position, the offset."""
 
     base_offset: int
     position: int
@@ -86,18 +86,18 @@ class _Lost(NamedTuple):
 
 
 class SyncFailureRepair:
-    """The part of a repair that threads do. Afterwards `error` says why it has to be tried again."""
+    """The part of a repair that threads run. If `error` is set afterwards, the repair must be tried again."""
 
     def __init__(self, log: Log, pieces: list[_Piece]) -> None:
         """Use `begin`."""
         self.error: BaseException | None = None
         self.lost: _Lost | None = None
         self.has_lost_records = False
-        """Of `take_up`: whether the log lost records. The others are what they were."""
+        """Set by `apply`: whether the log lost records. The remaining records are unchanged."""
         self.renewed: dict[int, Segment] = {}
-        """By base offset: segments with indexes made anew, in memory, as those on the disk are not to be trusted."""
+        """By base offset: segments with rebuilt indexes in memory; their index files cannot be trusted."""
         self.end_offset = log.end_offset
-        self._log = log  # of which a thread looks at what does not change
+        self._log = log  # a thread reads only the values that do not change during the repair
         self._recovery_point = log.recovery_point
         self._files: Files = log.pool.files
         self._directory = log.directory
@@ -106,25 +106,25 @@ class SyncFailureRepair:
         self._write_epochs = _epochs_of(log)
         self._replacement = log.compacted.unfinished if log.was_compacted else None
         self._is_last_in_memory = False
-        self._quarantined: str | None = None  # the copy of what is lost
+        self._quarantined: str | None = None  # the path of the quarantined bytes
         self._unsealed: list[tuple[Segment, dict[str, bytes | None]]] = []
         self.sealed: list[Segment] = []
-        """Of `settle_steps`: those whose indexes are in their files now."""
+        """Set by `settle_steps`: the segments whose indexes are in files again."""
         self.producers: tuple[Producers, int] | None = None
-        """Of `settle_steps`: the state at the end of a log that was cut, and the offset of its snapshot."""
+        """Set by `settle_steps`: the producer state at the end of a cut log, and the offset of its snapshot."""
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether nothing went wrong, and the log is still what it was."""
+    def is_valid(self) -> bool:
+        """Whether there was no error, and the log is unchanged since `begin`."""
         log = self._log
         is_same = log.end_offset == self.end_offset and _facts(log) == self._facts
         return self.error is None and is_same and not log.is_retired
 
-    # What there is
+    # Check and rewrite
 
     def steps(self) -> Steps[None]:
         """Read, check, write and sync, in slices."""
-        pool = Pool(self._files, max_open_segments=1)  # the log's own is the loop's
+        pool = Pool(self._files, max_open_segments=1)  # only the loop may use the pool of the log
         try:
             self._settle_names()
             for piece in self._pieces:
@@ -138,17 +138,17 @@ class SyncFailureRepair:
             self._files.sync_directory(parent(self._directory))
         except (OSError, KafkaError) as error:
             self.error = error
-            if self._quarantined is not None:  # the log still has all of it; else each try would leave another copy
+            if self._quarantined is not None:  # the log still has the bytes; each try would leave another copy
                 with suppress(OSError):
                     self._files.remove(self._quarantined)
 
     def _settle_names(self) -> None:
-        """Rename the files that compaction has replaced, as they still have names of the log's. Raises OSError."""
+        """Finish the renames of the last compaction: replaced files may still have names of the log. Raises OSError."""
         if self._replacement is not None:
             self._replacement.settle()
 
     def _rewrite(self, pool: Pool, piece: _Piece) -> Steps[bool]:
-        """Write a piece once more; True if all of it was there, and is on the disk now."""
+        """Write the unsynced part of a segment once more; True if it was complete, and is on the disk now."""
         start = self._start(pool, piece)
         segment = self._segment(pool, piece.facts)
         try:
@@ -165,7 +165,7 @@ class SyncFailureRepair:
             segment.close()
 
     def _start(self, pool: Pool, piece: _Piece) -> int:
-        """Where the part of a segment begins that may not be on the disk; 0 where its index is wrong, or unclear."""
+        """The byte position from which on a segment may not be on the disk; 0 if its index is wrong or unclear."""
         facts, offset = piece.facts, self._recovery_point
         if not piece.is_unsynced or offset == self._log.end_offset:
             return facts.size
@@ -183,14 +183,14 @@ class SyncFailureRepair:
             segment.close()
 
     def _check_indexes(self, pool: Pool, piece: _Piece) -> Steps[None]:
-        """Write the indexes of a sealed segment once more, if they are what its bytes make of them."""
+        """Write the index files of a sealed segment once more if they match its batches; otherwise rebuild them."""
         expected = yield from self._expected(pool, piece)
         for index in piece.indexes:
             data = self._content(index)
             if len(data) < index.size or not _is_expected(index, data, expected):
                 yield from self._renew(pool, piece.facts, piece.facts.size)
                 return
-            if piece.is_sealed:  # else they are synced with its seal, and a recovery makes them anew
+            if piece.is_sealed:  # otherwise the seal will sync them, and recovery would rebuild them
                 file = self._files.open(index.path)
                 try:
                     file.write_at(data, 0)
@@ -199,7 +199,7 @@ class SyncFailureRepair:
                     file.release()
 
     def _content(self, index: _Index) -> bytes:
-        """The content of an index's file; empty where the file is gone or unreadable: it is derived. Raises OSError."""
+        """The content of an index file; empty if this derived file is missing or unreadable. Raises OSError."""
         try:
             return self._files.read(index.path)[: index.size]
         except OSError as error:
@@ -208,7 +208,7 @@ class SyncFailureRepair:
             return b""
 
     def _expected(self, pool: Pool, piece: _Piece) -> Steps[dict[str, bytes]]:
-        """The expected indexes by their suffixes, made from the segment's bytes."""
+        """The expected content of the index files, by suffix, derived from the batches."""
         segment = self._segment(pool, piece.facts)
         try:
             for _ in segment.rebuild(self._log.config.index_interval_bytes, in_memory=True):
@@ -221,7 +221,7 @@ class SyncFailureRepair:
             segment.close()
 
     def _renew(self, pool: Pool, facts: _Facts, size: int) -> Steps[None]:
-        """Make the indexes of the first `size` bytes anew, in memory."""
+        """Rebuild the indexes of the first `size` bytes of a segment, in memory."""
         segment = self._segment(pool, facts)
         try:
             file_size = segment.file.size()
@@ -242,8 +242,8 @@ class SyncFailureRepair:
         segment.may_be_longer = file_size > size
         self.renewed[segment.base_offset] = segment
 
-    def remake_steps(self, base_offset: int) -> Steps[None]:
-        """Make the indexes of one segment anew, in slices: see `take_up_index`."""
+    def rebuild_index_steps(self, base_offset: int) -> Steps[None]:
+        """Rebuild the indexes of one segment, in slices; `apply_index` follows."""
         pool = Pool(self._files, max_open_segments=1)
         try:
             self._settle_names()
@@ -268,10 +268,10 @@ class SyncFailureRepair:
             copy.note_transactions()
         return copy
 
-    # What the files are to be
+    # Files follow the log in memory
 
-    def owe(self, log: Log) -> bool:
-        """Note how the files differ from the log in memory; whether they do."""
+    def note_differences(self, log: Log) -> bool:
+        """Note how the files differ from the log in memory. Returns whether they differ."""
         self.end_offset, self._facts = log.end_offset, _facts(log)
         in_memory = [segment for segment in log.segments[:-1] if _is_in_memory(segment)]
         self._is_last_in_memory = not any(index.written for index in log.active.indexes)
@@ -280,7 +280,7 @@ class SyncFailureRepair:
         return log.is_ahead or bool(in_memory or self._write_epochs)
 
     def settle_steps(self) -> Steps[None]:
-        """Make the files what the log is in memory, in slices."""
+        """Bring the files to the state of the log in memory, in slices."""
         files = self._files
         try:
             if self._log.is_ahead:
@@ -306,7 +306,7 @@ class SyncFailureRepair:
                 self._files.sync(path)
 
     def _seal(self, segment: Segment, contents: dict[str, bytes | None]) -> None:
-        """Write the index files; without room there are none, and the next start makes them anew. Raises OSError."""
+        """Write the index files. Without disk space there are none; the next start rebuilds them. Raises OSError."""
         self._remove_indexes(segment.base_offset)
         try:
             for suffix, content in contents.items():
@@ -320,13 +320,13 @@ class SyncFailureRepair:
             self.sealed.append(segment)
 
     def _cut(self) -> None:
-        """Cut the last segment's file where the log ends, and quarantine the files behind it, the last one first."""
+        """Cut the last segment's file where the log ends, and quarantine the files behind, the last one first."""
         files = self._files
         sizes = {facts.base_offset: facts.size for facts in self._facts}
         names = files.list(self._directory)
         last = self._facts[-1]
         last_path = f"{self._directory}/{last.base_offset:020d}{LOG_SUFFIX}"
-        if not files.exists(last_path):  # first of all: a log without segments would seem to have lost everything
+        if not files.exists(last_path):  # first: after a crash a log without segments would seem to be lost
             files.open(last_path, create=True).release()
             files.sync_directory(self._directory)
         for name in sorted(names, reverse=True):
@@ -347,7 +347,7 @@ class SyncFailureRepair:
             file.release()
         if self._is_last_in_memory:
             self._remove_indexes(last.base_offset)
-        # Else what was cut off could come back, in a crash, behind what is appended from now on.
+        # Otherwise, after a crash, the removed files could reappear behind later appends.
         files.sync_directory(self._directory)
 
     def _remove_indexes(self, base_offset: int) -> None:
@@ -380,12 +380,12 @@ def _is_expected(index: _Index, data: bytes, expected: dict[str, bytes]) -> bool
 
 
 def _is_in_memory(segment: Segment) -> bool:
-    """Whether the indexes of a segment were made anew, and are not in files yet."""
+    """Whether the indexes of a segment were rebuilt and are not yet in files."""
     return segment.size > 0 and not segment.is_sealed and not any(index.written for index in segment.indexes)
 
 
 def needing_repair(pool: Pool) -> list[Log]:
-    """The logs of a pool of which a sync failed, in that order."""
+    """The logs of a pool that need a repair, in the order of their failed syncs."""
     return [log for log in pool.needs_repair if isinstance(log, Log)]
 
 
@@ -410,56 +410,56 @@ def _indexes(segment: Segment) -> Iterator[_Index]:
             yield _Index(index.path, index.SUFFIX, index.written, index.written == index.size)
 
 
-def take_up(log: Log, work: SyncFailureRepair) -> bool:
-    """Make the log what `steps` found, in memory; True if `settle_steps` must run before `end`."""
-    if not work.is_wanted:
+def apply(log: Log, work: SyncFailureRepair) -> bool:
+    """Apply the result of `steps` to the log, in memory; True if `settle_steps` must run before `end`."""
+    if not work.is_valid:
         return False
     log.epochs.note_synced()
     for segment in work.renewed.values():
         log.renew(segment)
-        logger.warning("%s-%d: the indexes of %s are made again", *log.key, segment.path)
+        logger.warning("%s-%d: rebuilt the indexes of %s", *log.key, segment.path)
     if work.lost is not None:
         end_offset = log.end_offset
-        _forget(log, *work.lost)
-        work.has_lost_records = log.end_offset < end_offset  # else all that went was deleted before
-    return work.owe(log)
+        _drop_lost(log, *work.lost)
+        work.has_lost_records = log.end_offset < end_offset  # otherwise the lost records were deleted before
+    return work.note_differences(log)
 
 
-def _forget(log: Log, base_offset: int, position: int, offset: int) -> None:
+def _drop_lost(log: Log, base_offset: int, position: int, offset: int) -> None:
     logger.error(
-        "%s-%d: the system dropped what it could not write: records from offset %d to %d are lost, and what is left of"
-        " them is quarantined", *log.key, offset, log.end_offset - 1,
+        "%s-%d: the system dropped what it could not write: records from offset %d to %d are lost; the remaining bytes"
+        " are quarantined", *log.key, offset, log.end_offset - 1,
     )  # fmt: skip
-    if offset <= log.start_offset:  # nothing is left, and offsets that were given once are not given again
+    if offset <= log.start_offset:  # no records are left; offsets are never given twice, so the log keeps its end
         log.forget_all()
     else:
         log.forget_behind(base_offset, position, offset)
 
 
 def end(log: Log, work: SyncFailureRepair) -> bool:
-    """The steps were run, or failed; True if the log takes records again."""
+    """End a repair after its steps have run or failed; True if the log takes records again."""
     log.release(REPAIRING)
-    if not work.is_wanted:
+    if not work.is_valid:
         return False
     for segment in work.sealed:
         note_written(segment)
     if work.producers is not None:
         log.take_producers(*work.producers)
     log.repaired()
-    what = "%s-%d takes records again: all up to offset %d is on the disk"
-    logger.warning(what, *log.key, log.end_offset)
+    sentence = "%s-%d takes records again: everything up to offset %d is on the disk"
+    logger.warning(sentence, *log.key, log.end_offset)
     return True
 
 
-def take_up_index(log: Log, work: SyncFailureRepair) -> bool:
-    """`remake_steps` was run: True if the segment has its indexes again. The next roll of the log writes them."""
-    there = _facts(log)[:-1]  # that of the last one is not read
-    found = [segment for segment in work.renewed.values() if _fact(segment) in there]
-    if not log.may(DELETE_SEGMENTS) or work.error is not None or not found:
-        return False  # a thread that rolls adds to the segments; retention asks again
-    for segment in found:
+def apply_index(log: Log, work: SyncFailureRepair) -> bool:
+    """Apply the result of `rebuild_index_steps`: True if the segment has indexes again. The next roll writes them."""
+    closed = _facts(log)[:-1]  # the index file of the active segment is not read
+    renewed = [segment for segment in work.renewed.values() if _fact(segment) in closed]
+    if not log.may(DELETE_SEGMENTS) or work.error is not None or not renewed:
+        return False  # a rolling thread adds to the segments; retention tries again
+    for segment in renewed:
         log.renew(segment)
-        logger.warning("%s-%d: the indexes of %s are made again", *log.key, segment.path)
+        logger.warning("%s-%d: rebuilt the indexes of %s", *log.key, segment.path)
     return True
 
 
@@ -469,13 +469,13 @@ def repair(log: Log) -> bool:
     if work is None:
         return False
     finish(work.steps())
-    if take_up(log, work):
+    if apply(log, work):
         finish(work.settle_steps())
     return end(log, work)
 
 
 def _write_again(segment: Segment, start: int) -> Steps[BatchIterator]:
-    """Read and check what follows a position, and write it once more."""
+    """Read and check the batches from a byte position on, and write them once more. The iterator tells the end."""
     iterator, written = segment.iterate(start, check_crc_from=0), start
     for position, _ in iterator:
         if position - written >= _REWRITE_BYTES:

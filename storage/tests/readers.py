@@ -95,7 +95,7 @@ def repair(log: Log) -> bool:
     work = sync_failure_repair.begin(log)
     assert work is not None
     finish(work.steps())
-    if sync_failure_repair.take_up(log, work):
+    if sync_failure_repair.apply(log, work):
         finish(work.settle_steps())
     assert sync_failure_repair.end(log, work)
     assert work.has_lost_records == (log.end_offset < end_offset), (work.lost, end_offset, log.end_offset)

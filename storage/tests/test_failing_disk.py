@@ -227,7 +227,7 @@ def test_torn_bytes_without_room_to_be_kept(caplog: pytest.LogCaptureFixture) ->
         assert (("t", 0) in store.logs) == is_open
         if is_open:
             assert sequences(store.logs["t", 0]) == [0, 1]
-            assert "no room to keep the beginning of a batch" in caplog.text
+            assert "no disk space to keep the beginning of an unacknowledged batch" in caplog.text
         else:
             assert torn.read(path) == whole + debris
             torn.room = None

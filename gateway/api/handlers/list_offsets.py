@@ -29,7 +29,7 @@ from headgate.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from headgate.protocol.steps import Steps, finish_if_few
-from headgate.storage.files import Place, WouldBlock, planned
+from headgate.storage.files import FilePosition, WouldBlock, planned
 from headgate.storage.log.log import Log
 from headgate.storage.log.timestamp_lookup import Found, More, TimestampOffset
 
@@ -62,7 +62,7 @@ class Search(NamedTuple):
     timestamp: int
     rows: list[Row]
     more: More | None = None
-    brought: Place | None = None
+    brought: FilePosition | None = None
 
 
 @handles(ListOffsetsRequest, versions="1-11", authorize=partitions(AclOperation.DESCRIBE))

@@ -105,9 +105,9 @@ def test_without_kafkas_metadata_there_are_defaults(caplog: pytest.LogCaptureFix
     made = layout.read_topic_id(files, "/data/u-0")
     assert made == found.topics["u"].topic_id
     for name in ("t", "u", "__consumer_offsets"):
-        assert f"{name}: its configs are not known" in caplog.text
-    assert "t: of 3 partitions these are not in log.dirs and begin empty: 1" in caplog.text
-    assert "__consumer_offsets: of 2 partitions these are not in log.dirs and begin empty: 0" in caplog.text
+        assert f"{name}: its configs are unknown" in caplog.text
+    assert "t: of 3 partitions these are not in log.dirs, and begin empty: 1" in caplog.text
+    assert "__consumer_offsets: of 2 partitions these are not in log.dirs, and begin empty: 0" in caplog.text
 
 
 def test_no_default_deletes_what_kafka_kept(caplog: pytest.LogCaptureFixture) -> None:
@@ -122,7 +122,7 @@ def test_no_default_deletes_what_kafka_kept(caplog: pytest.LogCaptureFixture) ->
     assert topics["compacted"].configs == {"cleanup.policy": "compact"}
     assert topics["young"].configs == {}
     assert "compression.type" in topics["__consumer_offsets"].configs
-    unknown = "its configs are not known, as ZooKeeper or a lost log has them; it has the defaults, but"
+    unknown = "its configs are unknown, as ZooKeeper or a lost log has them; it has the defaults, but"
     assert f"kept: {unknown} keeps all, as Kafka kept more of it: set its own retention.ms" in caplog.text
     assert f"compacted: {unknown} is compacted, as it was by Kafka" in caplog.text
     files = with_metadata(kafkas("t-0", "u-0", ids={"u-0": IDS[4]}), *topic("t", IDS[0], 0), *topic("u", IDS[1], 0))
@@ -163,10 +163,10 @@ def test_kafkas_metadata_tells_configs_and_partitions(caplog: pytest.LogCaptureF
     assert found.next_producer_id == 5000
     assert files.list(METADATA) == before
     for sentence in (
-        "2 of them of kinds that mean nothing here",
-        "u: remote.storage.enable is left out",
+        "2 of them of kinds without meaning here",
+        "u: remote.storage.enable is not adopted",
         "1 topics have no partition in log.dirs and are not adopted: elsewhere",
-        "configs of broker (the default): not adopted, set them again where they matter: log.cleaner.threads",
+        "configs of broker (the default) are not adopted; set them again if needed: log.cleaner.threads",
         "t: 2 partitions, id",
     ):
         assert sentence in caplog.text
@@ -178,15 +178,15 @@ def test_a_directory_of_another_topic_of_that_name(caplog: pytest.LogCaptureFixt
     assert adopt(files)
     found = image(files).topics["t"]
     assert (found.topic_id, found.configs) == (IDS[4], {})
-    assert "t: its directories are of another topic of that name" in caplog.text
+    assert "t: its directories belong to another topic of that name" in caplog.text
 
 
 def test_partitions_of_two_topics_under_one_name() -> None:
     files = kafkas("t-0", "t-1", "t-2", ids={"t-0": IDS[0], "t-1": IDS[1], "t-2": IDS[1]})
-    with pytest.raises(StorageError, match=r"/data/t-0: of another topic that was called t too.* move"):
+    with pytest.raises(StorageError, match=r"/data/t-0: .* belong to another topic with the name t; move"):
         adopt(files)
     with_metadata(files, *topic("t", IDS[0], 0, 0, 0))
-    with pytest.raises(StorageError, match=r"/data/t-1, /data/t-2: of another topic"):
+    with pytest.raises(StorageError, match=r"/data/t-1, /data/t-2: .* belong to another topic"):
         adopt(files)
     assert kafka_directory.is_kafka_directory(files, ["/data"])
 
@@ -203,7 +203,7 @@ def test_a_users_directory_is_left_alone(caplog: pytest.LogCaptureFixture) -> No
     for name, content in pictures.items():
         files.write(f"/data/holiday-24/{name}", content)
     assert adopt(files)
-    assert "nothing of a log is in them, so they are left alone: /data/holiday-24" in caplog.text
+    assert "but no files of a log stay unchanged: /data/holiday-24" in caplog.text
     assert image(files).topics.keys() == {"t"}
     assert {name: files.read(f"/data/holiday-24/{name}") for name in files.list("/data/holiday-24")} == pictures
 
@@ -213,12 +213,12 @@ def test_damaged_metadata_is_used_up_to_there(caplog: pytest.LogCaptureFixture) 
     files.append(f"{METADATA}/{0:020d}.log", b"torn")
     assert adopt(files)
     assert image(files).topics["t"].configs == {"retention.ms": "5"}
-    assert "of Kafka's metadata the 3 records before that are used" in caplog.text
+    assert "only the 3 records of Kafka's metadata before that place are used" in caplog.text
     files = kafkas("t-0")
     files.make_directories(METADATA)
     files.write(f"{METADATA}/{0:020d}.log", b"no batch, but more bytes than its header has" * 2)
     assert adopt(files)
-    assert "t: its configs are not known" in caplog.text
+    assert "t: its configs are unknown" in caplog.text
 
 
 def test_producer_ids_begin_behind_those_that_wrote() -> None:
@@ -238,7 +238,7 @@ def test_producer_ids_begin_behind_those_of_transactional_ids(caplog: pytest.Log
     files.write(path, build([Record(key=b"k", value=value) for value in values]) + b"torn")
     survey = kafka_directory.survey(files, ["/data"])
     assert adoption.next_transactional_id(files, survey) == 101
-    assert "ids of transactional producers behind that are not known" in caplog.text
+    assert "ids of transactional producers after that place are unknown" in caplog.text
     assert adopt(files)
     files.truncate(path, files.size(path) - 4)
     assert image(files).next_producer_id == 101 + adoption.PRODUCER_IDS_APART
@@ -287,7 +287,7 @@ def test_what_is_ours_already_is_left_alone() -> None:
 def test_where_nothing_is_there_is_nothing_to_adopt() -> None:
     """A directory that is misspelt, or not mounted: no empty broker takes Kafka's place."""
     files = CrashingFiles()
-    with pytest.raises(StorageError, match=r"--adopt: log.dirs=/data is no data directory: set that"):
+    with pytest.raises(StorageError, match=r"--adopt: log.dirs=/data is no data directory: set the log.dirs of"):
         adopt(files)
     files.make_directories("/data/lost+found")
     with pytest.raises(StorageError, match="is no data directory"):

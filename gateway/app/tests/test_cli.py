@@ -162,7 +162,10 @@ def test_what_has_no_effect_is_logged_at_start(served: Served, caplog: pytest.Lo
 @pytest.mark.parametrize(
     "error, sentence",
     [
-        (OSError(errno.EADDRINUSE, "in use"), "cannot listen on 127.0.0.1:9092: something does already; stop it,"),
+        (
+            OSError(errno.EADDRINUSE, "in use"),
+            "cannot listen on 127.0.0.1:9092: another process does already; stop it,",
+        ),
         (
             OSError(errno.EADDRNOTAVAIL, "not there"),
             "cannot listen on 127.0.0.1:9092: this machine has no such",

@@ -96,7 +96,7 @@ def test_without_room_for_a_new_segment_none_is_begun(
     monkeypatch.setattr(partition.log.pool.files, "space", lambda path: (10**12, 100))
     compactions.look()
     compactions.workers[0].step()
-    assert "and 100 are left" in caplog.text
+    assert "but only 100 are free" in caplog.text
     assert not compactions.cleaning.running
 
 
@@ -144,5 +144,5 @@ def test_batches_that_cannot_be_read_are_told_of(node: Node, compactions: Compac
     partition.append(memoryview(bad), 1, NOW_MS, validate="own")
     dirty(node)
     compactions.run()
-    assert "t-0 has 1 batches with records that cannot be read" in caplog.text
+    assert "t-0 has 1 batches with unreadable records" in caplog.text
     assert partition.log.compacted.offset == 25

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.coordinator.internal_topic import partition_of
-from headgate.gateway.maintenance.log_cleaner import FIRST_DELAY_MS, LOGS_A_TURN, MOST_BACKOFF_MS
+from headgate.gateway.maintenance.log_cleaner import FIRST_DELAY_MS, LOGS_PER_TURN, MAX_BACKOFF_MS
 from headgate.gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty, offsets
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.manual import Threads
@@ -46,7 +46,7 @@ def test_a_dirty_log_is_compacted(node: Node, compactions: Compactions, caplog: 
     assert len(partition.log.segments) == 2, "those that have become small are one in the end"
     assert offsets(partition) == [9, 10, 11]
     assert partition.log.compacted.offset == 12
-    assert "t-0 is compacted up to offset 12: 3 of 12 records are left" in caplog.text
+    assert "t-0 is compacted up to offset 12: kept 3 of 12 records" in caplog.text
     assert compactions.run() == [], "it is clean"
 
 
@@ -66,10 +66,10 @@ def test_it_is_looked_for_time_and_again(node: Node, compactions: Compactions) -
 def test_another_backoff_counts_within_a_second(node: Node, compactions: Compactions) -> None:
     compactions.cleaning.start()
     dirty(node)
-    node.time.advance(MOST_BACKOFF_MS)
+    node.time.advance(MAX_BACKOFF_MS)
     assert not compactions.workers
     node.config.change({"log.cleaner.backoff.ms": "100"}, {})
-    node.time.advance(MOST_BACKOFF_MS)
+    node.time.advance(MAX_BACKOFF_MS)
     node.time.advance()
     assert compactions.cleaning.running == (("t", 0),)
 
@@ -206,7 +206,7 @@ def test_what_a_disk_refuses_to_a_thread_is_not_asked_for_again_by_the_loop(
     cold.compactions.look()
     cold.threads.run_one(OSError(5, "the disk refuses"))
     cold.node.time.advance()
-    assert f"{cold.names_in(0)[0]}-0 cannot be compacted, which is tried again in 15 s" in caplog.text
+    assert f"{cold.names_in(0)[0]}-0 cannot be compacted; the next attempt is in 15 s" in caplog.text
     assert not cold.threads.waiting
     cold.node.close()
 
@@ -260,16 +260,16 @@ def test_several_at_a_time(tmp_path: Path) -> None:
 def test_many_logs_are_looked_at_over_several_turns(node: Node, compactions: Compactions, monkeypatch: Any) -> None:
     partition = dirty(node)
     looked: list[int] = []
-    monkeypatch.setattr(compactions.cleaning, "_partitions", [partition] * (2 * LOGS_A_TURN + 1))
+    monkeypatch.setattr(compactions.cleaning, "_partitions", [partition] * (2 * LOGS_PER_TURN + 1))
     monkeypatch.setattr(compactions.cleaning, "_assess", lambda *_: looked.append(1))
     compactions.cleaning.look()
     turns = []
-    while len(looked) < 2 * LOGS_A_TURN + 1:
+    while len(looked) < 2 * LOGS_PER_TURN + 1:
         turns.append(len(looked))
         compactions.cleaning.look()  # has no effect: one look is under way
         node.time.scheduler.run_due()
     assert len(turns) <= 3
-    assert turns[0] == LOGS_A_TURN
+    assert turns[0] == LOGS_PER_TURN
 
 
 def test_what_was_wrong_with_a_deleted_log_is_forgotten(node: Node, compactions: Compactions) -> None:
@@ -287,7 +287,7 @@ def test_a_failing_disk_is_tried_again_ever_later(node: Node, compactions: Compa
     for delay_ms in (FIRST_DELAY_MS, 2 * FIRST_DELAY_MS):
         compactions.look()
         compactions.workers[-1].fail(OSError(28, "no space left on device"))
-        assert f"tried again in {delay_ms // 1000} s: [Errno 28]" in caplog.text
+        assert f"the next attempt is in {delay_ms // 1000} s: [Errno 28]" in caplog.text
         node.time.advance(delay_ms - 1)
         compactions.look()
         assert not compactions.cleaning.running
@@ -300,7 +300,7 @@ def test_a_damaged_log_is_left_alone_and_others_are_not(node: Node, compactions:
     damaged = dirty(node, "a")
     compactions.look()
     compactions.workers[0].fail(Damaged("byte 7"))
-    assert "a-0 is not compacted any more, as it is damaged: byte 7" in caplog.text
+    assert "a-0 is damaged, and is not compacted any more: byte 7" in caplog.text
     other = dirty(node, "b")
     compactions.run()
     node.time.advance(10 * FIRST_DELAY_MS)

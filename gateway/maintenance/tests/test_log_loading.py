@@ -322,13 +322,13 @@ def test_progress_is_in_the_log_and_in_the_metrics(
     measured = broker.services.metrics.snapshot()
     assert (measured["opening.partitions"], measured["opening.partitions.left"]) == (4, 3)
     assert (measured["opening.bytes"], measured["opening.bytes.left"]) == (size, size)
-    broker.advance(log_loading.TELL_MS)
+    broker.advance(log_loading.PROGRESS_LOG_MS)
     assert f"1 of 4 partitions are open, 0 of {size / 1e6:.0f} MB are scanned" in caplog.text
     broker.slices.run_all()
     measured = broker.services.metrics.snapshot()
     assert {measured[f"opening.{what}.left"] for what in ("partitions", "bytes", "seconds")} == {0}
     caplog.clear()
-    broker.advance(log_loading.TELL_MS)
+    broker.advance(log_loading.PROGRESS_LOG_MS)
     assert "partitions are open" not in caplog.text
     broker.close()
 
@@ -339,7 +339,7 @@ def test_the_time_that_is_left() -> None:
     progress.opened, progress.bytes_ended = 5, 50 << 20
     assert progress.seconds_left(9000.0) == pytest.approx(8.0)
     running = LogOpening.__new__(LogOpening)
-    running.found = RecoveryInput("t", 0, "d", bytes_scanned=40 << 20)
+    running.recovery = RecoveryInput("t", 0, "d", bytes_scanned=40 << 20)
     progress.running.append(running)
     assert 0 < progress.seconds_left(9000.0) < 2.0
     progress.opened, progress.bytes_ended = 10, 100 << 20
@@ -428,7 +428,7 @@ def test_what_goes_wrong_with_one_try_is_not_the_last_try(
         broker.start()
         broker.slices.run_all()
     with monkeypatch.context() as broken:
-        broken.setattr(broker.broker.openings, "_go_on", refuse_at_once)
+        broken.setattr(broker.broker.openings, "_begin_batches", refuse_at_once)
         broker.advance(log_loading.RETRY_MS)
     for _ in range(3):
         broker.advance(log_loading.RETRY_MS)

@@ -79,7 +79,7 @@ def test_one_that_fails_waits_longer_each_time_and_holds_up_no_other(
             tried.append(second)
             bench.threads.run_one()
     assert tried == [1, 3, 7, 15, 31, 63, 123, 183]
-    assert "a-0 still takes no records, and is tried again in 60 s" in caplog.text
+    assert "a-0 still takes no records; the next repair is in 60 s" in caplog.text
     with pytest.raises(KafkaError, match="once more"):
         append(bench.logs[0], batch())
 
@@ -100,7 +100,7 @@ def test_a_fault_of_who_hears_of_it_holds_up_no_log(bench: Bench, caplog: pytest
     bench.mender.run()
     bench.threads.run_all()
     assert bench.repaired == [second]
-    assert "a-0 still takes no records, and is tried again in 1 s: a fault of ours" in caplog.text
+    assert "a-0 still takes no records; the next repair is in 1 s: a fault of ours" in caplog.text
     bench.time.advance(1_000)
     bench.mender.run()
     bench.threads.run_all()
@@ -118,7 +118,7 @@ def test_at_a_stop_nothing_more_is_begun_or_said(bench: Bench, caplog: pytest.Lo
     bench.threads.run_one(None if is_cut else StoppedError("the loop ended"))
     assert not bench.threads.waiting
     assert log.sync_error is not None
-    assert "tried again" not in caplog.text
+    assert "the next repair is in" not in caplog.text
 
 
 def test_once_the_disk_is_back_nothing_waits_any_longer(bench: Bench) -> None:

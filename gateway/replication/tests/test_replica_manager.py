@@ -217,7 +217,7 @@ def test_what_is_left_of_a_deleted_topic_goes_at_the_next_start(
     node.close()
     assert (tmp_path / "data" / "t-0").exists()
     again = Node(tmp_path / "data")
-    assert "t-0 is left of a topic that was deleted; it goes now" in caplog.text
+    assert "t-0 belongs to a deleted topic; removing the log" in caplog.text
     assert not (tmp_path / "data" / "t-0").exists()
     assert again.services.partitions.get("kept", 0).high_watermark == 1
     again.close()
@@ -277,7 +277,7 @@ def test_a_deletion_takes_no_log_of_another_topic_of_that_name(
     begun.run()
     store.end_opening(begun)
     partitions.opened([("t", 0)])
-    assert caplog.text.count("is of another topic than the one that is deleted; it stays") == 3
+    assert caplog.text.count("belongs to another topic than the deleted one; the directory stays") == 3
     assert len(list((tmp_path / "data").glob("t-?"))) == 3
     broker._store.close()
 
@@ -304,7 +304,7 @@ def test_a_log_of_a_topic_that_the_metadata_do_not_know_is_never_removed(
     copy.rename(data / "__headgate_metadata-0")
     (data / "recovery-point-offset-checkpoint").unlink()
     node = Node(data)
-    assert "t-0 is of a topic that the metadata do not know, and is not served; it stays" in caplog.text
+    assert "t-0 belongs to no topic in the metadata; the log is not served, and stays" in caplog.text
     node.close()
     assert (data / "t-0" / f"{0:020d}.log").read_bytes() == written
     node = Node(data)

@@ -1,4 +1,4 @@
-"""What becomes of one batch after another of a log: itself, another one with fewer records, or nothing."""
+"""The batch cleaner: each batch of a log stays, becomes a batch with fewer records, or is dropped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from headgate.storage.segment.transaction_index import NO_OFFSET
 
 @dataclass(slots=True)
 class Counts:
-    """What was met, and what was kept of it."""
+    """The counts of records read, records kept, and undecodable batches."""
 
     records: int = 0
     kept_records: int = 0
@@ -36,56 +36,60 @@ class Counts:
 
 
 class BatchCleaner:
-    """Asked about all batches of a job up to `end_offset`, in their order. `counts`: set anew by whoever wants that."""
+    """Cleans all batches of a job up to `end_offset`, in their order. The caller may reset `counts`."""
 
     def __init__(self, job: Job, keys: Keys, end_offset: int) -> None:
         self._job = job
         self._keys = keys
         self._transactions = job.transactions_since(0)
         self._producers = {producer_id: LastBatch(*last) for producer_id, *last in job.producers}
-        # Producer -> first offset of an aborted transaction that ends behind all. Its records stay, or the index of a
-        # later segment would tell of what is not there.
-        self._held = {producer_id: first for producer_id, first, marker in job.aborted if first < end_offset <= marker}
+        # Producer -> first offset of an aborted transaction that ends at or behind `end_offset`. Its records stay;
+        # otherwise the transaction index of a later segment would name missing records.
+        self._retained_aborts = {
+            producer_id: first for producer_id, first, marker in job.aborted if first < end_offset <= marker
+        }
         self.counts = Counts()
 
     def clean(self, header: BatchHeader, view: memoryview, *, is_last_of_group: bool) -> Steps[Buffer | None]:
-        """What a batch becomes: `view` itself, if it stays as it is. Yields now and then."""
+        """Clean a batch. Returns `view` itself if the batch stays unchanged, None to drop it. Yields now and then."""
         has_nothing_to_mark = False
         if header.is_control:
             has_nothing_to_mark = self._transactions.marker_may_go(header, kind(header, view))
-            may_go = has_nothing_to_mark and self._is_over(header)
+            may_go = has_nothing_to_mark and self._has_passed_horizon(header)
         else:
             may_go = self._transactions.may_go(header)
-            if may_go and self._held.get(header.producer_id, NO_OFFSET) <= header.base_offset:
+            if may_go and self._retained_aborts.get(header.producer_id, NO_OFFSET) <= header.base_offset:
                 return self._whole(header, view)
         last = self._producers.get(header.producer_id)
         if header.last_offset >= self._keys.last_offsets.get(header.producer_id, NO_OFFSET):
             last = LastBatch(header.producer_epoch, header.last_offset)
-        fate = planning.batch_retention(header, records_may_go=may_go, is_last_of_group=is_last_of_group, last=last)
+        retention = planning.batch_retention(
+            header, records_may_go=may_go, is_last_of_group=is_last_of_group, last=last
+        )
         if not header.records_count:
-            return None if fate in {BatchRetention.DROP, BatchRetention.FILTER} else view
-        if fate in {BatchRetention.DROP, BatchRetention.EMPTY}:
+            return None if retention in {BatchRetention.DROP, BatchRetention.FILTER} else view
+        if retention in {BatchRetention.DROP, BatchRetention.EMPTY}:
             self.counts.records += header.records_count
-            return None if fate is BatchRetention.DROP else _empty(header)
+            return None if retention is BatchRetention.DROP else _empty(header)
         if header.is_control:
             begins_delay = has_nothing_to_mark and header.delete_horizon_ms is None
             made = (yield from self._with_horizon(header, view)) if begins_delay else view
             return self._whole(header, made)
-        return (yield from self._filter(header, view, fate))
+        return (yield from self._filter(header, view, retention))
 
     def _whole(self, header: BatchHeader, data: Buffer) -> Buffer:
-        """All of its records stay."""
+        """Count a batch that keeps all of its records."""
         self.counts.records += header.records_count
         self.counts.kept_records += header.records_count
         return data
 
-    def _is_over(self, header: BatchHeader) -> bool:
-        """Whether the time has passed during which a deletion or a marker is to be seen."""
+    def _has_passed_horizon(self, header: BatchHeader) -> bool:
+        """Whether the delete horizon has passed, until which tombstones and markers stay visible."""
         horizon = header.delete_horizon_ms
         return horizon is not None and horizon <= self._job.now_ms
 
-    def _filter(self, header: BatchHeader, view: memoryview, fate: BatchRetention) -> Steps[Buffer | None]:
-        """A batch of records without those that may go; itself where it cannot be read."""
+    def _filter(self, header: BatchHeader, view: memoryview, retention: BatchRetention) -> Steps[Buffer | None]:
+        """The batch without removable records; the batch itself if it cannot be decoded."""
         keys = self._keys
         try:
             if keys.is_plain(header):
@@ -97,10 +101,10 @@ class BatchCleaner:
             return self._whole(header, view)
         self.counts.records += header.records_count
         self.counts.kept_records += count
-        return _empty(header) if made is None and fate is BatchRetention.FILTER_KEEP else made
+        return _empty(header) if made is None and retention is BatchRetention.FILTER_KEEP else made
 
     def _pick(self, header: BatchHeader, view: memoryview, offsets: Sequence[int]) -> Steps[tuple[Buffer | None, int]]:
-        """The records with these offsets, and how many they are: most batches need not even be decompressed."""
+        """The batch with the records at these offsets, and their number. Most batches need no decompression."""
         if not offsets:
             return None, 0
         if len(offsets) == header.records_count:
@@ -110,10 +114,10 @@ class BatchCleaner:
         return (yield from self._rebuild(header, body, kept.count, begins_delay=False)), kept.count
 
     def _look_up(self, header: BatchHeader, view: memoryview) -> Steps[tuple[Buffer | None, int]]:
-        """The records whose keys have no later one, and how many they are. Raises KafkaError."""
+        """The batch with the last record of each key, and the number of records. Raises KafkaError."""
         table = None if header.base_offset > self._keys.latest else self._keys.table
         kept = yield from record_filter.filter_steps(
-            header, records(header, view), table, keeps_tombstones=not self._is_over(header)
+            header, records(header, view), table, keeps_tombstones=not self._has_passed_horizon(header)
         )
         begins_delay = kept.tombstones > 0 and header.delete_horizon_ms is None
         if not kept.count:
@@ -124,14 +128,14 @@ class BatchCleaner:
         return (yield from self._rebuild(header, body, kept.count, begins_delay=begins_delay)), kept.count
 
     def _with_horizon(self, header: BatchHeader, view: memoryview) -> Steps[Buffer]:
-        """A marker with the time until which it stays."""
+        """The marker with its delete horizon."""
         body = bytes(view[HEADER_SIZE:])
         return (yield from self._rebuild(header, body, header.records_count, begins_delay=True))
 
     def _rebuild(self, header: BatchHeader, body: bytes, count: int, *, begins_delay: bool) -> Steps[Buffer]:
-        """The batch with these records. `begins_delay`: of now, until what has no value may go.
+        """The batch with `count` records in `body`. `begins_delay` sets the delete horizon, counted from now.
 
-        Raises KafkaError for times that a header cannot hold.
+        Raises KafkaError for timestamps that a header cannot hold.
         """
         newest = record_filter.max_timestamp(header, body, count)
         if not MIN_TIMESTAMP <= newest <= MAX_TIMESTAMP:
@@ -154,6 +158,6 @@ class BatchCleaner:
 
 
 def _empty(header: BatchHeader) -> bytearray:
-    """A batch with no records, for the sake of its offsets and its producer. Source: `writeEmptyHeader` of Kafka."""
+    """A batch without records, which keeps the offsets and the producer state. Source: Kafka's `writeEmptyHeader`."""
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
     return batch.with_records(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, records_count=0), b"")

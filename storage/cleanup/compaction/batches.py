@@ -1,4 +1,4 @@
-"""The batches of the segments that are compacted, each whole and with its CRC checked."""
+"""The batches of the segments under compaction, each complete and with its CRC checked."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from headgate.storage.segment.segment import LOG_SUFFIX
 
 
 class Batches:
-    """The batches of a job's segments, which are read through a window of `Job.read_bytes`.
-
-    `read_bytes`: how much was read of them yet.
-    """
+    """The batches of a job's segments, read through a window of `Job.read_bytes`. `read_bytes`: bytes read so far."""
 
     def __init__(self, pool: Pool, job: Job) -> None:
         self._pool = pool
@@ -26,11 +23,11 @@ class Batches:
         self.read_bytes = 0
 
     def path(self, base_offset: int) -> str:
-        """The file of a segment."""
+        """The path of a segment's `.log` file."""
         return f"{self._job.directory}/{base_offset:020d}{LOG_SUFFIX}"
 
     def of(self, facts: SegmentFacts) -> Iterator[tuple[BatchHeader, memoryview, int]]:
-        """Each batch of a segment with where it ends. Raises Damaged, OSError."""
+        """Each batch of a segment: its header, its bytes, the byte position of its end. Raises Damaged, OSError."""
         path, size = self.path(facts.base_offset), facts.size
         file = self._pool.files.open(path)
         try:
@@ -66,20 +63,20 @@ def _header(window: memoryview, path: str, position: int) -> BatchHeader:
 
 
 def records(header: BatchHeader, view: memoryview) -> bytes:
-    """Those of a batch, decompressed. Raises KafkaError where they cannot be."""
+    """The records of a batch, decompressed. Raises KafkaError for undecodable bytes."""
     return bytes(compression.decompress(header.compression, view[HEADER_SIZE:]))
 
 
 def marker(header: BatchHeader, view: Buffer) -> Marker | None:
-    """The transaction marker in a control batch; None if its record was taken out, or is nothing that is known."""
+    """The transaction marker in a control batch; None if the record was removed or is of an unknown kind."""
     return control.read(view) if header.records_count else None
 
 
 def kind(header: BatchHeader, view: Buffer) -> int | None:
-    """What a control batch says; None if its record was taken out, UNKNOWN if it is nothing that is known here."""
+    """The kind of a control batch: ABORT, COMMIT, UNKNOWN for any other, None if its record was removed."""
     if not header.records_count:
         return None
-    found = marker(header, view)
-    if found is None:
+    known = marker(header, view)
+    if known is None:
         return UNKNOWN
-    return control.COMMIT if found.is_commit else control.ABORT
+    return control.COMMIT if known.is_commit else control.ABORT

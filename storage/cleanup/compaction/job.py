@@ -1,6 +1,6 @@
-"""One compaction as plain values: what a log gives for it, and what comes back of those who compute it.
+"""One compaction as plain values: the input from the log, and the results of the computation.
 
-A `Job` says all that they need, so that it can go to another process as JSON.
+A `Job` is complete, so that it can be sent to another process as JSON.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ from headgate.storage.segment.transaction_index import AbortedTransaction, parse
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One compaction. `segments`: all that may be rewritten; the last ends at `first_uncleanable`.
+    """One compaction. Sizes in bytes. `segments`: all that may be rewritten; the last ends at `first_uncleanable`.
 
-    `producers`: id, epoch and last offset of what each producer wrote last, where that may be all that a power cut
-    leaves of it; `unsafe_producers`: those of which it may leave less, and nobody remembers what; `aborted`: producer
-    id, first offset, and that of the marker.
-    `has_transactions`: segments have indexes of aborted transactions. `levels`: of each codec, by its number. Sizes in
-    bytes.
+    `producers`: (id, epoch, last offset) of the last safe batch of each producer, where a power cut may leave no later
+    one. `unsafe_producers`: ids of producers without a remembered batch below the recovery point. `aborted`: (producer
+    id, first offset, offset of the marker). `has_transactions`: segments have transaction indexes. `levels`: the
+    compression level of each codec, by its number.
     """
 
     directory: str
@@ -53,25 +52,25 @@ class Job:
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> Job:
-        """From what `dataclasses.asdict` gives, also by way of JSON."""
+        """The job from the result of `dataclasses.asdict`, also after a way through JSON."""
         return cls(**{**values, "segments": [SegmentFacts(*facts) for facts in values["segments"]]})
 
     @property
     def ended(self) -> list[tuple[SegmentFacts, int]]:
-        """Each segment with the offset at which it ends."""
+        """Each segment with its end offset."""
         ends = [*(facts.base_offset for facts in self.segments[1:]), self.first_uncleanable]
         return list(zip(self.segments, ends, strict=True))
 
     def transactions_since(self, offset: int) -> CleanedTransactions:
-        """Those that were aborted at `offset` or behind it, for a walk that begins there."""
-        aborted = (AbortedTransaction(*its) for its in self.aborted)
-        return CleanedTransactions(its for its in aborted if its.last_offset >= offset)
+        """The transactions that were aborted at `offset` or behind, for an iteration that begins there."""
+        aborted = (AbortedTransaction(*transaction) for transaction in self.aborted)
+        return CleanedTransactions(transaction for transaction in aborted if transaction.last_offset >= offset)
 
 
 class Collected(NamedTuple):
-    """The keys were collected up to `end_offset`. `groups`: the base offsets of segments that become one.
+    """The result of a collection: keys up to `end_offset`. `groups`: base offsets of the segments that become one.
 
-    `table_share`: how much of the room for keys they took.
+    `table_share`: the used share of the key table, 0 to 1.
     """
 
     end_offset: int
@@ -81,9 +80,10 @@ class Collected(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """A group as one new segment, on the disk: the sizes of its `.log`, `.index`, `.timeindex`, `.txnindex`.
+    """The result of a rewrite: one new segment on the disk.
 
-    Without `is_changed` nothing could be left out, and no file is there.
+    `sizes`: bytes of its `.log`, `.index`, `.timeindex`, `.txnindex`, -1 for none. Without `is_changed` nothing could
+    be removed, and there are no new files.
     """
 
     is_changed: bool
@@ -95,19 +95,20 @@ class Rewritten(NamedTuple):
 
 
 class Damaged(Exception):
-    """A segment is not what was written. Compaction does not touch it."""
+    """A segment is damaged. Compaction leaves it unchanged."""
 
 
 def assess(log: Log, now_ms: int, up_to: int, blocking: bool = True) -> CleanableRatio:
-    """How dirty a log is, below the high watermark `up_to`. Raises OSError; WouldBlock if not `blocking`."""
+    """The cleanable ratio of a log below the high watermark `up_to`. Raises OSError; WouldBlock if not `blocking`."""
     return planning.assess(_facts(log, up_to, blocking), log.config, now_ms)
 
 
 def _facts(log: Log, up_to: int, blocking: bool) -> LogFacts:
-    with_ages = log.config.max_compaction_lag_ms != LONG_MAX  # else nobody asks, and it has to be read from the file
+    with_ages = log.config.max_compaction_lag_ms != LONG_MAX  # otherwise unused, and it costs a read from the file
     with_times = log.config.min_compaction_lag_ms > 0
     segments = log.segments
-    for number, segment in enumerate(segments[:-1]):  # messages of magic 0 and 1 are left alone, with all before them
+    # Compaction leaves messages of magic 0 and 1 unchanged, and all segments before them.
+    for number, segment in enumerate(segments[:-1]):
         if segment.has_legacy_format:
             segments = log.segments[number + 1 :]
     active = log.segments[-1]
@@ -126,28 +127,28 @@ def _facts(log: Log, up_to: int, blocking: bool) -> LogFacts:
     ]
     start_offset = max(log.start_offset, facts[0].base_offset)
     limit = min(up_to, log.stable_offset, log.recovery_point)
-    if log.has_transactions and log.recovery_point < log.end_offset:  # else a power cut may take a marker back
+    if log.has_transactions and log.recovery_point < log.end_offset:  # a power cut may take an unsynced marker back
         limit = min(limit, log.last_decided_offset)
     return LogFacts(facts, start_offset, log.end_offset, log.compacted.offset, limit)
 
 
 def plan(
-    log: Log, dirt: CleanableRatio, now_ms: int, *, table_bytes: int, read_bytes: int, blocking: bool = True
+    log: Log, cleanable: CleanableRatio, now_ms: int, *, table_bytes: int, read_bytes: int, blocking: bool = True
 ) -> Job:
-    """The job of cleaning what `assess` has found.
+    """The job for the part of a log that `assess` found cleanable.
 
     Raises OSError, BadFile for a damaged index; WouldBlock if not `blocking`.
     """
     log.compacted.finish()
     config = log.config
     known = _facts(log, log.end_offset, blocking).segments
-    facts = [facts for facts in known if facts.base_offset < dirt.first_uncleanable]
-    producers, unsafe_producers = _last_batches(log, dirt.first_uncleanable)
+    facts = [facts for facts in known if facts.base_offset < cleanable.first_uncleanable]
+    producers, unsafe_producers = _last_batches(log, cleanable.first_uncleanable)
     return Job(
         directory=log.directory,
         segments=facts,
-        first_dirty=dirt.first_dirty,
-        first_uncleanable=dirt.first_uncleanable,
+        first_dirty=cleanable.first_dirty,
+        first_uncleanable=cleanable.first_uncleanable,
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
         segment_bytes=config.segment_bytes,
@@ -158,7 +159,7 @@ def plan(
         levels=[config.compression_level(name) for name in compression.CODEC_NAMES],
         producers=producers,
         unsafe_producers=unsafe_producers,
-        aborted=list(_aborted(log, dirt.first_uncleanable, blocking)),
+        aborted=list(_aborted(log, cleanable.first_uncleanable, blocking)),
         has_transactions=log.has_transactions,
     )
 
@@ -166,31 +167,31 @@ def plan(
 def plan_merge(
     log: Log, end_offset: int, now_ms: int, *, table_bytes: int, read_bytes: int, blocking: bool = True
 ) -> Job | None:
-    """What follows a compaction up to an offset: that neighbours which have become small by it become one.
+    """The job that merges small neighbours after a compaction up to an offset; None if there are none.
 
-    None where there are none. Raises OSError, BadFile; WouldBlock if not `blocking`.
+    Raises OSError, BadFile; WouldBlock if not `blocking`.
     """
-    dirt = CleanableRatio(end_offset, end_offset, 0, 0, 0)
-    job = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=read_bytes, blocking=blocking)
+    cleanable = CleanableRatio(end_offset, end_offset, 0, 0, 0)
+    job = plan(log, cleanable, now_ms, table_bytes=table_bytes, read_bytes=read_bytes, blocking=blocking)
     groups = planning.grouped(job.segments, end_offset, job.segment_bytes, job.segment_index_bytes)
     return job if len(groups) < len(job.segments) else None
 
 
 def _last_batches(log: Log, up_to: int) -> tuple[list[tuple[int, int, int]], list[int]]:
-    """The `producers` and `unsafe_producers` of a job that ends at an offset, which is safe on the disk."""
+    """The `producers` and `unsafe_producers` of a job that ends at an offset below the recovery point."""
     producers, unsafe = list[tuple[int, int, int]](), list[int]()
     safe_end = log.recovery_point
     for producer_id, producer in log.producers.by_id.items():
         last = max((batch.last_offset for batch in producer.batches if batch.last_offset < safe_end), default=-1)
         if not producer.batches or 0 <= last < up_to:
             producers.append((producer_id, producer.epoch, last))
-        if last < 0 and safe_end < log.end_offset:  # those before are not remembered, or are of the epoch before
+        if last < 0 and safe_end < log.end_offset:  # older batches are not remembered, or have the previous epoch
             unsafe.append(producer_id)
     return producers, unsafe
 
 
 def _aborted(log: Log, up_to: int, blocking: bool) -> Iterator[tuple[int, int, int]]:
-    """The aborted transactions that began before an offset: producer id, first offset, and that of the marker."""
+    """The aborted transactions that began before an offset: (producer id, first offset, offset of the marker)."""
     for segment in log.segments:
         if segment.aborted is not None and segment.aborted.entries:
             for aborted in parse(segment.aborted.content(blocking)):

@@ -1,7 +1,7 @@
-"""The keys of a log's dirty part, each with its last offset, and what they say of a batch.
+"""The keys of a log's dirty part, each with its last offset; they decide which records of a batch survive.
 
-The offsets alone tell most batches of the dirty part: those are the records that are left of it. A record of the clean
-part is looked up by its key.
+For most batches of the dirty part the offsets alone decide: each record with the last offset of a key survives. The
+records of the clean part are looked up by key.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from headgate.storage.cleanup.compaction.job import Job
 from headgate.storage.cleanup.compaction.planning import CleanedTransactions, SegmentFacts
 from headgate.storage.segment.transaction_index import NO_OFFSET
 
-MOST_UNPLAIN = 100_000
+MAX_NOT_PLAIN = 100_000
 
 
 class Keys:
-    """The keys of a job, once they are collected. `latest`: the last offset up to which that went.
+    """The keys of a job, after `collect`. `latest`: the last collected offset.
 
-    `last_offsets`: of each of the job's unsafe producers the end of its last batch of records in that part.
+    `last_offsets`: unsafe producer -> last offset of its last batch of records in the collected part, -1 for none.
     """
 
     def __init__(self, job: Job) -> None:
@@ -33,16 +33,16 @@ class Keys:
         self.table: record_filter.OffsetMap = {}
         self.latest = job.first_dirty - 1
         self.last_offsets = dict.fromkeys(job.unsafe_producers, -1)
-        # What is left of the dirty part, and the batches of it of which that does not tell all: those that did not
-        # count, and those with deletions. Where they are too many, they are all of one kind.
+        # The surviving offsets of the dirty part, and the base offsets of the batches that these offsets do not decide:
+        # batches that did not count, and batches with tombstones. If they are too many, all later batches count so.
         self._survivors: list[int] = []
-        self._unplain: set[int] = set()
+        self._not_plain: set[int] = set()
         self._plain_until = NO_OFFSET
 
     def collect(self, batches: Batches) -> Steps[None]:
-        """The keys of the dirty part, or of as much of it as there is room for; yields often. Raises OSError, Damaged.
+        """Collect the keys of the dirty part, as far as the table has room; yields often. Raises OSError, Damaged.
 
-        Records of aborted transactions do not count, as they stand for nothing.
+        Records of aborted transactions do not count.
         """
         first_dirty = self._job.first_dirty
         transactions = self._job.transactions_since(first_dirty)
@@ -54,61 +54,61 @@ class Keys:
         self._survivors = sorted(self.table.values())
 
     def _collect(self, facts: SegmentFacts, batches: Batches, transactions: CleanedTransactions) -> Steps[bool]:
-        """Take up the keys of one segment; whether it ended before because there was no more room."""
+        """Collect the keys of one segment. Returns whether the table became full."""
         for header, view, _ in batches.of(facts):
             if header.last_offset < self._job.first_dirty:
                 continue
             if header.is_control:
                 transactions.marker_may_go(header, kind(header, view))
             elif transactions.may_go(header):
-                self._note_unplain(header)
+                self._note_not_plain(header)
             elif header.records_count:
-                found = yield from self._found(header, view)
+                found = yield from self._key_offsets(header, view)
                 if not self._has_room(found.table):
                     return True
                 self.table.update(found.table)
                 if not found.is_plain:
-                    self._note_unplain(header)
+                    self._note_not_plain(header)
             self.latest = header.last_offset
             if header.producer_id in self.last_offsets and not header.is_control:
                 self.last_offsets[header.producer_id] = header.last_offset
             yield
         return False
 
-    def _found(self, header: BatchHeader, view: memoryview) -> Steps[record_filter.KeyOffsets]:
+    def _key_offsets(self, header: BatchHeader, view: memoryview) -> Steps[record_filter.KeyOffsets]:
         try:
             return (yield from record_filter.key_offsets_steps(header, records(header, view)))
         except KafkaError:
             return record_filter.KeyOffsets({}, is_plain=False)
 
     def _has_room(self, more: record_filter.OffsetMap) -> bool:
-        """A single batch always has, or there would be no end of it."""
+        """Whether more keys fit. An empty table takes any single batch, or compaction would never advance."""
         table = self.table
         if not table or len(table) + len(more) <= self._capacity:
             return True
         return len(table) + sum(key not in table for key in more) <= self._capacity
 
-    def _note_unplain(self, header: BatchHeader) -> None:
-        if len(self._unplain) < MOST_UNPLAIN:
-            self._unplain.add(header.base_offset)
+    def _note_not_plain(self, header: BatchHeader) -> None:
+        if len(self._not_plain) < MAX_NOT_PLAIN:
+            self._not_plain.add(header.base_offset)
         else:
             self._plain_until = min(self._plain_until, header.base_offset)
 
     @property
     def share(self) -> float:
-        """How much of the room for them they take."""
+        """The used share of the key table, 0 to 1."""
         return len(self.table) / self._capacity
 
-    # What they say
+    # Decisions
 
     def is_plain(self, header: BatchHeader) -> bool:
-        """Whether the offsets of survivors tell all of this batch."""
+        """Whether the offsets of survivors alone decide about this batch."""
         base_offset = header.base_offset
         is_collected = header.last_offset >= self._job.first_dirty and base_offset <= self.latest
-        return is_collected and base_offset < self._plain_until and base_offset not in self._unplain
+        return is_collected and base_offset < self._plain_until and base_offset not in self._not_plain
 
     def survivors(self, header: BatchHeader) -> Sequence[int]:
-        """The offsets of records that are left of a plain batch."""
+        """The offsets of a plain batch's surviving records."""
         survivors = self._survivors
         first = bisect_left(survivors, header.base_offset)
         return survivors[first : bisect_right(survivors, header.last_offset, first)]

@@ -1,6 +1,6 @@
-"""A round: one compaction of one log, from its job to the new segments that are taken up.
+"""One compaction of one log, from its job to the new segments that are swapped in.
 
-The steps belong to the thread of the log; what takes long is asked for, and done by whoever drives the round.
+The steps run on the thread of the log. Whatever takes long is yielded as a request, which the caller has done.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.job import Job, Rewritten, assess, plan, plan_merge
 from headgate.storage.cleanup.compaction.planning import CleanableRatio
 from headgate.storage.cleanup.compaction.work import WRITE_BYTES, Compaction
-from headgate.storage.files import Files, Place, WouldBlock, planned
+from headgate.storage.files import FilePosition, Files, WouldBlock, planned
 from headgate.storage.log import replacement
 from headgate.storage.log.log import Log
 from headgate.storage.log.log_lock import SWAP, SWAPPING
@@ -25,19 +25,19 @@ J = TypeVar("J", Job, Job | None)
 
 
 class Collect(NamedTuple):
-    """Have a worker do `Compaction.collect`; the answer is a Collected."""
+    """Ask a worker for `Compaction.collect` of a new job; the answer is a Collected."""
 
     job: Job
 
 
 class Rewrite(NamedTuple):
-    """Have it do `Compaction.rewrite`; the answer is a Rewritten."""
+    """Ask the worker for `Compaction.rewrite`; the answer is a Rewritten."""
 
     bases: list[int]
 
 
 class Sync(NamedTuple):
-    """Have a thread do what waits for the disk."""
+    """Ask a thread to run work that waits for the disk."""
 
     work: Callable[[], None]
 
@@ -45,22 +45,25 @@ class Sync(NamedTuple):
 Request = Collect | Rewrite | Sync
 
 
-class Gone(Exception):
-    """The log, or what was to be replaced of it, is not there any more; nothing is wrong."""
+class CompactionAborted(Exception):
+    """The log or its segments were deleted or changed meanwhile. This is no failure."""
 
 
 def new_segment(log: Log, bases: Sequence[int], rewritten: Rewritten, now_ms: int) -> Segment:
-    """The segment that `Compaction.rewrite` has left, to be handed to `Compacted.begin`."""
+    """The new segment of a `Compaction.rewrite`, for `Compacted.begin`."""
     return Segment(log.pool, log.directory, bases[0], rewritten.sizes, now_ms, CLEANED_SUFFIX)
 
 
 class LogCompaction:
-    """One compaction of one log. `table_bytes` and `read_bytes` are those of `Job`."""
+    """One compaction of one log. `table_bytes` and `read_bytes` are for the `Job`.
+
+    `is_current` says whether the log is still served and compacted.
+    """
 
     def __init__(
         self,
         log: Log,
-        dirt: CleanableRatio,
+        cleanable: CleanableRatio,
         now_ms: int,
         *,
         table_bytes: int,
@@ -68,7 +71,7 @@ class LogCompaction:
         is_current: Callable[[], bool] = lambda: True,
     ) -> None:
         self._log = log
-        self._cleanable = dirt
+        self._cleanable = cleanable
         self._now_ms = now_ms
         self._table_bytes, self._read_bytes = table_bytes, read_bytes
         self._is_current = is_current
@@ -77,9 +80,9 @@ class LogCompaction:
         self.records = self.kept_records = self.unreadable_batches = 0
 
     def steps(self) -> Generator[Request, Any, None]:
-        """All of it; what takes long is asked for, and what is between is done at once, by the thread of the log.
+        """The whole compaction. The caller sends the answer to each yielded request, or throws its exception.
 
-        Raises OSError, KafkaError and BadFile for a damaged index, Gone, and what is thrown in as an answer.
+        Raises OSError, KafkaError and BadFile for a damaged index, CompactionAborted, and every thrown exception.
         """
         log = self._log
         yield from self._finish_last()
@@ -92,7 +95,7 @@ class LogCompaction:
             self.unreadable_batches += rewritten.unreadable_batches
         self._check()
         log.compacted.note_end(collected.end_offset)
-        # Those that are small now become one.
+        # Segments that are small now become one.
         merge = yield from self._planned(plan_merge, collected.end_offset, collected.end_offset)
         if merge is not None:
             for bases in (yield Collect(merge)).groups:
@@ -100,9 +103,9 @@ class LogCompaction:
             self._check()
 
     def _planned(self, make: Callable[..., J], what: object, end_offset: int) -> Generator[Request, Any, J]:
-        """The job up to an offset. What is not in memory a thread reads first; what is gone again is waited for."""
+        """The job up to an offset. A thread first reads what is not in memory; evicted again, it is read here."""
         sizes = {"table_bytes": self._table_bytes, "read_bytes": self._read_bytes}
-        warmed = set[Place]()
+        warmed = set[FilePosition]()
         while True:
             try:
                 return planned(lambda may: make(self._log, what, self._now_ms, **sizes, blocking=may), warmed)
@@ -115,35 +118,38 @@ class LogCompaction:
                     cold.release()
             self._check()
             if self._log.segments[0].base_offset >= end_offset:
-                raise Gone("segments were deleted")
+                raise CompactionAborted("segments were deleted")
 
     @property
-    def _is_sound(self) -> bool:
-        """Whether the log is there, is to be compacted, and what is known of its keys was not cut off."""
+    def _is_valid(self) -> bool:
+        """Whether the log still exists, is still compacted, and was not cut below the collected keys."""
         return not self._log.is_retired and self._is_current() and self._log.compacted.cuts == self._cuts
 
     def _check(self) -> None:
-        if not self._is_sound:
-            raise Gone("the log is gone, or was cut, or is not compacted any more")
+        if not self._is_valid:
+            raise CompactionAborted("the log was deleted or cut, or is not compacted any more")
 
     def _finish_last(self) -> Generator[Request, Any, None]:
-        """What the last replacement has left."""
+        """Finish the outstanding renames of the last replacement."""
         log, last = self._log, self._log.compacted.unfinished
         if last is None:
             return
         if not log.may(SWAP):
-            raise Gone("the log is being mended, and its names are swapped later")
+            raise CompactionAborted("the log is being repaired; a later compaction swaps the names")
         log.acquire(SWAPPING)
         try:
             yield Sync(last.settle)
         finally:
             log.release(SWAPPING)
         if log.is_retired:
-            raise Gone("the log was deleted")
+            raise CompactionAborted("the log was deleted")
         log.compacted.finish()
 
     def _rewrite(self, bases: list[int]) -> Generator[Request, Any, Rewritten]:
-        """Have a group written anew, and take it up, unless its segments are gone, or there is no room for it."""
+        """Have a group of segments rewritten, and swap the new segment in.
+
+        Raises CompactionAborted if the segments were deleted; OSError, also without disk space.
+        """
         needed = sum(segment.size for segment in self._closed(bases))
         yield Sync(partial(_check_room, self._log.pool.files, self._log.directory, needed))
         self._closed(bases)
@@ -153,20 +159,20 @@ class LogCompaction:
         return rewritten
 
     def _closed(self, bases: list[int]) -> Sequence[Segment]:
-        """The segments that are to be written anew. Raises Gone."""
+        """The segments of a group. Raises CompactionAborted if one was deleted."""
         self._check()
         old = self._log.compacted.closed(bases)
         if old is None:
-            raise Gone("segments were deleted")
+            raise CompactionAborted("segments were deleted")
         return old
 
     def _replace(self, bases: list[int], rewritten: Rewritten) -> Generator[Request, Any, None]:
         log = self._log
         old = log.compacted.closed(bases)
-        if old is None or not self._is_sound:
-            if not log.is_retired:  # else the directory may be another's by now
+        if old is None or not self._is_valid:
+            if not log.is_retired:  # otherwise the directory may belong to another partition by now
                 yield Sync(partial(replacement.remove, log.pool.files, log.directory, bases[0]))
-            raise Gone("segments were deleted, or the log was")
+            raise CompactionAborted("segments were deleted, or the log was")
         replaced = log.compacted.begin(log.pool.files, old, new_segment(log, bases, rewritten, self._now_ms))
         error = None
         try:
@@ -174,38 +180,38 @@ class LogCompaction:
         except Exception as failure:  # noqa: BLE001 - raised below
             error = failure
         if log.is_retired:
-            raise Gone("the log was deleted")
+            raise CompactionAborted("the log was deleted")
         is_done = log.compacted.end(replaced, log.config.file_delete_delay_ms)
         yield from self._finish_last()
         if error is not None:
             raise error
         if not is_done:
-            raise Gone("segments were deleted")
+            raise CompactionAborted("segments were deleted")
 
 
 def _check_room(files: Files, directory: str, needed: int) -> None:
-    """Raises OSError(ENOSPC) if that is more than is free. By a thread: a disk that hangs does not tell."""
+    """Raises OSError(ENOSPC) if fewer bytes than `needed` are free. Runs in a thread, as a disk may hang."""
     _, free = files.space(directory)
     if free < needed:
-        raise OSError(errno.ENOSPC, f"a new segment may need {needed} bytes of space, and {free} are left")
+        raise OSError(errno.ENOSPC, f"a new segment may need {needed} bytes of space, but only {free} are free")
 
 
-def go_on(steps: Generator[Request, Any, None], answer: object) -> Request:
-    """What a round asks for next, after an answer: None at first; an exception is thrown in. Raises StopIteration."""
+def advance(steps: Generator[Request, Any, None], answer: object) -> Request:
+    """The next request of a compaction after an answer, None at first; an exception is thrown. Raises StopIteration."""
     return steps.throw(answer) if isinstance(answer, BaseException) else steps.send(answer)
 
 
 def compact(log: Log, now_ms: int, up_to: int | None = None, *, table_bytes: int = 1 << 27) -> bool:
-    """Compact a log once, at once, however clean it is; whether there was anything to do. Raises OSError, Damaged."""
-    dirt = assess(log, now_ms, log.end_offset if up_to is None else up_to)
-    if not dirt.dirty_bytes:
+    """Compact a log at once, at any cleanable ratio. Returns whether it had dirty bytes. Raises OSError, Damaged."""
+    cleanable = assess(log, now_ms, log.end_offset if up_to is None else up_to)
+    if not cleanable.dirty_bytes:
         return False
-    steps = LogCompaction(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=WRITE_BYTES).steps()
+    steps = LogCompaction(log, cleanable, now_ms, table_bytes=table_bytes, read_bytes=WRITE_BYTES).steps()
     answer: object = None
     work: Compaction | None = None
     while True:
         try:
-            request = go_on(steps, answer)
+            request = advance(steps, answer)
         except StopIteration:
             return True
         try:
@@ -217,5 +223,5 @@ def compact(log: Log, now_ms: int, up_to: int | None = None, *, table_bytes: int
                 answer = finish(work.rewrite(request.bases))
             else:
                 answer = request.work()
-        except BaseException as error:  # noqa: BLE001 - for the round to raise
+        except BaseException as error:  # noqa: BLE001 - the compaction raises the error
             answer = error

@@ -1,15 +1,16 @@
-"""What compaction is to do: which log is next, how far it may go, which segments become one, which batches may go.
+"""The plan of compaction: which log is next, how far it goes, which segments merge, which batches are dropped.
 
-Pure decisions; `compaction` performs them. A log has a clean part at its beginning, in which each key has been seen
-once, and a dirty part behind it, up to the active segment:
+All decisions are pure; `work` performs them. A log begins with a clean part, in which each key occurs once, and goes on
+with a dirty part, up to the active segment:
 
     start          first dirty offset          first uncleanable offset          end
       |   clean       |          dirty              |   too young, unsynced,  ... |
                                                         open transactions, active
 
-The keys of the dirty part, each with its last offset, are collected; then all from the start on is written anew without
-the records that a later one stands for. Offsets stay. Source: Apache Kafka's `LogCleanerManager`, `LogToClean`,
-`Cleaner`, `CleanedTransactionMetadata`; KIP-354 (max.compaction.lag.ms), KIP-534 (delete horizons).
+Compaction collects the keys of the dirty part, each with its last offset. Then it rewrites all segments from the start
+on without the records that have a later record with the same key. Offsets stay. Source: Apache Kafka's
+`LogCleanerManager`, `LogToClean`, `Cleaner`, `CleanedTransactionMetadata`; KIP-354 (max.compaction.lag.ms), KIP-534
+(delete horizons).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ABORT, COMMIT = 0, 1
 
 
 class SegmentFacts(NamedTuple):
-    """What decides about a segment. Sizes in bytes, times in milliseconds, -1 for a time that is not known."""
+    """The facts of a segment that decide about its compaction. Sizes in bytes; times in ms, -1 if unknown."""
 
     base_offset: int
     size: int
@@ -39,10 +40,10 @@ class SegmentFacts(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """What decides about a log: its segments, the active one last, and offsets.
+    """The facts of a log that decide about its compaction: its segments, the active one last, and offsets.
 
-    `cleaned_offset` is where the last compaction ended, -1 for none; `up_to` the least of the high watermark, the last
-    stable offset and the recovery point: what lies behind it may change, or be lost in a crash.
+    `cleaned_offset` is the end of the last compaction, -1 for none. `up_to` is the lowest of the high watermark, the
+    last stable offset and the recovery point: later records may change, or be lost in a crash.
     """
 
     segments: Sequence[SegmentFacts]
@@ -54,7 +55,7 @@ class LogFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CleanableRatio:
-    """How much of a log is to be cleaned. `overdue_ms`: for how long max.compaction.lag.ms has been exceeded."""
+    """The cleanable part of a log. `overdue_ms`: the time since max.compaction.lag.ms was exceeded, 0 for none."""
 
     first_dirty: int
     first_uncleanable: int
@@ -64,17 +65,20 @@ class CleanableRatio:
 
     @property
     def ratio(self) -> float:
-        """The dirty share of what may be cleaned."""
+        """The dirty share of the cleanable bytes, 0 to 1."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
     def is_due(self, min_cleanable_dirty_ratio: float) -> bool:
-        """Whether there is enough, or any that has waited too long."""
+        """Whether the dirty part is large enough, or overdue."""
         return self.dirty_bytes > 0 and (self.overdue_ms > 0 or self.ratio > min_cleanable_dirty_ratio)
 
 
 def assess(log: LogFacts, config: LogConfig, now_ms: int) -> CleanableRatio:
-    """How dirty a log is. A checkpoint outside of the log, which was cut or deleted meanwhile, counts for nothing."""
+    """The cleanable part of a log. Pure.
+
+    A cleaned offset outside of the log is ignored: the log was cut or deleted meanwhile.
+    """
     first_dirty = log.cleaned_offset
     if not log.start_offset <= first_dirty <= log.end_offset:
         first_dirty = log.start_offset
@@ -84,7 +88,7 @@ def assess(log: LogFacts, config: LogConfig, now_ms: int) -> CleanableRatio:
     if config.min_compaction_lag_ms > 0:
         too_young = now_ms - config.min_compaction_lag_ms
         limit = min([limit, *(segment.base_offset for segment in dirty if segment.max_timestamp > too_young)])
-    # Whole segments only: up to the one that the limit is in.
+    # Whole segments only: the segment that contains the limit stays.
     first_uncleanable = max((end for _, end in ended if end <= limit), default=first_dirty)
     return CleanableRatio(
         first_dirty,
@@ -102,53 +106,56 @@ def _overdue_ms(dirty: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -
     return max(0, now_ms - config.max_compaction_lag_ms - oldest)
 
 
-def dirtiest(dirts: Iterable[tuple[float, CleanableRatio]]) -> int | None:
-    """Which of the logs is next, by its number; None if none is due. Each comes with its min.cleanable.dirty.ratio."""
-    due = [(dirt.ratio, -number) for number, (least, dirt) in enumerate(dirts) if dirt.is_due(least)]
+def dirtiest(logs: Iterable[tuple[float, CleanableRatio]]) -> int | None:
+    """The number of the log to compact next, counted from 0; None if none is due.
+
+    `logs`: for each log its min.cleanable.dirty.ratio and its cleanable part.
+    """
+    due = [(cleanable.ratio, -number) for number, (least, cleanable) in enumerate(logs) if cleanable.is_due(least)]
     return -max(due)[1] if due else None
 
 
 def grouped(
     segments: Sequence[SegmentFacts], end_offset: int, max_bytes: int, max_index_bytes: int
 ) -> list[list[SegmentFacts]]:
-    """Neighbours that become one segment: together no larger than one may be, so that small ones grow together again.
+    """The groups of neighbouring segments that become one segment each, within the size limits in bytes.
 
-    `end_offset` is where the last one ends; offsets relative to the first one have to fit into an index.
+    `end_offset` is the end of the last segment. The offsets in a group, relative to its first, must fit into an index.
     """
     ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
     groups: list[list[SegmentFacts]] = []
     sizes = (0, 0, 0)
     for segment, end in zip(segments, ends, strict=True):
-        its = (segment.size, segment.index_size, segment.time_index_size)
-        total = (sizes[0] + its[0], sizes[1] + its[1], sizes[2] + its[2])
+        segment_sizes = (segment.size, segment.index_size, segment.time_index_size)
+        total = (sizes[0] + segment_sizes[0], sizes[1] + segment_sizes[1], sizes[2] + segment_sizes[2])
         fits = total[0] <= max_bytes and max(total[1:]) <= max_index_bytes
         if groups and fits and end - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET:
             groups[-1].append(segment)
             sizes = total
         else:
             groups.append([segment])
-            sizes = its
+            sizes = segment_sizes
     return groups
 
 
 class CleanedTransactions:
-    """Which batches of transactions may go, asked in the order of the log.
+    """Decides which batches of transactions may be dropped. The caller asks in the order of the log.
 
-    Records of aborted ones go at once. A marker may go when nothing of its transaction was met before it: then all of
-    it is gone, and the marker's own delay begins. An aborted transaction ends where its marker is, or was: that may be
-    in what nobody asks about.
+    The records of an aborted transaction are dropped at once. A marker may be dropped if no batch of its transaction
+    came before it: all of them are gone, and the delay of the marker begins. An aborted transaction ends at the offset
+    of its marker, even if the marker was dropped or is outside of the asked batches.
     """
 
     __slots__ = ("_aborted", "_markers", "_open_aborted", "_open_committed")
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
         self._aborted = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
-        self._open_aborted: dict[int, bool] = {}  # producer -> whether a batch of it was met
-        self._markers: dict[int, int] = {}  # producer -> where its last one of these ends
+        self._open_aborted: dict[int, bool] = {}  # producer -> whether a batch of the transaction came before
+        self._markers: dict[int, int] = {}  # producer -> offset of the marker of its last open aborted transaction
         self._open_committed: set[int] = set()
 
     def _reach(self, header: BatchHeader) -> None:
-        """Begin what has begun by the end of a batch, and end what its producer has aborted before it."""
+        """Begin the aborted transactions up to a batch, and end those of its producer before the batch."""
         while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
             producer_id, _, marker_offset, _ = self._aborted.pop()
             self._open_aborted.setdefault(producer_id, False)
@@ -157,7 +164,7 @@ class CleanedTransactions:
             self._open_aborted.pop(header.producer_id, None)
 
     def may_go(self, header: BatchHeader) -> bool:
-        """Whether the records of a batch that is no marker are of no use."""
+        """Whether the records of a batch, which is no marker, may be dropped."""
         self._reach(header)
         if not header.is_transactional:
             return False
@@ -168,7 +175,7 @@ class CleanedTransactions:
         return False
 
     def marker_may_go(self, header: BatchHeader, kind: int | None) -> bool:
-        """Whether a marker has nothing left to mark; `kind` is None for one that was taken out of its batch before."""
+        """Whether no batch is left of the transaction of a marker. `kind` is None if the marker was removed before."""
         self._reach(header)
         if kind == ABORT:
             return not self._open_aborted.pop(header.producer_id, False)
@@ -180,16 +187,16 @@ class CleanedTransactions:
 
 
 class BatchRetention(Enum):
-    """What becomes of a batch."""
+    """The decision about a batch."""
 
-    FILTER = "its records are looked at one by one; without any left it goes"
-    FILTER_KEEP = "the same, but the batch stays even without records"
-    DROP = "it goes"
-    EMPTY = "it stays without its records"
+    FILTER = "filter the records; drop the batch if no record is left"
+    FILTER_KEEP = "filter the records; keep the batch even without records"
+    DROP = "drop the batch"
+    EMPTY = "keep the batch without its records"
 
 
 class LastBatch(NamedTuple):
-    """The last thing a producer wrote: the offset at which its last batch of records ends, -1 if it wrote none."""
+    """The last batch of records of a producer: its epoch and its last offset, -1 if there is none."""
 
     epoch: int
     last_offset: int
@@ -198,10 +205,10 @@ class LastBatch(NamedTuple):
 def batch_retention(
     header: BatchHeader, *, records_may_go: bool, is_last_of_group: bool, last: LastBatch | None
 ) -> BatchRetention:
-    """What becomes of a batch; `last` is its producer's last one.
+    """The decision about a batch; `last` is the last batch of its producer. Pure.
 
-    That one stays, so that the producer's sequence and epoch are known after a restart. So does the last batch of what
-    becomes one segment: where segments end does not change, and a recovery can tell a gap from a lost file.
+    The last batch of a producer stays, so that its sequence and epoch are known after a restart. The last batch of a
+    group of segments stays too: the end of a segment never changes, so recovery can tell a gap from a lost file.
     """
     is_last = last is not None and (
         header.last_offset == last.last_offset

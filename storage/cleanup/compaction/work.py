@@ -1,4 +1,4 @@
-"""The work on a job: the keys of the dirty part, then groups of segments written anew, each as one."""
+"""The computation of a job: collects the keys of the dirty part, then rewrites each group of segments as one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WRITE_BYTES = 1024 * 1024
 
 
 class Compaction:
-    """The work on one job: `collect`, then `rewrite` each group in its order."""
+    """The computation of one job: `collect` first, then `rewrite` of each group in order."""
 
     def __init__(self, pool: Pool, job: Job) -> None:
         self._pool = pool
@@ -33,16 +33,16 @@ class Compaction:
         self._keys = Keys(job)
         self._cleaner: BatchCleaner  # made by `collect`
         self._facts = {facts.base_offset: facts for facts in job.segments}
-        self._written = Transactions()  # those of what was rewritten yet
+        self._written = Transactions()  # the transactions in the rewritten batches
         self._written_bytes = 0
 
     @property
     def moved_bytes(self) -> int:
-        """Read and written yet."""
+        """The bytes read and written so far."""
         return self._batches.read_bytes + self._written_bytes
 
     def collect(self) -> Steps[Collected]:
-        """`Keys.collect`, and what is to be rewritten then; yields often. Raises OSError, Damaged."""
+        """Collect the keys, and group the segments to rewrite; yields often. Raises OSError, Damaged."""
         job, keys = self._job, self._keys
         yield from keys.collect(self._batches)
         end_offset = keys.latest + 1
@@ -51,7 +51,7 @@ class Compaction:
         self._cleaner = BatchCleaner(job, keys, last)
         groups = planning.grouped(segments, last, min(job.segment_bytes, MAX_SEGMENT_BYTES), job.segment_index_bytes)
         if job.first_dirty == job.first_uncleanable and not job.has_transactions:
-            groups = [group for group in groups if len(group) > 1]  # all that is to be done is to merge
+            groups = [group for group in groups if len(group) > 1]  # nothing is dirty: this job only merges
         bases = [[facts.base_offset for facts in group] for group in groups]
         return Collected(end_offset, bases, self._batches.read_bytes, keys.share)
 
@@ -80,7 +80,7 @@ class Compaction:
         return Rewritten(is_made, new.sizes, read_bytes, *counted)
 
     def _rewrite(self, base: int, new: _NewSegment, *, is_last_segment: bool) -> Steps[bool]:
-        """Bring what is left of a segment into a new one; whether any of it is not as it was."""
+        """Clean the batches of a segment into a new one. Returns whether any batch has changed."""
         facts, is_changed = self._facts[base], False
         for header, view, end in self._batches.of(facts):
             is_last_of_group = is_last_segment and end == facts.size
@@ -88,14 +88,14 @@ class Compaction:
             if made is not view:
                 is_changed = True
             if made is not None:
-                its_header = header if made is view else batch.read_header(made)
-                new.add(made, its_header)
-                self._follow(its_header, made, new)
+                new_header = header if made is view else batch.read_header(made)
+                new.add(made, new_header)
+                self._follow(new_header, made, new)
             yield
         return is_changed
 
     def _follow(self, header: BatchHeader, data: Buffer, new: _NewSegment) -> None:
-        """Note the aborted transactions of which anything is left, as whoever makes the index from the log will."""
+        """Note the aborted transactions that still have batches, as a rebuild of the transaction index would."""
         if header.attributes & control.TRANSACTION_BITS:
             ended = marker(header, data) if header.is_control else None
             aborted = self._written.follow(header, header.base_offset, ended)
@@ -103,9 +103,9 @@ class Compaction:
                 new.aborted.append(aborted)
 
     def _finish(self, new: _NewSegment, last: int) -> None:
-        """Bring it to the disk, as old as the last one that it replaces: who goes by the time of a file sees no news.
+        """Sync the new segment, with the modification time of the last old segment, as retention may go by that time.
 
-        The names are synced when it replaces the old ones.
+        The replacement of the old segments syncs the names.
         """
         files = self._pool.files
         new.segment.seal()
@@ -114,7 +114,7 @@ class Compaction:
 
 
 class _NewSegment:
-    """A new segment in the making."""
+    """A new segment that is being written."""
 
     def __init__(self, segment: Segment, job: Job) -> None:
         self.segment = segment
@@ -134,19 +134,24 @@ class _NewSegment:
 
     def _write(self) -> None:
         if self.segment.size + self._size > MAX_SEGMENT_BYTES:
-            raise Damaged(f"{self.segment.path} would be larger than an index can tell of")
+            raise Damaged(f"{self.segment.path} would be too large for the positions in its index")
         if self._size:
             self.segment.append(b"".join(self._parts), self._written, self._interval_bytes)
         self._parts, self._written, self._size = [], [], 0
 
     def end(self) -> None:
-        """Write what is left of it, and the index of transactions."""
+        """Write the remaining batches, and the transaction index."""
         self._write()
         if self._has_transactions:
             self.segment.follow_transactions(self.aborted)
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Those of its files, -1 for none."""
-        its = self.segment
-        return its.size, its.offsets.size, its.times.size, -1 if its.aborted is None else its.aborted.size
+        """The bytes of its `.log`, `.index`, `.timeindex`, `.txnindex`; -1 for a missing file."""
+        segment = self.segment
+        return (
+            segment.size,
+            segment.offsets.size,
+            segment.times.size,
+            -1 if segment.aborted is None else segment.aborted.size,
+        )

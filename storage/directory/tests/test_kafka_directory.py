@@ -183,11 +183,11 @@ def test_the_newest_checkpoint_and_what_comes_behind_it() -> None:
 @pytest.mark.parametrize(
     "content, expected, sentence",
     [
-        ({log_at(0): batch_of(0, 2) + batch_of(2, 1)[:-1]}, [0, 1], "is cut in the batch at byte"),
+        ({log_at(0): batch_of(0, 2) + batch_of(2, 1)[:-1]}, [0, 1], "ends in the middle of the batch at byte"),
         ({log_at(0): batch_of(0, 2) + batch_of(2, 1)[:30]}, [0, 1], "less than a batch header"),
         ({log_at(0): batch_of(0, 2) + batch_of(2, 1)[:-1] + b"x"}, [0, 1], "the checksum"),
-        ({checkpoint_at(4): batch_of(0, 1), log_at(5): batch_of(5, 1)}, [0], "nothing of the offsets from 4 to 5"),
-        ({log_at(5): batch_of(5, 1)}, [], "nothing of the offsets from 0 to 5"),
+        ({checkpoint_at(4): batch_of(0, 1), log_at(5): batch_of(5, 1)}, [0], "lacks the offsets from 4 to 5"),
+        ({log_at(5): batch_of(5, 1)}, [], "lacks the offsets from 0 to 5"),
     ],
 )
 def test_where_it_cannot_be_read(content: dict[str, bytes], expected: list[int], sentence: str) -> None:

@@ -233,7 +233,7 @@ def test_a_log_that_cannot_be_closed_makes_the_next_start_scan(monkeypatch: pyte
 
 def test_a_start_after_a_crash_is_told(caplog: pytest.LogCaptureFixture) -> None:
     files = CrashingFiles()
-    told = "/data: the last stop was not in order"
+    told = "/data: the last stop was not clean"
     with caplog.at_level(logging.INFO):
         store = open_store(files)
         append(store.create("t", 0, TOPIC_ID, SMALL, NOW_MS), batch())

@@ -150,7 +150,7 @@ def made_in(stores: LogManager, *avoided: str) -> list[str]:
     making = stores.begin_creation(("t", 0), TOPIC_ID, SMALL, NOW_MS, avoided)
     with pytest.raises(KafkaError, match="the broker stops"):
         stores.end_creation(making)
-    return [place.directory for place in making.places]
+    return [target.directory for target in making.targets]
 
 
 def test_one_cluster_and_several_directory_ids(take: Take) -> None:
@@ -298,7 +298,7 @@ def test_whose_partitions_are_being_made_is_known(take: Take) -> None:
     first.run()
     stores.end_creation(first)
     assert stores.being_created == {TOPIC_ID: 1}
-    with pytest.raises(KafkaError, match="was not made"):
+    with pytest.raises(KafkaError, match="was not created"):
         stores.end_creation(second)
     assert not stores.being_created
     with pytest.raises(KafkaError, match="there is a log"):

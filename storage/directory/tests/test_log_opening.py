@@ -88,10 +88,10 @@ def test_slices_are_short_and_tell_how_far_it_is() -> None:
     store = crashed(filled())
     expected = store.bytes_to_scan(KEYS[0])
     opening = store.begin_opening(KEYS[0], SMALL, NOW_MS)
-    seen = [opening.found.bytes_scanned for _ in opening.steps()]
+    seen = [opening.recovery.bytes_scanned for _ in opening.steps()]
     size = len(batch())
     assert all(0 <= later - earlier <= size for earlier, later in pairwise(seen)), seen
-    assert opening.found.bytes_scanned == expected > 50 * size
+    assert opening.recovery.bytes_scanned == expected > 50 * size
 
 
 @pytest.mark.parametrize("flushed", [0, 35, 90])
@@ -241,7 +241,7 @@ def test_after_a_stop_that_was_not_in_order_records_may_be_missing(
     assert opening.may_lack_records
     assert opening.log is not None
     assert opening.log.end_offset == (10 if power else 60)
-    assert ("t-0: records from offset 10 to 24 are lost, which clients may have read" in caplog.text) == power
+    assert ("t-0: records from offset 10 to 24 are lost; clients may have read them" in caplog.text) == power
 
 
 def test_after_a_stop_in_order_nothing_is_missing() -> None:

@@ -169,7 +169,7 @@ def test_what_was_begun_before_pays_no_debt() -> None:
     stores.end_creation(before)
     with pytest.raises(KafkaError):
         stores.end_creation(owes)
-    assert stores.begin_creation(KEY, TOPIC_ID, SMALL, NOW_MS).places[0].forget is owes.places[0].forget is not None
+    assert stores.begin_creation(KEY, TOPIC_ID, SMALL, NOW_MS).targets[0].forget is owes.targets[0].forget is not None
 
 
 def test_an_older_partition_is_forgotten_also_where_the_checkpoint_without_it_was_not_written() -> None:
@@ -220,7 +220,7 @@ def test_what_somebody_has_put_there_is_kept(caplog: pytest.LogCaptureFixture) -
     (aside,) = [name for name in files.list(DIRECTORY) if name.endswith("-stray")]
     assert files.read(f"/data/{aside}/{LOG}") == b"of somebody"
     assert f"kept in /data/{aside}" in caplog.text
-    assert "of which no topic is known" in caplog.text
+    assert "without a topic id" in caplog.text
 
 
 def test_what_cannot_be_looked_at_is_not_taken_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ def test_what_cannot_be_looked_at_is_not_taken_for_nothing(monkeypatch: pytest.M
     files.write(f"/data/t-0/{LOG}", b"of somebody")
     files.fail(errno.EIO, "look", path="/t-0")
     monkeypatch.setattr(files, "exists", lambda _: False)  # as the system says where it cannot look
-    with pytest.raises(KafkaError, match="cannot be made"):
+    with pytest.raises(KafkaError, match="cannot be created"):
         store.create(*KEY, TOPIC_ID, SMALL, NOW_MS)
     assert files.read(f"/data/t-0/{LOG}") == b"of somebody"
 
@@ -260,7 +260,7 @@ def test_an_open_log_of_another_topic_makes_room(was_removed: bool, caplog: pyte
     (other,) = [name for name in directories(files) if name != "t-0"]
     assert other.endswith("-delete" if was_removed else "-stray")
     assert files.read(f"/data/{other}/{LOG}") == written
-    assert ("it goes now" if was_removed else "kept in") in caplog.text
+    assert ("removing the directory" if was_removed else "kept in") in caplog.text
     assert list(store.pool.pending_deletions) == ([f"/data/{other}"] if was_removed else [])
 
 
@@ -276,7 +276,7 @@ def test_a_deletion_takes_what_is_of_its_topic_or_of_another_that_was_deleted(
     deletion.run()
     store.end_deletion(deletion)
     assert files.exists("/data/t-0") == stays == (not store.pool.pending_deletions)
-    assert ("it stays" in caplog.text) == stays
+    assert ("the directory stays" in caplog.text) == stays
     assert KEY not in store
 
 
@@ -291,7 +291,7 @@ def test_a_deletion_that_the_disk_refuses_is_told_and_the_next_making_ends_it(
     deletion = store.begin_deletion(KEY, OLD_ID)
     deletion.run()
     store.end_deletion(deletion)
-    assert "the log of t-0 is left behind" in caplog.text
+    assert "the log of t-0 stays on the disk" in caplog.text
     files.heal()
     assert store.create(*KEY, TOPIC_ID, SMALL, NOW_MS).end_offset == 0
     assert len(store.pool.pending_deletions) == 1

@@ -45,10 +45,10 @@ def test_only_what_is_known_to_be_deleted_goes(caplog: pytest.LogCaptureFixture)
     assert set(store.unopened) == {("known", 0), ("unknown", 0), ("nameless", 0), ("holiday", 24)}
     told = [record.getMessage() for record in caplog.records]
     assert told == [
-        f"{DIRECTORY}/known-1 is left of a topic that was deleted; it goes now",
-        f"{DIRECTORY}/nameless-0 is of a topic that the metadata do not know, and is not served; it stays",
-        f"{DIRECTORY}/removed-0 is left of a topic that was deleted; it goes now",
-        f"{DIRECTORY}/unknown-0 is of a topic that the metadata do not know, and is not served; it stays",
+        f"{DIRECTORY}/known-1 belongs to a deleted topic; removing the log",
+        f"{DIRECTORY}/nameless-0 belongs to no topic in the metadata; the log is not served, and stays",
+        f"{DIRECTORY}/removed-0 belongs to a deleted topic; removing the log",
+        f"{DIRECTORY}/unknown-0 belongs to no topic in the metadata; the log is not served, and stays",
     ]
     store.remove_deleted()
     left = {name for name, size in files.list(DIRECTORY).items() if size < 0}

@@ -193,7 +193,7 @@ def test_no_segment_comes_or_goes_while_a_log_is_mended(
     work = begun(log)
     finish(work.steps())
     assert not act(log)
-    assert not sync_failure_repair.take_up(log, work)
+    assert not sync_failure_repair.apply(log, work)
     assert sync_failure_repair.end(log, work)
     assert act(log)
     append(log, *(batch() for _ in range(5)))
@@ -213,7 +213,7 @@ def test_what_the_system_dropped_is_cut_though_retention_would_have_taken_it(
     assert work.lost is not None
     log.advance_start(log.segments[3].base_offset)
     assert not delete_old_segments(log, NOW_MS, log.end_offset)
-    assert sync_failure_repair.take_up(log, work)
+    assert sync_failure_repair.apply(log, work)
     finish(work.settle_steps())
     assert sync_failure_repair.end(log, work)
     append(log, batch())
@@ -252,7 +252,7 @@ def test_a_log_is_not_made_anew_while_its_predecessor_is_mended(store: LogDirect
         remade(store)
     finish(work.steps())
     assert work.error is not None
-    assert not sync_failure_repair.take_up(log, work)
+    assert not sync_failure_repair.apply(log, work)
     assert not sync_failure_repair.end(log, work)
     new = store.create("t", 0, NEW_ID, SMALL, NOW_MS)
     append(new, *(batch() for _ in range(20)))

@@ -12,7 +12,14 @@ import pytest
 
 from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.job import assess
-from headgate.storage.cleanup.compaction.log_compaction import Collect, Gone, LogCompaction, Rewrite, compact, go_on
+from headgate.storage.cleanup.compaction.log_compaction import (
+    Collect,
+    CompactionAborted,
+    LogCompaction,
+    Rewrite,
+    advance,
+    compact,
+)
 from headgate.storage.cleanup.compaction.work import Compaction
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
@@ -236,7 +243,7 @@ def test_only_a_thread_waits_for_the_disk_whatever_happens_meanwhile(meanwhile: 
     log = filled(files).logs[KEY]
     syncs: list[str] = []
     files.delay(lambda: syncs.append("now"), "sync_directory", "sync", path=PARTITION)
-    with pytest.raises(Gone if meanwhile == "cut" else StopIteration):
+    with pytest.raises(CompactionAborted if meanwhile == "cut" else StopIteration):
         _drive(log, meanwhile, syncs)
     expected = {"nothing": [0, 24], "deleted": [0, 24], "cut": [0, 8, 16]}
     assert [segment.base_offset for segment in log.segments] == expected[meanwhile]
@@ -251,7 +258,7 @@ def _drive(log: Log, meanwhile: str, syncs: list[str]) -> None:
     answer: Any = None
     while True:
         before = len(syncs)
-        request = go_on(steps, answer)
+        request = advance(steps, answer)
         assert len(syncs) == before, "the loop has waited"
         if isinstance(request, Collect):
             work = Compaction(log.pool, request.job)
@@ -351,10 +358,10 @@ def test_names_are_not_swapped_while_a_log_is_mended() -> None:
     work = sync_failure_repair.begin(log)
     assert work is not None
     dirt = assess(log, NOW_MS, log.end_offset)
-    with pytest.raises(Gone, match="is being mended"):
-        go_on(LogCompaction(log, dirt, NOW_MS, table_bytes=1 << 20, read_bytes=1 << 16).steps(), None)
+    with pytest.raises(CompactionAborted, match="is being repaired"):
+        advance(LogCompaction(log, dirt, NOW_MS, table_bytes=1 << 20, read_bytes=1 << 16).steps(), None)
     finish(work.steps())
-    sync_failure_repair.take_up(log, work)
+    sync_failure_repair.apply(log, work)
     sync_failure_repair.end(log, work)
     close_and_compact(log)
     assert not names(files, SWAP_SUFFIX)

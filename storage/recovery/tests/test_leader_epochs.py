@@ -38,7 +38,7 @@ def test_epochs_of_a_compacted_log_are_derived_once(caplog: pytest.LogCaptureFix
     for count in (1, 1):
         store = open_store(killed(files), COMPACT)
         assert store.logs[KEY].epochs.entries == [(0, 0)]
-        assert caplog.text.count("made again from the batches") == count
+        assert caplog.text.count("rebuilding it from the batches") == count
         files = store.pool.files  # type: ignore[assignment]
 
 
@@ -58,7 +58,7 @@ def test_epochs_of_a_compacted_log_that_is_scanned_begin_where_the_file_says(cap
         store = open_store(killed(files), COMPACT)
         assert store.logs[KEY].epochs.entries == [(0, 0)]
         files = store.pool.files  # type: ignore[assignment]
-    assert "made again from the batches" not in caplog.text
+    assert "rebuilding it from the batches" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,9 @@ def test_a_directory_without_anything_of_a_log_is_nobodys_partition() -> None:
     files.write("/data/holiday-24/beach.jpg", b"mine")
     store = reopened(files)
     assert ("holiday", 24) not in store
-    with pytest.raises(KafkaError, match=r"/data/holiday-24 holds other files, and nothing of a log; move it away"):
+    with pytest.raises(
+        KafkaError, match=r"/data/holiday-24 holds other files, but none of a log; move the directory away"
+    ):
         store.create("holiday", 24, bytes(16), SMALL)
     with pytest.raises(KafkaError):
         store.delete("holiday", 24)
@@ -186,7 +188,7 @@ def test_what_was_scanned_is_not_scanned_by_the_next_start_too(monkeypatch: pyte
     begun = store.begin_opening(KEY, LogConfig(), NOW_MS)
     begun.run()
     store.end_opening(begun)
-    assert (begun.found.bytes_scanned, store.logs[KEY].end_offset) == (0, 20)
+    assert (begun.recovery.bytes_scanned, store.logs[KEY].end_offset) == (0, 20)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

@@ -10,7 +10,7 @@ import pytest
 from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.log.tests.test_replacement import EXPECTED, KEY, LARGE, filled, names
-from headgate.storage.recovery.quarantine import Last, quarantine_cut, replaced
+from headgate.storage.recovery.quarantine import FinalBatch, quarantine_cut, replaced
 from headgate.storage.tests.builders import NOW_MS, content, open_store
 from headgate.storage.tests.compacted import assert_indexes, close_segment, keyed, put, values
 from headgate.storage.tests.crashing_files import CrashingFiles
@@ -73,7 +73,7 @@ def test_a_replaced_segment_that_is_here_again_is_put_aside(caplog: pytest.LogCa
     assert values(log) == EXPECTED
     assert_indexes(log)
     assert names(files, ".torn") == [f"{base:020d}.log.0.torn" for base in (8, 16)]
-    assert "has all of its offsets, and has replaced it" in caplog.text
+    assert "has replaced it and has all of its offsets" in caplog.text
 
 
 def test_a_wrong_offset_takes_nothing_of_what_follows() -> None:
@@ -94,14 +94,14 @@ def test_a_wrong_offset_takes_nothing_of_what_follows() -> None:
 @pytest.mark.parametrize(
     "lasts, expected",
     [
-        ([Last(0, 3, 5), Last(5, 7, 9)], []),
-        ([Last(0, 7, 9), Last(5, 7, 9)], [5]),
-        ([Last(0, 6, 9), Last(5, 7, 9)], []),
-        ([Last(0, 7, 9), Last(3, 3, 5), Last(5, 7, 9)], [3, 5]),
-        ([Last(0, 7, 9), Last(3, 3, 5)], [3]),
-        ([Last(0, 8, 10), Last(3, 3, 5), Last(5, 7, 9)], []),
-        ([Last(0, 1, 3), Last(3, 7, 9), Last(5, 7, 9)], [5]),
+        ([FinalBatch(0, 3, 5), FinalBatch(5, 7, 9)], []),
+        ([FinalBatch(0, 7, 9), FinalBatch(5, 7, 9)], [5]),
+        ([FinalBatch(0, 6, 9), FinalBatch(5, 7, 9)], []),
+        ([FinalBatch(0, 7, 9), FinalBatch(3, 3, 5), FinalBatch(5, 7, 9)], [3, 5]),
+        ([FinalBatch(0, 7, 9), FinalBatch(3, 3, 5)], [3]),
+        ([FinalBatch(0, 8, 10), FinalBatch(3, 3, 5), FinalBatch(5, 7, 9)], []),
+        ([FinalBatch(0, 1, 3), FinalBatch(3, 7, 9), FinalBatch(5, 7, 9)], [5]),
     ],
 )
-def test_what_has_replaced_others_ends_where_they_did(lasts: list[Last], expected: list[int]) -> None:
+def test_what_has_replaced_others_ends_where_they_did(lasts: list[FinalBatch], expected: list[int]) -> None:
     assert replaced(lasts, bases=[*(last.base for last in lasts), 9]) == expected

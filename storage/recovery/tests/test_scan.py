@@ -147,7 +147,9 @@ def test_damage_below_the_recovery_point_stops_that_partition_only(position: int
     assert list(store.logs) == [("other", 0)]
     assert isinstance(store.failed[KEY], CorruptLog)
     assert bytes(file.content) == before, "nothing is touched"
-    with pytest.raises(KafkaError, match=r"damaged.*run `headgate log repair \S+/t-0`, or bring the file back"):
+    with pytest.raises(
+        KafkaError, match=r"damaged.*run `headgate log repair \S+/t-0`, or restore the file from a copy"
+    ):
         store.create("t", 0, TOPIC_ID, SMALL)
     store.close()
     again = reopened(store.pool.files)  # type: ignore[arg-type]

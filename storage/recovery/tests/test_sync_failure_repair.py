@@ -107,7 +107,7 @@ def test_nothing_is_taken_meanwhile_and_all_is_read() -> None:
     assert content(log) == before
     finish(work.steps())
     assert content(log) == before
-    assert not sync_failure_repair.take_up(log, work)
+    assert not sync_failure_repair.apply(log, work)
     assert sync_failure_repair.end(log, work)
 
 
@@ -194,7 +194,7 @@ def test_a_power_cut_never_leaves_a_log_that_is_repaired_without_a_segment(cut_a
     work = sync_failure_repair.begin(log)
     assert work is not None
     finish(work.steps())
-    if sync_failure_repair.take_up(log, work):
+    if sync_failure_repair.apply(log, work):
         files.cut_after = cut_after
         with suppress(PowerCut):
             finish(work.settle_steps())
@@ -210,7 +210,7 @@ def test_what_a_repair_says_of_losses() -> None:
     work = sync_failure_repair.begin(whole)
     assert work is not None
     finish(work.steps())
-    sync_failure_repair.take_up(whole, work)
+    sync_failure_repair.apply(whole, work)
     assert (sync_failure_repair.end(whole, work), work.has_lost_records) == (True, False)
     cut = broken(batch(), batch(), flushed=3)
     blank(cut, cut.segments[0], cut.segments[0].locate(3), 200)
@@ -218,7 +218,7 @@ def test_what_a_repair_says_of_losses() -> None:
     assert work is not None
     finish(work.steps())
     assert not work.has_lost_records, "nothing has gone yet"
-    assert sync_failure_repair.take_up(cut, work)
+    assert sync_failure_repair.apply(cut, work)
     assert work.has_lost_records
 
 
@@ -230,7 +230,7 @@ def test_what_goes_behind_a_start_that_was_set_is_no_loss() -> None:
     work = sync_failure_repair.begin(log)
     assert work is not None
     finish(work.steps())
-    assert sync_failure_repair.take_up(log, work)
+    assert sync_failure_repair.apply(log, work)
     assert (work.lost is not None, work.has_lost_records, log.end_offset) == (True, False, end_offset)
 
 
@@ -339,7 +339,7 @@ def mended_with_a_dead_loop(log: Log) -> bool:
     files.heal()
     finish(work.steps())
     files.faults.append(fault)
-    is_owed = sync_failure_repair.take_up(log, work)
+    is_owed = sync_failure_repair.apply(log, work)
     files.heal()
     change = files.fail(errno.EIO, *(set(EVERYTHING) - {"look", "open", "read"}))
     content(log)
@@ -402,7 +402,7 @@ def test_without_room_for_indexes_they_stay_in_memory() -> None:
     work = sync_failure_repair.begin(log)
     assert work is not None
     finish(work.steps())
-    assert sync_failure_repair.take_up(log, work)
+    assert sync_failure_repair.apply(log, work)
     files_of(log).fail(errno.ENOSPC, "write", "create", path=".index")
     finish(work.settle_steps())
     files_of(log).heal()
@@ -420,7 +420,7 @@ def test_a_cut_that_the_disk_refuses_is_tried_again() -> None:
     work = sync_failure_repair.begin(log)
     assert work is not None
     finish(work.steps())
-    assert sync_failure_repair.take_up(log, work)
+    assert sync_failure_repair.apply(log, work)
     assert (log.end_offset, log.sync_error is None) == (base, False)
     fault = files_of(log).fail(errno.EIO, "rename", "truncate", "remove")
     finish(work.settle_steps())
@@ -516,8 +516,8 @@ def test_an_index_is_made_again_from_what_compaction_has_made_not_from_what_it_h
     log = compacted()
     expected = values(log)
     work = sync_failure_repair.SyncFailureRepair(log, [])
-    finish(work.remake_steps(log.segments[0].base_offset))
-    assert sync_failure_repair.take_up_index(log, work)
+    finish(work.rebuild_index_steps(log.segments[0].base_offset))
+    assert sync_failure_repair.apply_index(log, work)
     assert values(log) == expected
     assert_indexes(log)
     log.compacted.finish()

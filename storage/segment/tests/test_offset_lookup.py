@@ -129,8 +129,8 @@ def test_retention_believes_no_time_that_no_batch_has(ages_ms: int, deleted: int
     with pytest.raises(WrongIndex, match="which no batch has") as wrong:
         delete_old_segments(log, NOW_MS + ages_ms, log.end_offset)
     work = sync_failure_repair.SyncFailureRepair(log, [])
-    finish(work.remake_steps(wrong.value.base_offset))
-    assert sync_failure_repair.take_up_index(log, work)
+    finish(work.rebuild_index_steps(wrong.value.base_offset))
+    assert sync_failure_repair.apply_index(log, work)
     assert delete_old_segments(log, NOW_MS + ages_ms, log.end_offset) == 2 * deleted
     assert log.start_offset == 40 * deleted
     assert deleted or log.segments[0].max_timestamp == NOW_MS

@@ -47,6 +47,6 @@ def test_what_was_aborted_has_no_keys() -> None:
 
 
 def test_behind_too_many_batches_that_offsets_do_not_tell_all_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.storage.cleanup.compaction.keys.MOST_UNPLAIN", 1)
+    monkeypatch.setattr("headgate.storage.cleanup.compaction.keys.MAX_NOT_PLAIN", 1)
     log = filled(keyed(("a", None)), keyed(("b", "1")), keyed(("c", None)), keyed(("d", "1")))
     assert [collected(log).is_plain(header) for header in headers(log)] == [False, True, False, False]

@@ -16,12 +16,12 @@ from headgate.protocol.records.batch import HEADER_SIZE, Record, build, iterate,
 from headgate.storage.cleanup.compaction.job import assess, plan
 from headgate.storage.cleanup.compaction.log_compaction import (
     Collect,
-    Gone,
+    CompactionAborted,
     LogCompaction,
     Request,
     Sync,
+    advance,
     compact,
-    go_on,
 )
 from headgate.storage.files import File
 from headgate.storage.log.log import Log
@@ -107,7 +107,7 @@ def asked_for(log: Log, meanwhile: Callable[[], None] = lambda: None) -> list[Re
     steps = LogCompaction(log, assess(log, NOW_MS, log.end_offset), NOW_MS, table_bytes=1 << 20, read_bytes=100).steps()
     requests = list[Request]()
     while not requests or isinstance(requests[-1], Sync):
-        requests.append(go_on(steps, None))
+        requests.append(advance(steps, None))
         if isinstance(requests[-1], Sync):
             requests[-1].work()
             meanwhile()
@@ -151,7 +151,7 @@ def test_a_log_that_changes_while_they_are_read_is_left_alone(monkeypatch: pytes
 
     monkeypatch.setattr(File, "read_cached", lambda *_: None)
     monkeypatch.setattr(File, "warm", lambda *_: None)
-    with pytest.raises(Gone):
+    with pytest.raises(CompactionAborted):
         asked_for(log, change)
 
 
