@@ -86,7 +86,7 @@ class Scheduler:
         self._cancelled = 0
         self._soon: deque[Callable[[], None]] = deque()
         self.is_attended: bool | None = None
-        """Whether a turn is in progress that calls `run_soon` before its end; the scheduler's task needs no wakeup then.
+        """Whether a turn is in progress that calls `run_soon` before its end; then `run` needs no wakeup.
 
         None if no driver reports its turns.
         """

@@ -29,7 +29,7 @@ def init_producer_id(request: InitProducerIdRequest, context: HandlerContext) ->
     """Hand out a new id with epoch 0. An idempotent producer with an id gets a new one too, as in Kafka."""
     if request.transactional_id is not None:
         message = (
-            f"transactions are not served yet; use a producer without transactional.id ({request.transactional_id})"
+            f"transactions are not supported yet; use a producer without transactional.id ({request.transactional_id})"
         )
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
