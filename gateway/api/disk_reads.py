@@ -1,4 +1,4 @@
-"""What the plan of one fetch would have to read from a disk: threads read it, and the fetch is planned again."""
+"""The disk reads that the plan of one fetch needs: threads run them, then the fetch is planned again."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.purgatory import Purgatory, WaitList
     from headgate.gateway.runtime.scheduler import Scheduler
 
-# As many partitions are brought from the disk together; the others come with the next fetch.
+# At most this many partitions are read from the disk together; the others follow with the next fetch.
 COLD_AT_ONCE = 64
 NO_PLACES = frozenset[Place]()
 
 
 class DiskReads:
-    """The cold reads of one fetch: those of its last plan, and those that threads do."""
+    """The cold reads of one fetch: those of its last plan, and those in threads."""
 
     __slots__ = ("_noted", "_purgatory", "_scheduler", "under_way")
 
@@ -25,49 +25,49 @@ class DiskReads:
         self._purgatory = purgatory
         self._noted: list[WouldBlock] = []
         self.under_way = NO_PLACES
-        """The places that threads read."""
+        """The places that threads read now."""
 
     def __bool__(self) -> bool:
-        """Whether the last plan noted any."""
+        """Whether the last plan noted a read."""
         return bool(self._noted)
 
     def note(self, cold: WouldBlock) -> None:
-        """Take a read that a plan would have had to wait for."""
+        """Note a read that a plan would have blocked on."""
         if len(self._noted) < COLD_AT_ONCE:
-            cold.__traceback__ = None  # it holds the frames of what was given up
+            cold.__traceback__ = None  # the traceback references the frames of the abandoned plan
             self._noted.append(cold)
         else:
             cold.release()
 
     def start(self, brought: WaitList | None) -> set[Place]:
-        """Have a thread of each disk read what was noted and is not read yet; `brought` is touched. Gives the places.
+        """Read the noted places in a thread for each disk, then touch `brought`. Returns the places.
 
-        If nobody waits for it, it is only read where a thread is free at once.
+        Without `brought` no request waits; then the places are read only if a thread is free at once.
         """
         by_disk: dict[str, list[WouldBlock]] = {}
         noted, self._noted = self._noted, []
-        for one in noted:
-            is_full = brought is None and self._scheduler.reads(one.disk).is_full
-            if is_full or one.place in self.under_way:
-                one.release()
+        for cold in noted:
+            is_full = brought is None and self._scheduler.reads(cold.disk).is_full
+            if is_full or cold.place in self.under_way:
+                cold.release()
             else:
-                by_disk.setdefault(one.disk, []).append(one)
-        for disk, these in by_disk.items():
-            self._read(disk, these, brought)
-        return {one.place for these in by_disk.values() for one in these}
+                by_disk.setdefault(cold.disk, []).append(cold)
+        for disk, reads in by_disk.items():
+            self._read(disk, reads, brought)
+        return {cold.place for reads in by_disk.values() for cold in reads}
 
-    def _read(self, disk: str, cold: list[WouldBlock], brought: WaitList | None) -> None:
-        places = {one.place for one in cold}
+    def _read(self, disk: str, reads: list[WouldBlock], brought: WaitList | None) -> None:
+        places = {cold.place for cold in reads}
         self.under_way |= places
 
         def read() -> None:
-            for one in cold:
-                one.warm()
+            for cold in reads:
+                cold.warm()
 
-        def done(_: object) -> None:  # if it failed, the next plan fails too, and says so
+        def done(_: object) -> None:  # after a failed read the next plan fails too, and reports it
             self.under_way -= places
-            for one in cold:
-                one.release()
+            for cold in reads:
+                cold.release()
             if brought is not None:
                 self._purgatory.touch(brought)
 

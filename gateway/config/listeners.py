@@ -106,6 +106,6 @@ def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener
         if endpoint.host in ANY_ADDRESS or not endpoint.host:
             shown = endpoint.host or "an empty host"
             raise ListenerProblem(
-                f"clients cannot connect to {shown}, which means every address of this machine; name an address that they"
-                " can reach, or remove advertised.listeners: then each client gets the address that it connected to"
+                f"clients cannot connect to {shown}, which means every address of this machine; name an address that"
+                " clients can reach, or remove advertised.listeners: then each client gets the address that it connected to"
             )
