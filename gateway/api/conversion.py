@@ -281,7 +281,7 @@ class Conversions:
             self._scheduler.call_after(HUNG_MS, partial(self._leave_alone, job))
 
     def _give_up(self) -> None:
-        """The broker has stopped. Clients that await replies got errors; for other conversions there is only the log."""
+        """The broker has stopped. Clients that await replies got errors; for other conversions, log a warning."""
         left = [job.size for job in self._queue if job.is_wanted()]
         if left:
             logger.warning("the broker stopped before %d conversions of %d bytes", len(left), sum(left))

@@ -190,7 +190,7 @@ class FetchPlan:
         return Waiting([is_done], self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS, attempt, late)
 
     def _plan_some(self, rows: list[PartitionData], end: int, blocking: bool) -> None:
-        """Add rows up to the number `end`. The first batch is complete, whatever its size; the rest keeps to the limits.
+        """Add rows up to the number `end`. The first batch is complete, whatever its size; the rest keeps the limits.
 
         If not `blocking`, a partition that would wait for the disk gets an empty row, and a note in `cold`.
         """
@@ -261,7 +261,7 @@ class FetchPlan:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether everything that there may be to answer has to wait for the disk."""
+        """Whether all possible data has to be read from the disk first."""
         return bool(self.cold) and not (self._size or self._is_told)
 
     # Waiting
@@ -294,7 +294,7 @@ class FetchPlan:
                 before, places = places, cold.start(brought)
                 if others or places != before:
                     return waiting()
-                return self._plan_again(self._last, blocking=True)  # read, and evicted again: without blocking this would not end
+                return self._plan_again(self._last, blocking=True)  # read and evicted: repetition might not end
             return self._last(rows)
 
         def waiting() -> Waiting:

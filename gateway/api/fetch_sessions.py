@@ -65,7 +65,7 @@ class FetchSessions:
         touch: Callable[[WaitList], None] = lambda _: None,
         slowly: Slowly = at_once,
     ) -> None:
-        """`touch`: `Purgatory.touch`. It wakes a parked fetch whose session was closed, or continued by another fetch."""
+        """`touch`: `Purgatory.touch`, which wakes a parked fetch whose session was closed or continued elsewhere."""
         self.slowly = slowly
         self._touch_list = touch
         self._max_slots = max_slots
@@ -112,7 +112,8 @@ class FetchSessions:
             message = f"fetch session {session.id} is at epoch {session.epoch}, not {request.session_epoch}"
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, message)
         if session.uses_topic_ids != uses_topic_ids:
-            message = f"fetch session {session.id} uses topic {'ids' if session.uses_topic_ids else 'names'}, unlike this version"
+            form = "ids" if session.uses_topic_ids else "names"
+            message = f"fetch session {session.id} uses topic {form}, unlike this version"
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, message)
         if session.turn is not None:
             session.turn.give_back()
@@ -431,7 +432,7 @@ class Remembered:
 
     @property
     def is_known(self) -> bool:
-        """Whether it still belongs to its session, and that to anybody."""
+        """Whether the partition still belongs to its session, and the session is open."""
         return self.order != _FORGOTTEN and not self.session.is_closed
 
     def watch(self, partition: WaitList) -> None:

@@ -107,5 +107,5 @@ def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener
             shown = endpoint.host or "an empty host"
             raise ListenerProblem(
                 f"clients cannot connect to {shown}, which means every address of this machine; name an address that"
-                " clients can reach, or remove advertised.listeners: then each client gets the address that it connected to"
+                " clients can reach, or remove advertised.listeners: then each client gets the address it connected to"
             )

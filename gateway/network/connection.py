@@ -202,7 +202,7 @@ class Connection:
         held = self._frames.held_bytes
         if held and not self.closing:
             whole = f" of {self._frames.incomplete_size + 4}" if self._frames.incomplete_size else ""
-            reason = f"it hung up in the middle of a request, after {held}{whole} bytes"
+            reason = f"the client disconnected in the middle of a request, after {held}{whole} bytes"
             if self.is_answered:
                 self.close(reason)
                 return

@@ -37,16 +37,16 @@ def detect(size: int) -> ForeignProtocol | None:
     beginning = struct.pack(">i", size)
     if beginning[0] == _TLS_HANDSHAKE and beginning[1] == _TLS_MAJOR:
         return ForeignProtocol(
-            "it speaks TLS, and this listener does not: set security.protocol=PLAINTEXT in that client",
+            "the client speaks TLS, which this listener does not: set security.protocol=PLAINTEXT in the client",
             _tls_alert(beginning[2]),
         )
     if beginning in _HTTP_METHODS:
-        return ForeignProtocol("it sent an HTTP request: this is a Kafka listener", _http_response(beginning))
+        return ForeignProtocol("the client sent an HTTP request: this is a Kafka listener", _http_response(beginning))
     if beginning == _HTTP_2:
-        return ForeignProtocol("it sent the preface of HTTP/2: this is a Kafka listener", _http_2_goaway())
+        return ForeignProtocol("the client sent the preface of HTTP/2: this is a Kafka listener", _http_2_goaway())
     if beginning in _ZOOKEEPER_WORDS:
         word = beginning.decode()
-        reason = f"it sent ZooKeeper's command {word!r}: this is a Kafka listener, no ZooKeeper server"
+        reason = f"the client sent ZooKeeper's command {word!r}: this is a Kafka listener, not a ZooKeeper server"
         return ForeignProtocol(reason, _SENTENCE.format("to ZooKeeper's clients").encode())
     return None
 

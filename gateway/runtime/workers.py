@@ -185,7 +185,7 @@ class BoundedExecutor:
         self._look_at = max(_FEW, 2 * len(self._waiting))
 
     def _forget(self, work: _Work) -> None:
-    self._scheduler.call_soon(partial(work.done, UnwantedError("the work is not wanted any more")))
+        self._scheduler.call_soon(partial(work.done, UnwantedError("the work is not wanted any more")))
 
 
 def _result(work: Callable[[], Any]) -> object:

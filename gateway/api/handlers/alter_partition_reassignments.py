@@ -27,7 +27,7 @@ from headgate.protocol.messages.alter_partition_reassignments import (
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: HandlerContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Answer for every partition; without replicas the request cancels a move."""
+    """Answer for every partition. A request without replicas cancels a reassignment."""
     if is_too_many(map(_size, request.topics)):
         code, message = TOO_MANY
         return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
