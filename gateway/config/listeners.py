@@ -86,9 +86,7 @@ def check_listeners(listeners: tuple[Listener, ...], protocols: Mapping[str, str
 def _check_protocol(name: str, protocols: Mapping[str, str]) -> None:
     protocol = protocols.get(name)
     if protocol is None:
-        raise ListenerProblem(
-            f"listener.security.protocol.map has no protocol for {name}; add {name}:PLAINTEXT to it"
-        )
+        raise ListenerProblem(f"listener.security.protocol.map has no protocol for {name}; add {name}:PLAINTEXT to it")
     if protocol not in _PROTOCOLS:
         raise ListenerProblem(
             f"the protocol {protocol} of {name} does not exist; Kafka's protocols are {', '.join(_PROTOCOLS)}"

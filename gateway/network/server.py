@@ -175,7 +175,7 @@ class Server:
     def _refusal(self, address: str) -> str | None:
         if len(self.drivers) >= self._limits.max_descriptors:
             kept = f"{len(self.drivers)} are open; the other descriptors of this process are reserved for files"
-            return f"{kept}; raise its limit on open files (`ulimit -Hn`), or close some"
+            return f"{kept}; raise the limit on open files (`ulimit -Hn`), or close some connections"
         if len(self.drivers) >= self._limits.max_connections:
             return f"max.connections={self._limits.max_connections} are open; raise it, or close some"
         if self._by_address[address] >= self._limits.max_connections_per_ip:

@@ -77,7 +77,7 @@ def test_listeners_that_can_be() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "[0:0:0:0:0:0:0:0]", ""])
 def test_every_address_cannot_be_advertised(host: str) -> None:
     with pytest.raises(
-        ListenerProblem, match="which means every address of this machine; name one that they can reach"
+        ListenerProblem, match="which means every address of this machine; name an address that clients can reach"
     ):
         check_advertised(parse(f"PLAINTEXT://{host}:9092"), parse("PLAINTEXT://0.0.0.0:9092"))
 

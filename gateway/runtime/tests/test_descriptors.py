@@ -41,11 +41,11 @@ def test_a_system_that_refuses_is_taken_as_it_is(limits: tuple[int, int], monkey
     "limit, max_connections, said",
     [
         (2128, UNLIMITED_CONNECTIONS, None),
-        (1024, UNLIMITED_CONNECTIONS, "may have 1024 files open, and so 448 connections beside its logs; raise its"),
+        (1024, UNLIMITED_CONNECTIONS, "may have 1024 files open, which leaves 448 connections beside its logs; raise the"),
         (1024, 448, None),
-        (1024, 449, "raise its limit to 1026 for 449 of them"),
+        (1024, 449, "raise the limit to 1026 for 449 connections"),
         (14_160, 10_000, None),
-        (14_159, 10_000, "9999 connections beside its logs; raise its limit to 14160 for 10000 of them"),
+        (14_159, 10_000, "9999 connections beside its logs; raise the limit to 14160 for 10000 connections"),
     ],
 )
 def test_what_is_said(limit: int, max_connections: int, said: str | None) -> None:

@@ -144,6 +144,6 @@ def test_what_a_work_raises_is_its_result(caplog: pytest.LogCaptureFixture) -> N
     sharing.put("b", 3)
     sharing.time.advance()
     assert sharing.results == [fault, "b"]
-    assert "what follows a long work failed" in caplog.text
+    assert "the callback of a long work failed" in caplog.text
     with pytest.raises(RuntimeError, match="a fault"):
         sharing.slices.begin(Work(fails(), is_told))
