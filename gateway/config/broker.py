@@ -136,7 +136,7 @@ def _fits(name: str, text: str) -> bool:
     import logging  # imported only when needed, so that commands start fast
 
     logger = logging.getLogger("headgate.config")
-    logger.error("the dynamic value of %s does not fit this version, and is ignored", name)
+    logger.error("%s: the dynamic value does not fit this version, and is ignored", name)
     return False
 
 

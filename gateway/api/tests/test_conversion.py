@@ -217,7 +217,7 @@ def test_at_the_end_what_was_not_converted_is_told_in_one_line(caplog: pytest.Lo
     trio.run(main)
     assert late == []
     (line,) = caplog.records
-    assert line.getMessage() == "the broker stopped before 3 conversions, of 30 bytes, were made"
+    assert line.getMessage() == "the broker stopped before 3 conversions of 30 bytes"
     assert line.exc_info is None
 
 

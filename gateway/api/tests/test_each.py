@@ -48,7 +48,7 @@ def test_why_the_store_refuses_stands_in_the_log(caplog: pytest.LogCaptureFixtur
 
     each(refusals, answer, lambda error, code, message: None)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("ERROR", "refused to a client: the disk of t-0 refuses: no space")
+        ("ERROR", "storage error for a client: the disk of t-0 refuses: no space")
     ]
 
 

@@ -102,4 +102,4 @@ def test_what_another_version_wrote_keeps_no_broker_from_starting(caplog: pytest
     config.change({"message.max.bytes": "5", "log.cleanup.policy": "shred"}, {"no.such": "1", "node.id": "7"})
     assert (config.message_max_bytes, config["log.cleanup.policy"], config.node_id) == (5, ("delete",), 0)
     assert config.dynamic() == ({}, {"message.max.bytes": "5"})
-    assert [line.split(",")[0] for line in caplog.messages] == ["no.such", "node.id", "log.cleanup.policy"]
+    assert [line.split(":")[0] for line in caplog.messages] == ["no.such", "node.id", "log.cleanup.policy"]

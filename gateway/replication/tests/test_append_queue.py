@@ -225,7 +225,7 @@ def test_a_failed_write_is_told_and_nothing_of_it_stays(
     disk.error = OSError(28, "No space left on device")
     disk.run_thread()
     assert lost[0].row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    told = "refused to a client (t-0): the disk of t-0 refuses: [Errno 28] No space left on device"
+    told = "storage error for a client (t-0): the disk of t-0 refuses: [Errno 28] No space left on device"
     assert caplog.messages[-1] == told
     disk.error = None
     disk.run_thread()

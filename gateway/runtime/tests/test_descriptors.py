@@ -41,7 +41,11 @@ def test_a_system_that_refuses_is_taken_as_it_is(limits: tuple[int, int], monkey
     "limit, max_connections, said",
     [
         (2128, UNLIMITED_CONNECTIONS, None),
-        (1024, UNLIMITED_CONNECTIONS, "may have 1024 files open, which leaves 448 connections beside its logs; raise the"),
+        (
+            1024,
+            UNLIMITED_CONNECTIONS,
+            "may have 1024 files open, which leaves 448 connections beside its logs; raise the",
+        ),
         (1024, 448, None),
         (1024, 449, "raise the limit to 1026 for 449 connections"),
         (14_160, 10_000, None),
