@@ -26,7 +26,7 @@ from typing import Any, Protocol, cast
 from headgate.gateway.api.context import Client, HandlerContext
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
-from headgate.gateway.runtime.purgatory import SILENCE, Waiting, WaitList
+from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import Steps, is_steps, joined
@@ -244,7 +244,7 @@ def amended(outcome: Any, amend: Callable[[Any], None]) -> Any:
         _amend_waiting(outcome, amend)
     elif is_steps(outcome):
         return _amended_steps(outcome, amend)
-    elif outcome is not None and outcome is not SILENCE:
+    elif outcome is not None and outcome is not NO_REPLY:
         return _amended_task(outcome, amend)
     return outcome
 

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
-from headgate.gateway.runtime.workers import MOST_OF_DISK
+from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch, compression
 from headgate.storage.config import LogConfig
@@ -45,18 +45,18 @@ TURN_BYTES, _LEAST_BYTES = 64 << 10, 1 << 10
 # The limit on waiting conversions. Clients that await replies hold less, by the reservations of `Connection`; but
 # clients that disconnect and retry would fill the memory.
 MAX_WAITING_BYTES = 256 << 20
-ROW_BYTES = 1 << 10
+BYTES_PER_ROW = 1 << 10
 """The memory of a row that is read from a log, and not converted from a client's bytes."""
 
 # How long to wait for a conversion that reads from a disk, and how many conversions may be left behind on their disks.
-HUNG_MS, MOST_HUNG = 1_000.0, MOST_OF_DISK
+HUNG_MS, MOST_HUNG = 1_000.0, MAX_THREADS_PER_EXECUTOR
 
 # How many slices run between two checks of `is_wanted`, and the queue length at which unwanted conversions are removed.
 _SLICES_BETWEEN_LOOKS = 64
 _FEW = 64
 
 
-def set_steps(records: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:
+def prepare_message_set(records: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:
     """Convert a client's message set to batches in the topic's form; empty for an empty set."""
     from headgate.protocol.records import legacy
 
@@ -67,14 +67,14 @@ def set_steps(records: memoryview, config: LogConfig, now_ms: int, validate: str
     return (yield from validation.prepare_steps(memoryview(converted), config, now_ms, validate, may_be_many=is_set))
 
 
-def batch_steps(records: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:
+def prepare_batches(records: memoryview, config: LogConfig, now_ms: int, validate: str) -> Steps[memoryview]:
     """Convert a client's batches to the topic's form. Raises KafkaError(INVALID_RECORD) without a batch."""
     if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch in the request")
     return (yield from validation.prepare_steps(records, config, now_ms, validate))
 
 
-class Made(NamedTuple):
+class ConvertedPiece(NamedTuple):
     """The result of a conversion for a fetch: new bytes, or None for the piece's own bytes up to `position`.
 
     With new bytes, `position` is the offset to read next.
@@ -84,7 +84,9 @@ class Made(NamedTuple):
     records: bytes | bytearray | None
 
 
-def set_of(piece: FileSlice, magic: int, first_offset: int, max_bytes: int, is_first: bool) -> Steps[Made]:
+def convert_to_message_set(
+    piece: FileSlice, magic: int, first_offset: int, max_bytes: int, is_first: bool
+) -> Steps[ConvertedPiece]:
     """Convert a piece of a segment to a message set of this magic.
 
     If `is_first`, the first message is included even if it is larger than `max_bytes`; otherwise the set may be empty.
@@ -92,15 +94,15 @@ def set_of(piece: FileSlice, magic: int, first_offset: int, max_bytes: int, is_f
     from headgate.protocol.records import legacy
 
     if max_bytes <= 0 and not is_first:
-        return Made(first_offset, b"")
+        return ConvertedPiece(first_offset, b"")
     data = yield from piece.read_steps(0, len(piece))
     converted = yield from legacy.down_convert_steps(data, magic, first_offset, max_bytes)
     if len(converted.data) > max_bytes and not is_first:
-        return Made(first_offset, b"")
-    return Made(converted.next_offset, converted.data)
+        return ConvertedPiece(first_offset, b"")
+    return ConvertedPiece(converted.next_offset, converted.data)
 
 
-def batches_of(piece: FileSlice, room: int, *, knows_zstd: bool = True) -> Steps[Made]:
+def convert_to_batches(piece: FileSlice, room: int, *, knows_zstd: bool = True) -> Steps[ConvertedPiece]:
     """Convert a piece that may hold messages of magic 0 and 1 to batches.
 
     `room`: how many bytes to convert; a first wrapper or batch may exceed it.
@@ -108,31 +110,31 @@ def batches_of(piece: FileSlice, room: int, *, knows_zstd: bool = True) -> Steps
     from headgate.storage.segment import legacy_messages
 
     if room <= 0:
-        return Made(-1, b"")
+        return ConvertedPiece(-1, b"")
     batches, _ = yield from legacy_messages.batches_steps(piece, 0, min(room, len(piece)))
     if not knows_zstd:
         from headgate.protocol.records import recompression
 
         batches = yield from recompression.zstd_to_gzip_steps(batches)
-    return Made(-1, batches)
+    return ConvertedPiece(-1, batches)
 
 
-def without_zstd(piece: FileSlice, room: int) -> Steps[Made | None]:
+def replace_zstd(piece: FileSlice, room: int) -> Steps[ConvertedPiece | None]:
     """Replace zstd in a piece; None if it has no zstd. `room`: how many bytes to convert; one batch may exceed it."""
     from headgate.protocol.records import recompression
 
     if isinstance(piece, MessagesSlice):
-        return (yield from batches_of(piece, room, knows_zstd=False))
+        return (yield from convert_to_batches(piece, room, knows_zstd=False))
     position = yield from _find_zstd(piece)
     if position is None:
         return None
     if position:
-        return Made(position, None)
+        return ConvertedPiece(position, None)
     if room <= 0:
-        return Made(-1, b"")
+        return ConvertedPiece(-1, b"")
     head = batch.read_header((yield from piece.read_steps(0, batch.HEADER_SIZE)))
     data = yield from piece.read_steps(0, max(head.size, room))
-    return Made(-1, (yield from recompression.zstd_to_gzip_steps(data)))
+    return ConvertedPiece(-1, (yield from recompression.zstd_to_gzip_steps(data)))
 
 
 def _find_zstd(piece: FileSlice) -> Steps[int | None]:
@@ -161,7 +163,7 @@ def _find_zstd(piece: FileSlice) -> Steps[int | None]:
     return None
 
 
-def caught(steps: Steps[T]) -> Steps[T | KafkaError | OSError]:
+def errors_as_results(steps: Steps[T]) -> Steps[T | KafkaError | OSError]:
     """The result of `steps`, or the error of records or of the disk that they raise."""
     try:
         return (yield from steps)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from headgate.gateway.api.context import CloseConnection, HandlerContext
 from headgate.gateway.api.endpoints import endpoints
 from headgate.gateway.replication.append import ACKS_ALL, CONVERTING, PENDING, Append
-from headgate.gateway.runtime.purgatory import SILENCE, Waiting, WaitList
+from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.produce import (
     NodeEndpoint,
@@ -131,7 +131,7 @@ class DelayedProduce:
 
     def _finish(self) -> object:
         self._close_on_error()
-        return SILENCE
+        return NO_REPLY
 
     def _close_on_error(self) -> None:
         self._rendered()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.scheduler import Scheduler
 
 # At most this many partitions are read from the disk together; the others follow with the next fetch.
-COLD_AT_ONCE = 64
+MAX_READS_AT_ONCE = 64
 NO_PLACES = frozenset[Place]()
 
 
@@ -33,7 +33,7 @@ class DiskReads:
 
     def note(self, cold: WouldBlock) -> None:
         """Note a read that a plan would have blocked on."""
-        if len(self._noted) < COLD_AT_ONCE:
+        if len(self._noted) < MAX_READS_AT_ONCE:
             cold.__traceback__ = None  # the traceback references the frames of the abandoned plan
             self._noted.append(cold)
         else:

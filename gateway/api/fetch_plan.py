@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sized
 from typing import TYPE_CHECKING, TypeAlias
 
 from headgate.gateway.api.disk_reads import DiskReads
-from headgate.gateway.api.fetch_sessions import FEW, FetchTurn, Remembered, SessionTurn, TopicKey
+from headgate.gateway.api.fetch_sessions import FEW, CachedPartition, FetchTurn, SessionTurn, TopicKey
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import (
@@ -211,7 +211,7 @@ class FetchPlan:
             rows.append(row)
         self._size = size
 
-    def _note_look(self, item: Remembered, wanted: FetchPartition, row: PartitionData) -> None:
+    def _note_look(self, item: CachedPartition, wanted: FetchPartition, row: PartitionData) -> None:
         """Make a partition clean if it has nothing to read now; its session watches it for the next change."""
         item.is_clean = False
         partition = self._seen
@@ -386,7 +386,7 @@ class FetchPlan:
             return self.response(rows)  # a new plan would find nothing more
         return self._answer_now()
 
-    def _look_at(self, item: Remembered, turn: SessionTurn) -> PartitionData:
+    def _look_at(self, item: CachedPartition, turn: SessionTurn) -> PartitionData:
         """Count a partition anew. Raises WouldBlock."""
         key, wanted = item.wanted
         row = self._row(key, wanted, wanted.partition_max_bytes, True, blocking=False)
@@ -411,7 +411,7 @@ class FetchPlan:
         partitions = self._broker.partitions
         return partitions.get(key if isinstance(key, str) else partitions.topic_name(key), index)
 
-    def _watch(self, number: int, row: PartitionData, is_first: bool, item: Remembered | None = None) -> None:
+    def _watch(self, number: int, row: PartitionData, is_first: bool, item: CachedPartition | None = None) -> None:
         """Count a partition's bytes towards `min_bytes`, and wait for its changes."""
         key, wanted = self._turn.partitions[number]
         partition = self._find(key, wanted.partition)

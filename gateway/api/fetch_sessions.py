@@ -43,11 +43,11 @@ MAX_TOTAL_PARTITIONS = 250_000
 FEW = 64
 """A fetch that names, or plans, more partitions goes through them in slices."""
 
-Slowly = Callable[[Iterator[object], Callable[[], None]], None]
+RunInSlices = Callable[[Iterator[object], Callable[[], None]], None]
 """Run steps a millisecond at a time, then call a function: `gateway.runtime.time_slices.TimeSlices.add`."""
 
 
-def at_once(steps: Iterator[object], done: Callable[[], None]) -> None:
+def run_at_once(steps: Iterator[object], done: Callable[[], None]) -> None:
     """Run all steps now, then call `done`."""
     for _ in steps:
         pass
@@ -63,7 +63,7 @@ class FetchSessions:
         random: Random,
         max_total_partitions: int = MAX_TOTAL_PARTITIONS,
         touch: Callable[[WaitList], None] = lambda _: None,
-        slowly: Slowly = at_once,
+        slowly: RunInSlices = run_at_once,
     ) -> None:
         """`touch`: `Purgatory.touch`, which wakes a parked fetch whose session was closed or continued elsewhere."""
         self.slowly = slowly
@@ -263,7 +263,7 @@ class FetchTurn:
     def __init__(self, wanted: Wanted) -> None:
         self.partitions = wanted
         self.session_id = NO_SESSION
-        self.items: list[Remembered] | None = None
+        self.items: list[CachedPartition] | None = None
         """The session's state of each of `partitions`."""
 
     def gather(self) -> None:
@@ -277,7 +277,7 @@ class FetchTurn:
         """
         return True
 
-    def keep(self, item: Remembered, data: PartitionData) -> bool:
+    def keep(self, item: CachedPartition, data: PartitionData) -> bool:
         """Whether a partition has something to send; if so, the parked turn keeps it."""
         return True
 
@@ -290,7 +290,7 @@ class SessionTurn(FetchTurn):
 
     __slots__ = ("_kept", "_session", "changed", "is_incremental", "taking_up")
 
-    items: list[Remembered]
+    items: list[CachedPartition]
 
     def __init__(self, session: _Session, wanted: Wanted, *, is_incremental: bool) -> None:
         self.partitions = wanted
@@ -300,7 +300,7 @@ class SessionTurn(FetchTurn):
         self.changed = session.changed
         self.taking_up = None
         self._session: _Session | None = session  # None after the session ended
-        self._kept: dict[Remembered, None] = {}  # partitions for which a parked turn has something to send
+        self._kept: dict[CachedPartition, None] = {}  # partitions for which a parked turn has something to send
 
     @property
     def is_over(self) -> bool:
@@ -349,7 +349,7 @@ class SessionTurn(FetchTurn):
         """How many partitions became dirty since `gather`."""
         return 0 if self._session is None else len(self._session.dirty)
 
-    def take_marked(self) -> list[Remembered] | None:
+    def take_marked(self) -> list[CachedPartition] | None:
         """Take the marked partitions; None if there are more than a few, which are left to `gather`."""
         session = self._session
         if session is None or len(session.dirty) > FEW:
@@ -357,7 +357,7 @@ class SessionTurn(FetchTurn):
         marked, session.dirty = session.dirty, {}
         return list(marked)
 
-    def keep(self, item: Remembered, data: PartitionData) -> bool:
+    def keep(self, item: CachedPartition, data: PartitionData) -> bool:
         """See `FetchTurn.keep`."""
         if self.is_incremental and item.is_clean and item.is_told(data):
             return False
@@ -403,7 +403,7 @@ _NEVER = -1
 _FORGOTTEN = -1
 
 
-class Remembered:
+class CachedPartition:
     """A partition of a session: the fetched position, and the last sent state. A `gateway.runtime.purgatory.Watch`."""
 
     __slots__ = (
@@ -518,8 +518,8 @@ class _Session:
         self.epoch = INITIAL_EPOCH + 1  # the epoch of the next fetch
         self.rank: tuple[int, int] | None = None
         self.isolation_level = 0
-        self.partitions: dict[tuple[TopicKey, int], Remembered] = {}
-        self.dirty: dict[Remembered, None] = {}
+        self.partitions: dict[tuple[TopicKey, int], CachedPartition] = {}
+        self.dirty: dict[CachedPartition, None] = {}
         """The partitions that the next fetch plans."""
         self.changed = WaitList()
         self.turn: SessionTurn | None = None  # the fetch in progress
@@ -534,7 +534,7 @@ class _Session:
             if item is not None:
                 item.wanted = named
             else:
-                item = Remembered(self, named, self._next_order)
+                item = CachedPartition(self, named, self._next_order)
                 self._next_order += 1
                 if not self.is_closed:
                     self.partitions[key] = item
@@ -550,7 +550,7 @@ class _Session:
             item.forget()
             self.dirty.pop(item, None)
 
-    def move_to_end(self, item: Remembered) -> None:
+    def move_to_end(self, item: CachedPartition) -> None:
         """Let the other partitions come first next time."""
         item.order = self._next_order
         self._next_order += 1

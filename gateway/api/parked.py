@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
 from headgate.gateway.api.routes import Reply, Route, body_of, with_body
-from headgate.gateway.runtime.purgatory import SILENCE, Waiting
+from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
 from headgate.gateway.runtime.time_slices import Work
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.schema import Message
@@ -155,7 +155,7 @@ class ParkedRequest(Parked):
         try:
             if isinstance(result, Exception):
                 result = self._route.error_response(request, self._client, result)
-            if result is SILENCE:
+            if result is NO_REPLY:
                 reply: Reply | None = []
             elif self._is_large or is_steps(result):
                 reply = self._go(self._follow(request, result))

@@ -22,7 +22,7 @@ MAX_ANSWER_BYTES = 8 << 20
 """Enough for a hundred thousand partitions."""
 MAX_REQUEST_BYTES = 1 << 18
 """Enough for ten thousand topic names."""
-MAX_KEPT_BYTES = 16 << 20
+MAX_CACHED_BYTES = 16 << 20
 _OVERHEAD_BYTES = 200
 
 
@@ -62,7 +62,7 @@ class ResponseCache:
         if len(answer) > MAX_ANSWER_BYTES:
             return
         size = len(key[0]) + len(answer) + _OVERHEAD_BYTES
-        if image is not self._image or self.kept_bytes + size > MAX_KEPT_BYTES:
+        if image is not self._image or self.kept_bytes + size > MAX_CACHED_BYTES:
             self._image, self._answers, self._large, self.kept_bytes = image, {}, {}, 0
         kept = self._answers if len(answer) <= LARGE_BYTES else self._large
         kept[key] = answer

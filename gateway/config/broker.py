@@ -118,7 +118,11 @@ class BrokerConfig(Settings):
 
         if self._plain_log_config is None:
             self._plain_log_config = topic_config.log_config(self)
-        return topic_config.with_own(self._plain_log_config, self, overrides) if overrides else self._plain_log_config
+        return (
+            topic_config.log_config_with_overrides(self._plain_log_config, self, overrides)
+            if overrides
+            else self._plain_log_config
+        )
 
 
 def _fitting(texts: Mapping[str, str]) -> Mapping[str, str]:

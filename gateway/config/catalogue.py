@@ -63,7 +63,7 @@ def unit_factor(name: str) -> int:
 BROKER: Mapping[str, Definition] = {row[0]: _broker(row) for row in broker_table.ROWS}
 TOPIC: Mapping[str, Definition] = {row[0]: _topic(*row) for row in topic_table.ROWS}
 BROKER_SYNONYMS: Mapping[str, tuple[str, ...]] = {row[0]: row[2] for row in topic_table.ROWS}
-LONGEST_TYPO = 100
+MAX_TYPO_LENGTH = 100
 """In characters. A comparison takes quadratic time, and no setting's name is near to a longer name."""
 
 _known: dict[str, Definition] = {}
@@ -127,7 +127,7 @@ def nearest_topic_setting(name: str) -> str:
 
 
 def _nearest(name: str, names: Iterable[str], otherwise: str) -> str:
-    if len(name) > LONGEST_TYPO:
+    if len(name) > MAX_TYPO_LENGTH:
         return otherwise
     from difflib import get_close_matches
 

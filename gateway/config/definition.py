@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 INT_MAX = 0x7FFF_FFFF
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
-LONGEST_VALUE_BYTES = 32_767
+MAX_VALUE_BYTES = 32_767
 """The limit of strings in older versions of the protocol, which must be able to describe every value."""
 
 

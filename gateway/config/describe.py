@@ -160,7 +160,11 @@ class TopicRows(Generic[Row]):
             plain = self._plain[key] = self._rows({}, names)
         if not overrides:
             return list(plain.values())
-        affected = [name for name in (*overrides, *topic_config.affected(overrides)) if names is None or name in names]
+        affected = [
+            name
+            for name in (*overrides, *topic_config.settings_by_older_name(overrides))
+            if names is None or name in names
+        ]
         return list({**plain, **self._rows(overrides, affected)}.values())
 
     def _rows(self, overrides: Mapping[str, str], names: Collection[str] | None) -> dict[str, Row]:
@@ -169,7 +173,7 @@ class TopicRows(Generic[Row]):
 
 def _foreign_entry(name: str, value: str) -> ConfigEntry:
     source = Source.DYNAMIC_TOPIC_CONFIG
-    reason = topic_config.without_effect(name)
+    reason = topic_config.reason_without_effect(name)
     documentation = f"Accepted, no effect here, because {reason}." if reason else "Both bounds of a record's time."
     return ConfigEntry(name, value, source, Type.STRING, False, False, documentation, (Synonym(name, value, source),))
 

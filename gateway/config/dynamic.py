@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from headgate.gateway.config import broker_table, catalogue
 from headgate.gateway.config.broker import BrokerConfig
-from headgate.gateway.config.definition import LONGEST_VALUE_BYTES
+from headgate.gateway.config.definition import MAX_VALUE_BYTES
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 
@@ -42,8 +42,8 @@ def _check_one(name: str, text: str) -> None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, sentence)
     if not catalogue.is_dynamic(name):
         _refuse(f"{name} cannot be changed while the broker runs; set it in server.properties and restart the broker")
-    if len(text.encode()) > LONGEST_VALUE_BYTES:
-        _refuse(f"{name}: the value is longer than {LONGEST_VALUE_BYTES} bytes")
+    if len(text.encode()) > MAX_VALUE_BYTES:
+        _refuse(f"{name}: the value is longer than {MAX_VALUE_BYTES} bytes")
     try:
         definition.parse(text)
     except ValueError as error:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headgate.gateway.config import catalogue, topic_table
-from headgate.gateway.config.definition import LONGEST_VALUE_BYTES, Definition, Type, Value
+from headgate.gateway.config.definition import MAX_VALUE_BYTES, Definition, Type, Value
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ def check(configs: Mapping[str, str | None]) -> None:
 
 
 def _check_one(name: str, text: str) -> None:
-    if len(text.encode()) > LONGEST_VALUE_BYTES:
-        _refuse(f"{name[:100]}: the value is longer than {LONGEST_VALUE_BYTES} bytes")
+    if len(text.encode()) > MAX_VALUE_BYTES:
+        _refuse(f"{name[:100]}: the value is longer than {MAX_VALUE_BYTES} bytes")
     if name in topic_table.REFUSED:
         harmless, reason = topic_table.REFUSED[name]
         if text.strip() not in harmless:
             _refuse(f"{name}={text}: {reason}")
         return
-    if name in topic_table.FOREIGN:
+    if name in topic_table.WITHOUT_EFFECT:
         return
     definition = _DIFFERENCE if name == _DIFFERENCE.name else catalogue.TOPIC.get(name)
     if definition is None:
@@ -51,9 +51,9 @@ def _check_one(name: str, text: str) -> None:
         _refuse(f"{name}={text}: allowed is {error}")
 
 
-def without_effect(name: str) -> str:
+def reason_without_effect(name: str) -> str:
     """Why an accepted setting has no effect here; empty for a setting that has one."""
-    return topic_table.REFUSED[name][1] if name in topic_table.REFUSED else topic_table.FOREIGN.get(name, "")
+    return topic_table.REFUSED[name][1] if name in topic_table.REFUSED else topic_table.WITHOUT_EFFECT.get(name, "")
 
 
 def _refuse(sentence: str) -> NoReturn:
@@ -67,7 +67,7 @@ def own_name(name: str, overrides: Mapping[str, str]) -> str | None:
     return _DIFFERENCE.name if name in _BOUNDS and _DIFFERENCE.name in overrides else None
 
 
-def affected(overrides: Mapping[str, str]) -> tuple[str, ...]:
+def settings_by_older_name(overrides: Mapping[str, str]) -> tuple[str, ...]:
     """The settings that a topic sets through the older setting for both timestamp bounds."""
     return _BOUNDS if _DIFFERENCE.name in overrides else ()
 
@@ -99,9 +99,9 @@ def log_config(config: BrokerConfig) -> LogConfig:
     return LogConfig(**values)
 
 
-def with_own(plain: LogConfig, config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+def log_config_with_overrides(plain: LogConfig, config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
     """The storage settings of a topic with configs of its own. Only these are resolved: many topics may have some."""
-    names = [name for name in (*overrides, *affected(overrides)) if name in catalogue.TOPIC]
+    names = [name for name in (*overrides, *settings_by_older_name(overrides)) if name in catalogue.TOPIC]
     values: dict[str, Any] = {_field(name): resolve(config, name, overrides) for name in names}
     return replace(plain, **values)
 

@@ -43,7 +43,7 @@ ROWS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 )
 
 # Accepted, because clients and tools set them; no effect here.
-FOREIGN: dict[str, str] = {
+WITHOUT_EFFECT: dict[str, str] = {
     "message.format.version": "every record is stored in version 2",
     "message.downconversion.enable": "records are always sent in the version that a client asks for",
     "leader.replication.throttled.replicas": "replication is not throttled",

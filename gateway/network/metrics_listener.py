@@ -1,6 +1,6 @@
 """The metrics listener: HTTP/1.1, one GET for each connection, for metrics collectors.
 
-A peer may send one request head of `HEAD_BYTES` within `HEAD_S`, and has `ANSWER_S` to take the response. `MOST_PEERS`
+A peer may send one request head of `HEAD_BYTES` within `HEAD_S`, and has `ANSWER_S` to take the response. `MAX_PEERS`
 are served at a time; others wait in the backlog. The text is built metric by metric; other tasks run in between.
 """
 
@@ -14,7 +14,7 @@ import trio
 HEAD_BYTES = 8192
 HEAD_S = 5.0
 ANSWER_S = 10.0
-MOST_PEERS = 8
+MAX_PEERS = 8
 BACKLOG = 16
 PATHS = (b"/metrics", b"/")
 
@@ -35,7 +35,7 @@ class MetricsListener:
         """`exposition()` yields the lines of one metric after another."""
         self._exposition = exposition
         self._content_type = content_type
-        self._peers = trio.CapacityLimiter(MOST_PEERS)
+        self._peers = trio.CapacityLimiter(MAX_PEERS)
 
     async def serve(self, listeners: Sequence[trio.abc.Listener[trio.abc.Stream]]) -> None:
         """Serve until cancelled."""

@@ -23,7 +23,7 @@ import trio
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import SERVING_FAILED, LimitedLog
-from headgate.gateway.runtime.workers import MOST_OF_DISK
+from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.protocol.compiler import Splice
 
 RECEIVE_BYTES = 1 << 16
@@ -55,7 +55,7 @@ async def read_in_thread(work: Callable[[], T], disk: str) -> T:
     _readers.set(limiters)
     limiter = limiters.get(disk)
     if limiter is None:
-        limiter = limiters[disk] = trio.CapacityLimiter(MOST_OF_DISK)
+        limiter = limiters[disk] = trio.CapacityLimiter(MAX_THREADS_PER_EXECUTOR)
     return await trio.to_thread.run_sync(work, limiter=limiter)
 
 

@@ -14,9 +14,9 @@ except ImportError:  # not a POSIX system
     resource = None  # type: ignore[assignment]
 
 # No broker needs more; some systems report a limit that they do not grant.
-ENOUGH = 1 << 20
+SUFFICIENT_DESCRIPTORS = 1 << 20
 # Clients of even a small cluster need this many; Kafka's own documentation asks for 100,000 descriptors.
-ENOUGH_CONNECTIONS = 1000
+USUAL_CONNECTIONS = 1000
 # For listeners, checkpoints, the metadata log, and files that are opened briefly.
 RESERVED = 64
 UNLIMITED_CONNECTIONS = 0x7FFF_FFFF
@@ -25,11 +25,11 @@ UNLIMITED_CONNECTIONS = 0x7FFF_FFFF
 def raise_limit() -> int:
     """Raise this process's limit on open files as far as the system allows. Returns the new limit."""
     if resource is None:
-        return ENOUGH
+        return SUFFICIENT_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
+    wanted = SUFFICIENT_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, SUFFICIENT_DESCRIPTORS)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return ENOUGH if soft == resource.RLIM_INFINITY else soft
+        return SUFFICIENT_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError):  # a sandbox forbids the change; the present limit stays
@@ -37,18 +37,18 @@ def raise_limit() -> int:
     return wanted
 
 
-def for_connections(limit: int) -> int:
+def max_connections_for(limit: int) -> int:
     """How many connections a limit allows, so that a storm of connections leaves descriptors for every log."""
     return max(1, limit - RESERVED - min(MAX_OPEN_SEGMENTS, limit // 2))
 
 
-def complaint(limit: int, max_connections: int) -> str | None:
+def low_limit_warning(limit: int, max_connections: int) -> str | None:
     """A warning if the limit does not allow all permitted connections beside the segments; None if it does."""
-    wanted = ENOUGH_CONNECTIONS if max_connections == UNLIMITED_CONNECTIONS else max_connections
-    if for_connections(limit) >= wanted:
+    wanted = USUAL_CONNECTIONS if max_connections == UNLIMITED_CONNECTIONS else max_connections
+    if max_connections_for(limit) >= wanted:
         return None
     needed = wanted + RESERVED + min(MAX_OPEN_SEGMENTS, wanted + RESERVED)
     return (
-        f"this process may have {limit} files open, which leaves {for_connections(limit)} connections beside its"
+        f"this process may have {limit} files open, which leaves {max_connections_for(limit)} connections beside its"
         f" logs; raise the limit to {needed} for {wanted} connections (`ulimit -Hn`, or LimitNOFILE= of a systemd unit)"
     )

@@ -15,12 +15,12 @@ SERVING_FAILED = "serving %s failed; only this connection is closed"
 def configure(level: str = "info", stream: TextIO | None = None) -> None:
     """Send all log lines to `stream` (default: stderr) with time, level and name. A second call replaces the first."""
     handler = logging.StreamHandler(stream)
-    handler.addFilter(Repeated())
+    handler.addFilter(RepeatedErrorFilter())
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
 
 
-class Repeated(logging.Filter):
+class RepeatedErrorFilter(logging.Filter):
     """Limits repeated errors: at most `lines` from one place in `interval_s`, then the number of suppressed lines.
 
     An identical line is logged once in `same_s`. An error of ours has a traceback, and a client that can cause the

@@ -22,7 +22,7 @@ from headgate.gateway.runtime.scheduler import Scheduler, Timer
 logger = logging.getLogger("headgate.waiting")
 
 
-SILENCE = object()
+NO_REPLY = object()
 """The reply, once due, to a request that needs none."""
 
 

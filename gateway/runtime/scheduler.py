@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import trio
 
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.workers import BoundedExecutor, Workers, most_threads
+from headgate.gateway.runtime.workers import BoundedExecutor, Workers, max_threads
 
 T = TypeVar("T")
 logger = logging.getLogger("headgate.scheduler")
@@ -80,7 +80,7 @@ class Scheduler:
     def __init__(self, clock: Clock, disks: int = 1) -> None:
         """`disks`: the number of log directories; each may hang."""
         self._clock = clock
-        self._most_threads = most_threads(disks)
+        self._most_threads = max_threads(disks)
         self._timers: list[tuple[float, int, Timer]] = []
         self._sequence = itertools.count()
         self._cancelled = 0

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
-MOST_OF_DISK = 8
+MAX_THREADS_PER_EXECUTOR = 8
 """At most this many threads wait for one disk with one kind of work: a hanging disk blocks no more of them."""
 
 # For all kinds of work on one log directory, and for other work: `docs/architecture.md` counts them ("A slow disk").
-THREADS_OF_DISK, OTHER_THREADS = 4 * MOST_OF_DISK, 16
+THREADS_PER_DISK, OTHER_THREADS = 4 * MAX_THREADS_PER_EXECUTOR, 16
 
 # The queue is checked for unwanted work from this length on.
 _FEW = 64
@@ -30,9 +30,9 @@ _Done = Callable[[Any], None]
 _numbers = itertools.count(1)
 
 
-def most_threads(disks: int) -> int:
+def max_threads(disks: int) -> int:
     """The maximum number of threads for `disks` log directories; hanging disks leave enough threads for the others."""
-    return OTHER_THREADS + disks * THREADS_OF_DISK
+    return OTHER_THREADS + disks * THREADS_PER_DISK
 
 
 class Workers:
@@ -120,7 +120,7 @@ class BoundedExecutor:
     unwanted work is removed: the queue has at most twice the length of the work that was wanted at one time.
     """
 
-    def __init__(self, scheduler: Scheduling, most: int = MOST_OF_DISK) -> None:
+    def __init__(self, scheduler: Scheduling, most: int = MAX_THREADS_PER_EXECUTOR) -> None:
         self._scheduler = scheduler
         self._most = most
         self._running = 0

@@ -74,20 +74,20 @@ def guarded(partition: P, answer: Callable[[P], R], refuse: Callable[[P, ErrorCo
         return refuse(partition, *refusal(error))
 
 
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 """The maximum for a request that is answered within a turn: each row may raise, and so delay others by 2 us."""
 
 
-def is_too_many(counts: Iterable[int]) -> bool:
+def exceeds_max_rows(counts: Iterable[int]) -> bool:
     """Whether a request has too many rows for a turn. `counts`: the rows of each topic; no rows count as one."""
-    left = MOST_ROWS
+    left = MAX_ROWS
     return any((left := left - max(1, count)) < 0 for count in counts)
 
 
-TOO_MANY = ErrorCode.INVALID_REQUEST, f"a request may name at most {MOST_ROWS} partitions"
+TOO_MANY_ROWS = ErrorCode.INVALID_REQUEST, f"a request may name at most {MAX_ROWS} partitions"
 """The error of such a request."""
 
-MOST_PENDING, PENDING_PAUSE_MS = 8, 2.0
+MAX_PENDING, PENDING_PAUSE_MS = 8, 2.0
 """With this many pending changes, a request pauses. Each change holds an image, a megabyte with 10,000 topics:
 thousands of them would fill the memory, and slow down the garbage collector."""
 
@@ -135,7 +135,7 @@ class _Rows(Generic[P, R]):
 
     def steps(self) -> Steps[None]:
         """Make rows until all are made, or too many changes are pending."""
-        while not self.are_made and len(self._pending) < MOST_PENDING:
+        while not self.are_made and len(self._pending) < MAX_PENDING:
             self.add()
             yield
             self._settle()

@@ -52,7 +52,7 @@ SLICE_BYTES, LOOK_BYTES = 1 << 14, 1 << 8
 
 HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 """The errors with a leader hint (KIP-951)."""
-Converted: TypeAlias = conversion.Made | KafkaError | OSError | None
+Converted: TypeAlias = conversion.ConvertedPiece | KafkaError | OSError | None
 STORAGE_ERROR_SINCE = 6
 """The first version that has KAFKA_STORAGE_ERROR (KIP-112)."""
 
@@ -173,14 +173,14 @@ class _Converting(Plan):
 
     def _convert_one(
         self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
-    ) -> Steps[conversion.Made | None]:
+    ) -> Steps[conversion.ConvertedPiece | None]:
         """The replacement of a piece; None: send the piece itself.
 
         Runs in a thread, and so may touch only the piece. `room`: the bytes that the replacement may have.
         """
         raise NotImplementedError
 
-    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.Made) -> bool:
+    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece) -> bool:
         """Put a conversion into its row. True if all of the piece was omitted; then `wanted` has the next offset."""
         raise NotImplementedError
 
@@ -194,7 +194,7 @@ class _Converting(Plan):
                     spent = 0
                     yield
                 steps = self._convert_one(row.records, wanted, room, room == CONVERTED_BYTES)
-                replacement = yield from conversion.caught(steps)
+                replacement = yield from conversion.errors_as_results(steps)
                 if replacement is not None and not isinstance(replacement, Exception):
                     room -= len(replacement.records or b"")
                 spent += LOOK_BYTES if replacement is None else len(row.records)
@@ -228,7 +228,7 @@ class _Converting(Plan):
             results.append(result)
             self._broker.purgatory.touch(converted)
 
-        size = sum(map(self._is_open, rows)) * conversion.ROW_BYTES
+        size = sum(map(self._is_open, rows)) * conversion.BYTES_PER_ROW
         made = start(self._convert(rows), size, done, lambda: bool(converted.waiters), is_reading=True)
         if made is None and not results:
             deadline_ms = self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS
@@ -271,10 +271,10 @@ class PlanOfBatches(_Converting):
 
     def _convert_one(
         self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
-    ) -> Steps[conversion.Made | None]:
-        return conversion.batches_of(piece, room)
+    ) -> Steps[conversion.ConvertedPiece | None]:
+        return conversion.convert_to_batches(piece, room)
 
-    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.Made) -> bool:
+    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece) -> bool:
         assert made.records is not None
         _replace(row, made.records)
         return False
@@ -300,10 +300,10 @@ class PlanWithoutZstd(_Converting):
 
     def _convert_one(
         self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
-    ) -> Steps[conversion.Made | None]:
-        return conversion.without_zstd(piece, room)
+    ) -> Steps[conversion.ConvertedPiece | None]:
+        return conversion.replace_zstd(piece, room)
 
-    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.Made) -> bool:
+    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece) -> bool:
         if made.records is not None:
             _replace(row, made.records)
         elif isinstance(row.records, FileSlice):
@@ -339,12 +339,12 @@ class PlanOfSets(_Converting):
 
     def _convert_one(
         self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
-    ) -> Steps[conversion.Made | None]:
+    ) -> Steps[conversion.ConvertedPiece | None]:
         limit = min(wanted.partition_max_bytes, self._max_bytes - CONVERTED_BYTES + room)
         is_first = is_first or (self._is_hard and limit > 0)
-        return conversion.set_of(piece, self._magic, wanted.fetch_offset, limit, is_first)
+        return conversion.convert_to_message_set(piece, self._magic, wanted.fetch_offset, limit, is_first)
 
-    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.Made) -> bool:
+    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece) -> bool:
         assert made.records is not None
         _replace(row, made.records[: wanted.partition_max_bytes] if self._is_hard else made.records)
         if made.records or made.position <= wanted.fetch_offset:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext, Services
-from headgate.gateway.api.conversion import ROW_BYTES, caught
+from headgate.gateway.api.conversion import BYTES_PER_ROW, errors_as_results
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_steps, refusal
 from headgate.gateway.replication.replica import Replica
@@ -34,7 +34,14 @@ from headgate.storage.log.log import Log
 from headgate.storage.log.timestamp_lookup import Found, More, TimestampOffset
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
-SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+FIRST_VERSIONS = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 """The first version that has each special timestamp."""
 NOTHING = (-1, -1, -1)
 """Offset, timestamp and leader epoch if nothing matches."""
@@ -44,7 +51,7 @@ NOTHING = (-1, -1, -1)
 DEADLINE_MS = 30_000.0
 AT_ONCE = 16
 
-MOST_OFFSETS = 100_000
+MAX_SEGMENT_OFFSETS = 100_000
 """The maximum number of segment offsets in a response; after that, each row has one."""
 
 Row = ListOffsetsPartitionResponse
@@ -99,7 +106,7 @@ def _list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Steps
 def list_segments(request: ListOffsetsRequest, context: HandlerContext) -> Any:
     """Answer every partition with the base offsets of its segments."""
     known: dict[Replica, SegmentStarts] = {}
-    room = MOST_OFFSETS
+    room = MAX_SEGMENT_OFFSETS
 
     def answer(wanted: ListOffsetsPartition, partition: Replica) -> Row:
         nonlocal room
@@ -186,7 +193,7 @@ class Searching:
                 self._under_way.append(search)
         if planned:
             conversions = self._broker.conversions
-            size = len(planned) * ROW_BYTES
+            size = len(planned) * BYTES_PER_ROW
             ran = conversions.run(_all(planned), size, self._done, lambda: bool(self._moved.waiters), is_reading=True)
             self._found = self._found if ran is None else ran
 
@@ -228,7 +235,7 @@ def _all(searches: Iterable[Steps[Found]]) -> Steps[list[Outcome]]:
     for steps in searches:
         if results:
             yield
-        results.append((yield from caught(steps)))
+        results.append((yield from errors_as_results(steps)))
     return results
 
 
@@ -280,7 +287,7 @@ class SegmentStarts:
 
 
 def _check_time(timestamp: int, version: int) -> None:
-    if timestamp < 0 and version < SINCE.get(timestamp, version + 1):
+    if timestamp < 0 and version < FIRST_VERSIONS.get(timestamp, version + 1):
         message = f"timestamp {timestamp} has no meaning in version {version}"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 

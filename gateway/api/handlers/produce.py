@@ -16,7 +16,7 @@ from typing import NoReturn, TypeAlias
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import CloseConnection, HandlerContext
-from headgate.gateway.api.conversion import Done, Steps, batch_steps, set_steps
+from headgate.gateway.api.conversion import Done, Steps, prepare_batches, prepare_message_set
 from headgate.gateway.api.delayed_produce import Delayed, DelayedProduce, close_on_error
 from headgate.gateway.api.endpoints import leader_of
 from headgate.gateway.api.handlers import handles
@@ -168,14 +168,14 @@ def _append_without_zstd(
 def _append_set(
     acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, now_ms: int, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
-    return _convert(acks, topic, data, context, delayed, set_steps)
+    return _convert(acks, topic, data, context, delayed, prepare_message_set)
 
 
 def _append_adapted(
     acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
     """Append records that need validation one by one, or are stored in another form."""
-    return _convert(acks, topic, data, context, delayed, batch_steps)
+    return _convert(acks, topic, data, context, delayed, prepare_batches)
 
 
 def _convert(

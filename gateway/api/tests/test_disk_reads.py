@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.gateway.api.disk_reads import COLD_AT_ONCE, DiskReads
+from headgate.gateway.api.disk_reads import MAX_READS_AT_ONCE, DiskReads
 from headgate.gateway.runtime.purgatory import Purgatory, Waiting, WaitList
 from headgate.gateway.tests.manual import ManualTime, Threads
 from headgate.storage.files import HeldFiles, WouldBlock
@@ -63,6 +63,6 @@ def test_what_is_read_already_is_not_read_twice() -> None:
 def test_only_so_many_are_noted() -> None:
     cold, _, _, _ = reads()
     held = HeldFiles()
-    for number in range(COLD_AT_ONCE + 5):
+    for number in range(MAX_READS_AT_ONCE + 5):
         cold.note(cold_read(held, number))
-    assert held.count == COLD_AT_ONCE
+    assert held.count == MAX_READS_AT_ONCE

@@ -12,7 +12,7 @@ from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.dispatch import Dispatcher, Parked, Route
 from headgate.gateway.api.handlers import Range, Registration, load
 from headgate.gateway.api.handlers.each import each
-from headgate.gateway.runtime.purgatory import SILENCE, Waiting
+from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.compiler import read, write
@@ -144,7 +144,7 @@ def test_a_parked_reply_comes_later(node: Node) -> None:
 
 
 def test_a_parked_request_may_be_owed_no_reply(node: Node) -> None:
-    waiting = Waiting([], 100.0, lambda _: None, lambda: SILENCE, is_silent=True)
+    waiting = Waiting([], 100.0, lambda _: None, lambda: NO_REPLY, is_silent=True)
     replies: list[Any] = []
     parked = dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
     assert isinstance(parked, Parked)

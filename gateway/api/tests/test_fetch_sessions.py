@@ -508,5 +508,5 @@ def test_a_session_is_closed_in_steps() -> None:
     assert sum(looks.watches) == 3 * FEW
     next(works[0])
     assert sum(looks.watches) == 2 * FEW
-    fetch_sessions.at_once(works[0], lambda: None)
+    fetch_sessions.run_at_once(works[0], lambda: None)
     assert sum(looks.watches) == 0

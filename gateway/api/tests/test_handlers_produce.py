@@ -10,7 +10,7 @@ from headgate.gateway.api.context import CloseConnection
 from headgate.gateway.api.delayed_produce import MIN_WAIT_MS
 from headgate.gateway.api.handlers.produce import render
 from headgate.gateway.replication.append import await_offset
-from headgate.gateway.runtime.purgatory import SILENCE, Waiting
+from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
 from headgate.gateway.tests.builders import Node, led_elsewhere
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -423,7 +423,7 @@ def test_with_acks_0_the_connection_waits_for_the_conversion(node: Node, monkeyp
     node.time.advance(60_000)
     assert replies == []
     thread.run()
-    assert replies == [SILENCE]
+    assert replies == [NO_REPLY]
     assert len(stored(node)) == 2
 
 
