@@ -129,41 +129,45 @@ class Authorization:
 
     def split(
         self,
-        asked: str,
-        told: str,
+        request_field: str,
+        response_field: str,
         is_allowed: Callable[[Any], bool],
         refuse: Callable[[list[Any]], list[Any]] | None = None,
         code: ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ) -> None:
-        """Remove denied elements from the request's array `asked`; add their rows to the response's array `told`.
+        """Remove denied elements from the request's `request_field`; add their rows to the response's `response_field`.
 
         `refuse`: makes the rows of denied elements; by default they are those of the message's own error response. If
         every element is denied, the handler is not called.
         """
-        elements = getattr(self.request, asked)
+        elements = getattr(self.request, request_field)
         kept = [element for element in elements if is_allowed(element)]
         if len(kept) == len(elements):
             return
         left_out = [element for element in elements if not is_allowed(element)]
-        response = _with(self.request, asked, left_out).error_response(self.context.version, code, code.message)
+        response = _with(self.request, request_field, left_out).error_response(self.context.version, code, code.message)
         if refuse is not None:
-            setattr(response, told, refuse(left_out))
+            setattr(response, response_field, refuse(left_out))
             if hasattr(response, "error_code"):  # the error of the whole request
                 response.error_code = ErrorCode.NONE
-        self.request = _with(self.request, asked, kept)
+        self.request = _with(self.request, request_field, kept)
         if kept:
-            self.add_rows(told, getattr(response, told))
+            self.add_rows(response_field, getattr(response, response_field))
         else:
             self.response = response
 
-    def add_rows(self, told: str, rows: list[Any]) -> None:
-        """Add these rows to the response's array `told`."""
-        self.amends.append(lambda response: setattr(response, told, joined(getattr(response, told), rows)))
-
-    def keep_rows(self, told: str, is_kept: Callable[[Any], bool]) -> None:
-        """Omit other rows from the response's array `told`, without an error."""
+    def add_rows(self, response_field: str, rows: list[Any]) -> None:
+        """Add these rows to the response's array `response_field`."""
         self.amends.append(
-            lambda response: setattr(response, told, [row for row in getattr(response, told) if is_kept(row)])
+            lambda response: setattr(response, response_field, joined(getattr(response, response_field), rows))
+        )
+
+    def keep_rows(self, response_field: str, is_kept: Callable[[Any], bool]) -> None:
+        """Omit other rows from the response's array `response_field`, without an error."""
+        self.amends.append(
+            lambda response: setattr(
+                response, response_field, [row for row in getattr(response, response_field) if is_kept(row)]
+            )
         )
 
     def limit_partitions(self, is_allowed: Callable[[str], bool]) -> None:

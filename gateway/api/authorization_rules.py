@@ -46,21 +46,22 @@ def partitions(operation: AclOperation) -> Rule:
 def elements(
     operation: AclOperation,
     resource: AclResource,
-    asked: str,
-    told: str,
+    request_field: str,
+    response_field: str,
     name_of: Callable[[Any], str] = str,
     or_cluster: AclOperation | None = None,
 ) -> Rule:
-    """Require the operation on every element of the request's array `asked`; rows of denied ones go into `told`.
+    """Require the operation on every element of an array of the request; rows of denied ones go into the response.
 
-    `told`: the response's array. `or_cluster`: an operation on the cluster that allows all elements.
+    `request_field`, `response_field`: the names of these arrays. `or_cluster`: an operation on the cluster that allows
+    all elements.
     """
 
     def rule(authorization: Authorization) -> None:
         if or_cluster is None or not authorization.allows_cluster(or_cluster):
             authorization.split(
-                asked,
-                told,
+                request_field,
+                response_field,
                 lambda element: authorization.allows(operation, resource, name_of(element)),
                 code=DENIALS[resource],
             )
@@ -79,10 +80,10 @@ def every(*rules: Rule) -> Rule:
     return rule
 
 
-def configs(operation: AclOperation, told: str) -> Rule:
+def configs(operation: AclOperation, response_field: str) -> Rule:
     """Require the operation on every element of `request.resources`: a topic, a group, or else the cluster.
 
-    The row of a denied element goes into the response's array `told`.
+    The row of a denied element goes into the response's array `response_field`.
     """
 
     def rule(authorization: Authorization) -> None:
@@ -93,7 +94,7 @@ def configs(operation: AclOperation, told: str) -> Rule:
         for resource_type in (AclResource.TOPIC, AclResource.GROUP, AclResource.CLUSTER):
             if authorization.response is None:
                 code = DENIALS[resource_type]
-                authorization.split("resources", told, partial(is_allowed, resource_type), code=code)
+                authorization.split("resources", response_field, partial(is_allowed, resource_type), code=code)
 
     return rule
 

@@ -40,7 +40,7 @@ _WINDOW_BYTES = 4096
 _HOPS_AT_ONCE = 500
 
 # The limit on conversions in a turn of the loop: two or three ms of work. Each conversion counts as a kilobyte or more.
-TURN_BYTES, _LEAST_BYTES = 64 << 10, 1 << 10
+TURN_BYTES, _MIN_BYTES = 64 << 10, 1 << 10
 
 # The limit on waiting conversions. Clients that await replies hold less, by the reservations of `Connection`; but
 # clients that disconnect and retry would fill the memory.
@@ -49,10 +49,10 @@ BYTES_PER_ROW = 1 << 10
 """The memory of a row that is read from a log, and not converted from a client's bytes."""
 
 # How long to wait for a conversion that reads from a disk, and how many conversions may be left behind on their disks.
-HUNG_MS, MOST_HUNG = 1_000.0, MAX_THREADS_PER_EXECUTOR
+HUNG_MS, MAX_HUNG = 1_000.0, MAX_THREADS_PER_EXECUTOR
 
 # How many slices run between two checks of `is_wanted`, and the queue length at which unwanted conversions are removed.
-_SLICES_BETWEEN_LOOKS = 64
+_SLICES_BETWEEN_CHECKS = 64
 _FEW = 64
 
 
@@ -208,7 +208,7 @@ class Conversions:
         if self._turn_bytes < TURN_BYTES:
             if not self._turn_bytes:
                 self._scheduler.call_soon(self._end_turn)
-            self._turn_bytes += max(size, first_bytes, _LEAST_BYTES)
+            self._turn_bytes += max(size, first_bytes, _MIN_BYTES)
             try:
                 next(steps)
             except StopIteration as end:
@@ -258,7 +258,7 @@ class Conversions:
     def _next(self) -> None:
         self._running = None
         if self._scheduler.is_over:
-            self._give_up()
+            self._drop_all()
         while self._queue:
             job = self._queue.popleft()
             if job.is_wanted():
@@ -270,19 +270,19 @@ class Conversions:
         self._running = job
         self._scheduler.in_slices(_while_wanted(job), partial(self._finish, job))
         if job.is_reading and self._running is job:
-            self._scheduler.call_after(HUNG_MS, partial(self._leave_alone, job))
+            self._scheduler.call_after(HUNG_MS, partial(self._skip_hung, job))
 
-    def _leave_alone(self, job: _Job) -> None:
+    def _skip_hung(self, job: _Job) -> None:
         """Continue with the next conversion if `job` still waits for its disk."""
         if self._running is not job:
             return
-        if self._hung < MOST_HUNG:
+        if self._hung < MAX_HUNG:
             self._hung += 1
             self._next()
         else:
-            self._scheduler.call_after(HUNG_MS, partial(self._leave_alone, job))
+            self._scheduler.call_after(HUNG_MS, partial(self._skip_hung, job))
 
-    def _give_up(self) -> None:
+    def _drop_all(self) -> None:
         """The broker has stopped. Clients that await replies got errors; for other conversions, log a warning."""
         left = [job.size for job in self._queue if job.is_wanted()]
         if left:
@@ -314,7 +314,7 @@ def _while_wanted(job: _Job) -> Steps[Any]:
             next(steps)
         except StopIteration as end:
             return end.value
-        if not number % _SLICES_BETWEEN_LOOKS and not is_wanted():
+        if not number % _SLICES_BETWEEN_CHECKS and not is_wanted():
             break
         yield
     steps.close()

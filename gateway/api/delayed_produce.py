@@ -103,7 +103,7 @@ class DelayedProduce:
 
     def answer_silently(self) -> Waiting | None:
         """With acks=0: what the connection waits for, if anything. Raises CloseConnection if an append has failed."""
-        if not self._holds_up():
+        if not self._blocks_connection():
             self._close_on_error()
             return None
         for append, _ in self._delayed:
@@ -112,12 +112,12 @@ class DelayedProduce:
         self._await_disks()
         return self._park(Waiting((), SILENT_WAIT_MS, _never, self._finish, is_silent=True))
 
-    def _holds_up(self) -> bool:
-        return any(append is not None and _holds_up(append) for append, _ in self._delayed)
+    def _blocks_connection(self) -> bool:
+        return any(append is not None and _blocks_connection(append) for append, _ in self._delayed)
 
     def _check(self, append: Append | None = None) -> None:
         """Something has changed: an append, or the space in a disk's queue."""
-        if not self._holds_up():
+        if not self._blocks_connection():
             self._context.broker.purgatory.complete(self._waiting)
         elif append is None:
             self._await_disks()
@@ -142,7 +142,7 @@ def _never(wait_list: WaitList) -> None:
     """No list is ever touched."""
 
 
-def _holds_up(append: Append) -> bool:
+def _blocks_connection(append: Append) -> bool:
     """Whether the connection of a client without replies waits for this append."""
     if append.state is CONVERTING:
         return True

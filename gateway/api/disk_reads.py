@@ -18,24 +18,24 @@ NO_PLACES = frozenset[Place]()
 class DiskReads:
     """The cold reads of one fetch: those of its last plan, and those in threads."""
 
-    __slots__ = ("_noted", "_purgatory", "_scheduler", "under_way")
+    __slots__ = ("_purgatory", "_scheduler", "_wanted_reads", "in_progress")
 
     def __init__(self, scheduler: Scheduler, purgatory: Purgatory) -> None:
         self._scheduler = scheduler
         self._purgatory = purgatory
-        self._noted: list[WouldBlock] = []
-        self.under_way = NO_PLACES
+        self._wanted_reads: list[WouldBlock] = []
+        self.in_progress = NO_PLACES
         """The places that threads read now."""
 
     def __bool__(self) -> bool:
         """Whether the last plan noted a read."""
-        return bool(self._noted)
+        return bool(self._wanted_reads)
 
     def note(self, cold: WouldBlock) -> None:
         """Note a read that a plan would have blocked on."""
-        if len(self._noted) < MAX_READS_AT_ONCE:
+        if len(self._wanted_reads) < MAX_READS_AT_ONCE:
             cold.__traceback__ = None  # the traceback references the frames of the abandoned plan
-            self._noted.append(cold)
+            self._wanted_reads.append(cold)
         else:
             cold.release()
 
@@ -45,10 +45,10 @@ class DiskReads:
         Without `brought` no request waits; then the places are read only if a thread is free at once.
         """
         by_disk: dict[str, list[WouldBlock]] = {}
-        noted, self._noted = self._noted, []
+        noted, self._wanted_reads = self._wanted_reads, []
         for cold in noted:
             is_full = brought is None and self._scheduler.reads(cold.disk).is_full
-            if is_full or cold.place in self.under_way:
+            if is_full or cold.place in self.in_progress:
                 cold.release()
             else:
                 by_disk.setdefault(cold.disk, []).append(cold)
@@ -58,14 +58,14 @@ class DiskReads:
 
     def _read(self, disk: str, reads: list[WouldBlock], brought: WaitList | None) -> None:
         places = {cold.place for cold in reads}
-        self.under_way |= places
+        self.in_progress |= places
 
         def read() -> None:
             for cold in reads:
                 cold.warm()
 
         def done(_: object) -> None:  # after a failed read the next plan fails too, and reports it
-            self.under_way -= places
+            self.in_progress -= places
             for cold in reads:
                 cold.release()
             if brought is not None:

@@ -70,7 +70,7 @@ class FetchPlan:
         "_deadline_ms",
         "_endpoints",
         "_is_first",
-        "_is_told",
+        "_is_urgent",
         "_isolation_level",
         "_max_bytes",
         "_min_bytes",
@@ -100,7 +100,7 @@ class FetchPlan:
         """Whether no counted row has records."""
         self._size = 0
         """The bytes of records in the last rows."""
-        self._is_told = False
+        self._is_urgent = False
         """Whether one of the last rows must be sent without a wait."""
         self._seen: Replica | None = None
         """The last planned partition, unless that was an error."""
@@ -113,8 +113,8 @@ class FetchPlan:
     def answer(self) -> FetchResponse | Waiting:
         """Plan every partition. Returns the response, or what it waits for."""
         turn = self._turn
-        if len(turn.partitions) > FEW or turn.taking_up is not None:
-            return self._plan_slowly(self._answer_with, blocking=False)
+        if len(turn.partitions) > FEW or turn.pending_update is not None:
+            return self._plan_in_slices(self._answer_with, blocking=False)
         rows: list[PartitionData] = []
         self._plan_some(rows, FEW, blocking=False)
         return self._answer_with(rows)
@@ -128,13 +128,13 @@ class FetchPlan:
         if self._turn.items is not None:
             self._turn.gather()
         self._size = self._counted = 0
-        self._is_told = False
+        self._is_urgent = False
         self._is_first = True
         if self._watched:
             self._watched = {}  # a new dict: a parked fetch is in the lists of the old one
         turn = self._turn
-        if len(turn.partitions) > FEW or turn.taking_up is not None:
-            return self._plan_slowly(then, blocking)
+        if len(turn.partitions) > FEW or turn.pending_update is not None:
+            return self._plan_in_slices(then, blocking)
         rows: list[PartitionData] = []
         self._plan_some(rows, FEW, blocking)
         return then(rows)
@@ -152,12 +152,12 @@ class FetchPlan:
             self.cold.start(None)
         return self.response(rows)
 
-    def _plan_slowly(self, then: Then, blocking: bool) -> Waiting:
+    def _plan_in_slices(self, then: Then, blocking: bool) -> Waiting:
         rows: list[PartitionData] = []
         turn = self._turn
 
         def steps() -> Iterator[None]:
-            yield from turn.taking_up or ()
+            yield from turn.pending_update or ()
             while len(rows) < len(turn.partitions):
                 start = len(rows)
                 self._plan_some(rows, start + AT_ONCE, blocking)
@@ -165,9 +165,9 @@ class FetchPlan:
                     self._count_some(rows, start)
                 yield
 
-        return self._slowly(steps(), lambda: then(rows))
+        return self._run_in_slices(steps(), lambda: then(rows))
 
-    def _slowly(self, steps: Iterator[None], then: Callable[[], FetchResponse | Waiting]) -> Waiting:
+    def _run_in_slices(self, steps: Iterator[None], then: Callable[[], FetchResponse | Waiting]) -> Waiting:
         """Run steps a millisecond at a time, then call `then`."""
         is_done, failed, turn = WaitList(), list[Exception](), self._turn
 
@@ -175,7 +175,7 @@ class FetchPlan:
             try:
                 for _ in steps:
                     yield
-                    if not is_done.waiters and turn.taking_up is None:  # the client has disconnected
+                    if not is_done.waiters and turn.pending_update is None:  # the client has disconnected
                         return
             except Exception as error:  # noqa: BLE001  `attempt` raises the error again
                 failed.append(error)
@@ -186,7 +186,7 @@ class FetchPlan:
             return then()
 
         sessions, purgatory = self._broker.fetch_sessions, self._broker.purgatory
-        sessions.slowly(run(), lambda: purgatory.touch(is_done))
+        sessions.run_in_slices(run(), lambda: purgatory.touch(is_done))
         return Waiting([is_done], self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS, attempt, late)
 
     def _plan_some(self, rows: list[PartitionData], end: int, blocking: bool) -> None:
@@ -235,7 +235,7 @@ class FetchPlan:
 
         If all possible data is on the disk, the fetch waits for the disk.
         """
-        if self._is_told:
+        if self._is_urgent:
             return True
         is_about_nothing = not rows and self._turn.changed is None
         if self._size >= self._min_bytes or is_about_nothing or self._request.max_wait_ms <= 0:
@@ -246,7 +246,7 @@ class FetchPlan:
 
     def _count_some(self, rows: list[PartitionData], start: int) -> None:
         """Count the rows from number `start` on towards `min_bytes`, and keep the partitions with something to send."""
-        if self._is_told:  # the fetch does not wait
+        if self._is_urgent:  # the fetch does not wait
             return
         turn, is_first = self._turn, self._is_first or not start
         items = turn.items
@@ -262,7 +262,7 @@ class FetchPlan:
     @property
     def is_blocked(self) -> bool:
         """Whether all possible data has to be read from the disk first."""
-        return bool(self.cold) and not (self._size or self._is_told)
+        return bool(self.cold) and not (self._size or self._is_urgent)
 
     # Waiting
 
@@ -272,10 +272,10 @@ class FetchPlan:
         if not isinstance(turn, SessionTurn) or turn.changed is None:
             return Waiting(self._watched, self._deadline_ms, self._attempt, self._answer_now)
         turn.park()
-        moved = self._look_at_marked(turn) if turn.marked else None  # marked while others were planned
+        moved = self._plan_marked(turn) if turn.marked else None  # marked while others were planned
         if moved is not None:
             return moved
-        return Waiting((turn.changed,), self._deadline_ms, lambda _: self._look_at_marked(turn), self._answer_now)
+        return Waiting((turn.changed,), self._deadline_ms, lambda _: self._plan_marked(turn), self._answer_now)
 
     def warm(self) -> Waiting:
         """Read the plan's data in threads, then plan again, until there is some data; then answer with that.
@@ -290,7 +290,7 @@ class FetchPlan:
         def again(rows: list[PartitionData]) -> FetchResponse | Waiting:
             nonlocal places
             if self.is_blocked:
-                others = bool(cold.under_way)  # some may be on a hanging disk
+                others = bool(cold.in_progress)  # some may be on a hanging disk
                 before, places = places, cold.start(brought)
                 if others or places != before:
                     return waiting()
@@ -309,23 +309,23 @@ class FetchPlan:
     def response(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
         """The response with the rows to send, grouped by topic; or a wait for the steps that build it."""
         if len(rows) <= FEW:
-            return self._respond(self._tell_some({}, rows))
+            return self._respond(self._select_some({}, rows))
         topics: Topics = {}
 
         def steps() -> Iterator[None]:
             for start in range(0, len(rows), AT_ONCE):
-                self._tell_some(topics, rows[start : start + AT_ONCE], start)
+                self._select_some(topics, rows[start : start + AT_ONCE], start)
                 yield
 
-        return self._slowly(steps(), lambda: self._respond(topics))
+        return self._run_in_slices(steps(), lambda: self._respond(topics))
 
-    def _tell_some(self, topics: Topics, rows: list[PartitionData], start: int = 0) -> Topics:
+    def _select_some(self, topics: Topics, rows: list[PartitionData], start: int = 0) -> Topics:
         """Add the rows from number `start` on to their topics."""
         turn = self._turn
         is_remembered = turn.items is not None
         partitions = turn.partitions[start : start + AT_ONCE] if start else turn.partitions
         for number, ((key, _), row) in enumerate(zip(partitions, rows, strict=False), start):
-            if is_remembered and not turn.tell(number, row):
+            if is_remembered and not turn.select(number, row):
                 release(row)
             elif key in topics:
                 topics[key].partitions.append(row)
@@ -347,23 +347,23 @@ class FetchPlan:
         """Without a session: plan the changed partition."""
         number, _ = self._watched[wait_list]
         key, wanted = self._turn.partitions[number]
-        self._is_told = False
+        self._is_urgent = False
         try:
             row = self._row(key, wanted, wanted.partition_max_bytes, True, blocking=False)
         except WouldBlock as cold:
             self._note_cold(cold)
             return self._answer_now()
         lists = len(self._watched)
-        if not self._is_told:
+        if not self._is_urgent:
             self._watch(number, row, True)
         is_another = len(self._watched) > lists  # a new topic of that name: this fetch would not see its appends
-        is_ready = is_another or self._is_told or self._counted >= self._min_bytes
+        is_ready = is_another or self._is_urgent or self._counted >= self._min_bytes
         if is_ready and len(self._turn.partitions) == 1 and wanted.partition_max_bytes <= self._max_bytes:
             return self.response([row])  # a new plan would find nothing more
         release(row)
         return self._answer_now() if is_ready else None
 
-    def _look_at_marked(self, turn: SessionTurn) -> FetchResponse | Waiting | None:
+    def _plan_marked(self, turn: SessionTurn) -> FetchResponse | Waiting | None:
         """In a session: plan the partitions that became dirty."""
         if turn.is_over:
             return self._answer_now()
@@ -371,7 +371,7 @@ class FetchPlan:
         if marked is None:
             is_late = self._broker.clock.monotonic_ms() >= self._deadline_ms
             return self._plan_again(self._last if is_late else self._answer_with)
-        self._is_told = False
+        self._is_urgent = False
         for item in marked:
             try:
                 rows.append(self._look_at(item, turn))
@@ -379,7 +379,7 @@ class FetchPlan:
                 self._note_cold(cold)
                 item.mark()
                 return self._answer_now()
-        if not self._is_told and self._counted < self._min_bytes:
+        if not self._is_urgent and self._counted < self._min_bytes:
             return None
         limit = marked[0].wanted[1].partition_max_bytes if len(marked) == 1 else self._max_bytes + 1
         if limit <= self._max_bytes and turn.narrow():
@@ -401,7 +401,7 @@ class FetchPlan:
     def _row(
         self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, blocking: bool = True
     ) -> PartitionData:
-        """Plan a partition. Sets `_seen`, and `_is_told` for an error or a diverging epoch.
+        """Plan a partition. Sets `_seen`, and `_is_urgent` for an error or a diverging epoch.
 
         Raises WouldBlock if not `blocking`.
         """

@@ -63,10 +63,10 @@ class FetchSessions:
         random: Random,
         max_total_partitions: int = MAX_TOTAL_PARTITIONS,
         touch: Callable[[WaitList], None] = lambda _: None,
-        slowly: RunInSlices = run_at_once,
+        run_in_slices: RunInSlices = run_at_once,
     ) -> None:
         """`touch`: `Purgatory.touch`, which wakes a parked fetch whose session was closed or continued elsewhere."""
-        self.slowly = slowly
+        self.run_in_slices = run_in_slices
         self._touch_list = touch
         self._max_slots = max_slots
         self._max_total_partitions = max_total_partitions
@@ -102,7 +102,7 @@ class FetchSessions:
             return FetchTurn(wanted)
         session.isolation_level = request.isolation_level
         turn = session.turn = SessionTurn(session, wanted, is_incremental=False)
-        return self._take_up(turn, session, wanted, (), now_ms)
+        return self._update(turn, session, wanted, (), now_ms)
 
     def _continue(self, request: FetchRequest, wanted: Wanted, uses_topic_ids: bool, now_ms: float) -> FetchTurn:
         session = self._sessions.get(request.session_id)
@@ -123,9 +123,9 @@ class FetchSessions:
             session.isolation_level = request.isolation_level
             session.dirty.update(dict.fromkeys(session.partitions.values()))
         turn = session.turn = SessionTurn(session, [], is_incremental=True)
-        return self._take_up(turn, session, wanted, request.forgotten_topics_data, now_ms)
+        return self._update(turn, session, wanted, request.forgotten_topics_data, now_ms)
 
-    def _take_up(
+    def _update(
         self,
         turn: SessionTurn,
         session: _Session,
@@ -133,17 +133,17 @@ class FetchSessions:
         forgotten: Iterable[ForgottenTopic],
         now_ms: float,
     ) -> SessionTurn:
-        """Apply the partitions that a fetch names: at once if they are few, otherwise in the steps of `taking_up`."""
+        """Apply the partitions that a fetch names: at once if they are few, else in the steps of `pending_update`."""
         if len(wanted) <= FEW and not forgotten:
             session.name(wanted, turn)
-            self._taken_up(turn, session, now_ms)
+            self._end_update(turn, session, now_ms)
         else:
-            turn.taking_up = self._take_up_steps(turn, session, wanted, forgotten, now_ms)
+            turn.pending_update = self._update_steps(turn, session, wanted, forgotten, now_ms)
             if len(wanted) + sum(len(topic.partitions) for topic in forgotten) <= FEW:
-                turn.take_up()
+                turn.finish_update()
         return turn
 
-    def _take_up_steps(
+    def _update_steps(
         self, turn: SessionTurn, session: _Session, wanted: Wanted, forgotten: Iterable[ForgottenTopic], now_ms: float
     ) -> Iterator[None]:
         for first in range(0, len(wanted), FEW):
@@ -156,11 +156,11 @@ class FetchSessions:
                 if number % FEW == FEW - 1:
                     yield
             yield
-        self._taken_up(turn, session, now_ms)
+        self._end_update(turn, session, now_ms)
 
-    def _taken_up(self, turn: SessionTurn, session: _Session, now_ms: float) -> None:
+    def _end_update(self, turn: SessionTurn, session: _Session, now_ms: float) -> None:
         """Raises KafkaError(FETCH_SESSION_ID_NOT_FOUND) for a session that outgrew its limit."""
-        turn.taking_up = None
+        turn.pending_update = None
         if not session.is_closed:
             size = len(session.partitions)
             if size != session.size and not self._resize(session, size):
@@ -236,7 +236,7 @@ class FetchSessions:
             self._forget_rank(session)
             session.is_closed = True
             self._touch_list(session.changed)
-            self.slowly(session.end_watches(), _nothing)
+            self.run_in_slices(session.end_watches(), _nothing)
 
     def _forget_rank(self, session: _Session) -> None:
         if session.rank is not None:
@@ -257,7 +257,7 @@ class FetchTurn:
 
     changed: WaitList | None = None
     """The list that is touched when a partition of the session becomes dirty; None without a session."""
-    taking_up: Iterator[None] | None = None
+    pending_update: Iterator[None] | None = None
     """The steps that apply the named partitions to the session. They come before anything else."""
 
     def __init__(self, wanted: Wanted) -> None:
@@ -269,7 +269,7 @@ class FetchTurn:
     def gather(self) -> None:
         """Add the partitions that are dirty now, and sort all into the order of the session."""
 
-    def tell(self, number: int, data: PartitionData) -> bool:
+    def select(self, number: int, data: PartitionData) -> bool:
         """Whether to send the row; a sent row is remembered. An incremental response has only rows with news.
 
         Call this once for every row, in order. A partition that returns records moves to the end of the session, so
@@ -288,7 +288,7 @@ class FetchTurn:
 class SessionTurn(FetchTurn):
     """A fetch of a session."""
 
-    __slots__ = ("_kept", "_session", "changed", "is_incremental", "taking_up")
+    __slots__ = ("_kept", "_session", "changed", "is_incremental", "pending_update")
 
     items: list[CachedPartition]
 
@@ -298,7 +298,7 @@ class SessionTurn(FetchTurn):
         self.items = []
         self.is_incremental = is_incremental
         self.changed = session.changed
-        self.taking_up = None
+        self.pending_update = None
         self._session: _Session | None = session  # None after the session ended
         self._kept: dict[CachedPartition, None] = {}  # partitions for which a parked turn has something to send
 
@@ -308,9 +308,9 @@ class SessionTurn(FetchTurn):
         session = self._session
         return session is not None and (session.is_closed or session.turn is not self)
 
-    def take_up(self) -> None:
-        """Run all steps of `taking_up`. Raises KafkaError as `FetchSessions.begin` does."""
-        for _ in self.taking_up or ():
+    def finish_update(self) -> None:
+        """Run all steps of `pending_update`. Raises KafkaError as `FetchSessions.begin` does."""
+        for _ in self.pending_update or ():
             pass
 
     def leave(self) -> None:
@@ -319,7 +319,7 @@ class SessionTurn(FetchTurn):
 
     def give_back(self) -> None:
         """Another fetch follows, and this turn may never be answered: return its partitions to the session."""
-        self.take_up()
+        self.finish_update()
         if self._session is not None:
             rest = (item for item in (*self._kept, *self.items) if item.is_known)
             self._session.dirty.update(dict.fromkeys(rest))
@@ -359,7 +359,7 @@ class SessionTurn(FetchTurn):
 
     def keep(self, item: CachedPartition, data: PartitionData) -> bool:
         """See `FetchTurn.keep`."""
-        if self.is_incremental and item.is_clean and item.is_told(data):
+        if self.is_incremental and item.is_clean and item.is_unchanged(data):
             return False
         self._kept[item] = None
         return True
@@ -378,16 +378,16 @@ class SessionTurn(FetchTurn):
 
     # Answering
 
-    def tell(self, number: int, data: PartitionData) -> bool:
-        """See `FetchTurn.tell`."""
+    def select(self, number: int, data: PartitionData) -> bool:
+        """See `FetchTurn.select`."""
         session, item = self._session, self.items[number]
         if session is None or not item.is_known:  # a later fetch forgot the partition, while this one waited
             return True
         if not item.is_clean:
             session.dirty[item] = None
         if not data.records:
-            return item.tell(data) or not self.is_incremental
-        item.remember(data)
+            return item.select(data) or not self.is_incremental
+        item.note_sent(data)
         if self.is_incremental:
             session.move_to_end(item)
         return True
@@ -455,7 +455,7 @@ class CachedPartition:
         self.session.dirty[self] = None
         return self.session.changed
 
-    def is_told(self, data: PartitionData) -> bool:
+    def is_unchanged(self, data: PartitionData) -> bool:
         """Whether a row without records has no news."""
         return (
             data.high_watermark == self._high_watermark
@@ -466,7 +466,7 @@ class CachedPartition:
             and data.diverging_epoch.epoch < 0
         )
 
-    def remember(self, data: PartitionData) -> None:
+    def note_sent(self, data: PartitionData) -> None:
         """Remember a sent row."""
         if data.error_code:
             self._forget_sent()  # so that the row is sent again after the error
@@ -475,11 +475,11 @@ class CachedPartition:
             self._last_stable_offset = data.last_stable_offset
             self._log_start_offset = data.log_start_offset
 
-    def tell(self, data: PartitionData) -> bool:
+    def select(self, data: PartitionData) -> bool:
         """Remember a row without records. True if it has news."""
-        if self.is_told(data):
+        if self.is_unchanged(data):
             return False
-        self.remember(data)
+        self.note_sent(data)
         return True
 
     def forget(self) -> None:

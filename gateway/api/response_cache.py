@@ -39,13 +39,13 @@ def key(api: memoryview, body: memoryview, client: Client) -> Key | None:
 class ResponseCache:
     """The cached responses of one image."""
 
-    __slots__ = ("_answers", "_image", "_large", "kept_bytes", "making")
+    __slots__ = ("_answers", "_image", "_large", "cached_bytes", "making")
 
     def __init__(self) -> None:
         self._image: Image | None = None
         self._answers: dict[Key, bytes] = {}
         self._large: dict[Key, bytes] = {}
-        self.kept_bytes = 0
+        self.cached_bytes = 0
         self.making: WeakValueDictionary[Key, ParkedRequest] = WeakValueDictionary()
         """The requests whose responses are in progress."""
 
@@ -62,8 +62,8 @@ class ResponseCache:
         if len(answer) > MAX_ANSWER_BYTES:
             return
         size = len(key[0]) + len(answer) + _OVERHEAD_BYTES
-        if image is not self._image or self.kept_bytes + size > MAX_CACHED_BYTES:
-            self._image, self._answers, self._large, self.kept_bytes = image, {}, {}, 0
+        if image is not self._image or self.cached_bytes + size > MAX_CACHED_BYTES:
+            self._image, self._answers, self._large, self.cached_bytes = image, {}, {}, 0
         kept = self._answers if len(answer) <= LARGE_BYTES else self._large
         kept[key] = answer
-        self.kept_bytes += size
+        self.cached_bytes += size

@@ -221,7 +221,7 @@ class Broker:
                 self.config.max_incremental_fetch_session_cache_slots,
                 self.random,
                 touch=purgatory.touch,
-                slowly=TimeSlices(self.clock, scheduler).add,
+                run_in_slices=TimeSlices(self.clock, scheduler).add,
             ),
             producer_ids=ProducerIds(metadata),
             groups=groups,

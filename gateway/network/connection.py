@@ -46,7 +46,6 @@ class Connection:
 
     __slots__ = (
         "_appends",
-        "_complain",
         "_dispatcher",
         "_frames",
         "_held_before",
@@ -57,6 +56,7 @@ class Connection:
         "_parked_bytes",
         "_pending",
         "_pending_bytes",
+        "_report_fault",
         "_reserved",
         "active_ms",
         "client",
@@ -80,7 +80,7 @@ class Connection:
     ) -> None:
         """`complain(client, reason)` reports the client's fault that ends the connection."""
         self.client = client
-        self._complain = complain
+        self._report_fault = complain
         self.outgoing: list[Piece] = []
         self.closing = False  # nothing more is read or answered; the pieces in `outgoing` are still sent
         self.ended = False  # the client has closed its sending side
@@ -119,7 +119,7 @@ class Connection:
         return self.ended and not self.parked and not self._pending
 
     @property
-    def is_owed(self) -> bool:
+    def awaits_broker(self) -> bool:
         """Whether the client waits for the broker: for a reply, or for the next read."""
         return self._parked is not None or self.starved or self.has_more
 
@@ -206,7 +206,7 @@ class Connection:
             if self.is_answered:
                 self.close(reason)
                 return
-            self._complain(self.client, reason)
+            self._report_fault(self.client, reason)
             self._frames.discard()
             self.incomplete_since_ms = None
             self._account()
@@ -241,7 +241,7 @@ class Connection:
             return
         self.closing = True
         if reason is not None:
-            self._complain(self.client, reason)
+            self._report_fault(self.client, reason)
         self._pending.clear()
         self._pending_bytes = 0
         if self._parked is not None:

@@ -148,7 +148,7 @@ class Server:
             self._log.warning(f"refused {client.remote_host}", "refused a connection from %s: %s", client, refusal)
             return None
         limits = self._limits
-        connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self._memory, self._complain)
+        connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self._memory, self._report_fault)
         connection.active_ms = self._clock.monotonic_ms()
         if self._dispatcher.has_quota:
             client.mute = partial(connection.mute, self._scheduler)
@@ -158,7 +158,7 @@ class Server:
         self.drivers[driver] = None
         self._by_address[driver.connection.client.remote_host] += 1
 
-    def _complain(self, client: Client, reason: str) -> None:
+    def _report_fault(self, client: Client, reason: str) -> None:
         shown = reason if len(reason) <= SHOWN_REASON else reason[:SHOWN_REASON] + "..."
         shown = shown.encode("unicode_escape").decode("ascii")  # a client's text cannot forge a log line of ours
         self._log.warning(f"closed {client.remote_host}", "closing the connection of %s: %s", client, shown)
@@ -196,7 +196,7 @@ class Server:
         """Close connections that are idle too long, or hold an incomplete frame too long."""
         while True:
             await trio.sleep(SWEEP_INTERVAL_S)
-            self._log.tell_left_out()
+            self._log.report_suppressed()
             now_ms = self._clock.monotonic_ms()
             for driver in list(self.drivers):
                 reason = self._overdue(driver, now_ms)
@@ -210,7 +210,7 @@ class Server:
         since_ms = connection.incomplete_since_ms
         if since_ms is not None and driver.is_reading and now_ms - since_ms > FRAME_DEADLINE_MS:
             return f"a request did not grow for {FRAME_DEADLINE_MS // 1000} s"
-        if not driver.is_owed and 0 < self._limits.max_idle_ms < now_ms - connection.active_ms:
+        if not driver.awaits_broker and 0 < self._limits.max_idle_ms < now_ms - connection.active_ms:
             return f"idle for longer than connections.max.idle.ms={self._limits.max_idle_ms}"
         return None
 

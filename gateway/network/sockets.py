@@ -54,7 +54,7 @@ RECEIVE_BYTES = 1 << 16
 SOCKET_TURN_BYTES = 1 << 18
 TURN_MS = 1.0
 # A turn waits this long for the next event; to sleep through trio instead would take as long as a request.
-PATIENCE_MS = 1.0
+POLL_WAIT_MS = 1.0
 EVENTS_AT_ONCE = 64
 ACCEPT_AT_ONCE = 64
 PAUSE_MS = 100.0
@@ -75,7 +75,7 @@ NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 # Poll for data; for room for more output; or only for the end of a socket that is not read now.
 READING = select.EPOLLIN | select.EPOLLRDHUP
 WRITING = select.EPOLLOUT | select.EPOLLRDHUP
-HANGING_UP = select.EPOLLRDHUP
+HANGUP = select.EPOLLRDHUP
 _DATA = select.EPOLLIN
 _GONE = select.EPOLLERR | select.EPOLLHUP
 BYTES = (bytes, bytearray, memoryview)
@@ -177,9 +177,9 @@ class SocketDriver:
         return bool(self._interest & _DATA)
 
     @property
-    def is_owed(self) -> bool:
+    def awaits_broker(self) -> bool:
         """Whether the client waits for the broker. False while the broker waits for the client to take data."""
-        return self._is_warming or (not self._interest & select.EPOLLOUT and self.connection.is_owed)
+        return self._is_warming or (not self._interest & select.EPOLLOUT and self.connection.awaits_broker)
 
     def drain(self) -> None:
         """Answer the received requests, then close the connection; with nothing to answer, close at once."""
@@ -215,7 +215,7 @@ class SocketDriver:
             engine.served.append(self)
             if not events:
                 connection.active_ms = engine.now_ms  # the awaited event has happened
-            elif events & HANGING_UP:
+            elif events & HANGUP:
                 self._half_closed = True
             if events & _DATA and connection.wants_data:
                 self._receive()
@@ -257,7 +257,7 @@ class SocketDriver:
         while connection.outgoing or self._unsent is not None or self._piece is not None:
             connection.active_ms = self._engine.now_ms
             if self._is_warming or not self._send():
-                self._watch(HANGING_UP if self._is_warming else WRITING)
+                self._watch(HANGUP if self._is_warming else WRITING)
                 return
             connection.release_answered()
             has_more = connection.has_more
@@ -271,11 +271,11 @@ class SocketDriver:
             or (connection.ended and connection.is_answered)
             or (self._draining and not connection.parked)
         ):
-            self._hang_up()
+            self._close_gracefully()
             return
-        self._watch(READING if connection.wants_data else HANGING_UP)
+        self._watch(READING if connection.wants_data else HANGUP)
 
-    def _give_up(self) -> None:
+    def _check_deadline(self) -> None:
         """The half-closed client's time is over: close, unless there was progress or a silent request still runs."""
         engine, connection = self._engine, self.connection
         now_ms, until_ms = engine.clock.monotonic_ms(), connection.active_ms + HALF_CLOSED_MS
@@ -284,9 +284,9 @@ class SocketDriver:
         if until_ms <= now_ms:
             self.abort()
         else:
-            self._deadline = engine.scheduler.call_at(until_ms, self._give_up)
+            self._deadline = engine.scheduler.call_at(until_ms, self._check_deadline)
 
-    def _hang_up(self) -> None:
+    def _close_gracefully(self) -> None:
         """Close; but a client with a last reply first gets time to read the reply.
 
         A close with unread data resets the connection, and the client loses the last bytes sent.
@@ -309,9 +309,9 @@ class SocketDriver:
 
     def _watch(self, interest: int) -> None:
         if self._half_closed:
-            interest &= ~HANGING_UP
+            interest &= ~HANGUP
             if self._deadline is None:
-                self._deadline = self._engine.scheduler.call_after(HALF_CLOSED_MS, self._give_up)
+                self._deadline = self._engine.scheduler.call_after(HALF_CLOSED_MS, self._check_deadline)
         if interest != self._interest:
             if interest & _DATA:
                 self.connection.resume_reading(self._engine.now_ms)
@@ -444,7 +444,7 @@ class SocketEngine:
         self.poller: Poller = poller or Epoll()
         self.sendfile: Sendfile = sendfile or os.sendfile
         self.now_ms = 0.0  # start of the present round
-        self.turn_at_most_ms = TURN_MS
+        self.max_turn_ms = TURN_MS
         self._end_ms = self._last_round_end_ms = 0.0
         self._listener = listener
         self._admit = admit
@@ -516,8 +516,8 @@ class SocketEngine:
     def _turn(self) -> bool:
         """Serve ready sockets for a millisecond or two. True if there may be more."""
         self.now_ms = self.clock.monotonic_ms()
-        self._end_ms = self.now_ms + self.turn_at_most_ms
-        self._last_round_end_ms = self._end_ms + self.turn_at_most_ms
+        self._end_ms = self.now_ms + self.max_turn_ms
+        self._last_round_end_ms = self._end_ms + self.max_turn_ms
         wait_s = 0.0
         self.scheduler.is_attended = True
         try:
@@ -527,15 +527,15 @@ class SocketEngine:
                 self.now_ms = self.clock.monotonic_ms()
                 if self.now_ms >= self._end_ms:
                     return True
-                wait_s = self._patience_s()
+                wait_s = self._poll_wait_s()
         finally:
             self.scheduler.is_attended = False
 
-    def _patience_s(self) -> float:
+    def _poll_wait_s(self) -> float:
         """How long to wait here for the next event, in seconds: 0 if any other task could have work."""
-        if self._marked or self._queue or not self._is_alone() or self.scheduler.idle_ms() <= PATIENCE_MS:
+        if self._marked or self._queue or not self._is_alone() or self.scheduler.idle_ms() <= POLL_WAIT_MS:
             return 0.0
-        return PATIENCE_MS / 1000.0
+        return POLL_WAIT_MS / 1000.0
 
     def _round(self, wait_s: float) -> bool:
         """Serve every ready socket once, within the turn. False if there was no work."""

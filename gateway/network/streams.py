@@ -87,9 +87,9 @@ class StreamDriver:
         connection.is_late = self._is_late
 
     @property
-    def is_owed(self) -> bool:
+    def awaits_broker(self) -> bool:
         """Whether the client waits for the broker. False while the broker waits for the client to take data."""
-        return self._is_warming or (not self._is_sending and self.connection.is_owed)
+        return self._is_warming or (not self._is_sending and self.connection.awaits_broker)
 
     def _is_late(self) -> bool:
         return self._clock.monotonic_ms() >= self._end_ms

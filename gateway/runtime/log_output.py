@@ -96,25 +96,25 @@ class LimitedLog:
         now_ms = self._clock.monotonic_ms()
         begun_ms, count = self._windows.get(kind, (now_ms, 0))
         if now_ms - begun_ms >= self._interval_ms:
-            self._tell_left_out(kind, count)
+            self._report_suppressed(kind, count)
             begun_ms, count = now_ms, 0
         self._remember(kind, begun_ms, count + 1)
         if count < self._lines:
             self._logger.log(level, message, *arguments, exc_info=exc_info)
 
-    def tell_left_out(self) -> None:
+    def report_suppressed(self) -> None:
         """Log the number of suppressed lines of each kind whose interval has ended. Called regularly."""
         now_ms = self._clock.monotonic_ms()
         ended = [kind for kind, (begun_ms, _) in self._windows.items() if now_ms - begun_ms >= self._interval_ms]
         for kind in ended:
-            self._tell_left_out(kind, self._windows.pop(kind)[1])
+            self._report_suppressed(kind, self._windows.pop(kind)[1])
 
-    def _tell_left_out(self, kind: str, count: int) -> None:
+    def _report_suppressed(self, kind: str, count: int) -> None:
         if count > self._lines:
             self._logger.warning("%s: %d more of such lines were left out", kind, count - self._lines)
 
     def _remember(self, kind: str, begun_ms: float, count: int) -> None:
         if kind not in self._windows and len(self._windows) >= self._kinds:
             oldest = next(iter(self._windows))
-            self._tell_left_out(oldest, self._windows.pop(oldest)[1])
+            self._report_suppressed(oldest, self._windows.pop(oldest)[1])
         self._windows[kind] = (begun_ms, count)

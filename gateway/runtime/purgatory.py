@@ -121,7 +121,7 @@ class Purgatory:
                 self._scheduler.call_soon(self._run_complete)
             self._complete.append(waiting)
 
-    def instead(self, waiting: Waiting, other: Waiting) -> None:
+    def continue_with(self, waiting: Waiting, other: Waiting) -> None:
         """Continue to wait with the lists, deadline, `attempt` and `expire` of `other`."""
         done = waiting.done
         if done is not None:
@@ -159,7 +159,7 @@ class Purgatory:
     def _finish(self, waiting: Waiting, reply: Any | None) -> None:
         done = waiting.done
         if isinstance(reply, Waiting):
-            self.instead(waiting, reply)
+            self.continue_with(waiting, reply)
         elif reply is not None and done is not None:
             self._remove(waiting)
             done(reply)

@@ -135,9 +135,9 @@ class Scheduler:
 
     def _wake(self, token: trio.lowlevel.TrioToken) -> None:
         with suppress(trio.RunFinishedError):  # the loop and `run` have ended
-            token.run_sync_soon(self._take_back, idempotent=True)
+            token.run_sync_soon(self._deliver_ended, idempotent=True)
 
-    def _take_back(self) -> None:
+    def _deliver_ended(self) -> None:
         """Call the callbacks of ended work and the functions that these schedule, without waking another task."""
         workers, was_attended, self.is_attended = self._workers, self.is_attended, True
         try:

@@ -108,9 +108,9 @@ class TimeSlices:
         self._line.append((steps, done))
         if not self._has_line:
             self._has_line = True
-            self.put(Work(self._one_after_another(), lambda _: None))
+            self.put(Work(self._run_line(), lambda _: None))
 
-    def _one_after_another(self) -> Steps:
+    def _run_line(self) -> Steps:
         line = self._line
         while line:
             steps, done = line[0]

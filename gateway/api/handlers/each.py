@@ -211,7 +211,7 @@ def each_in_turns(
             return response()
     if not rows.are_made:
         begin()
-    deadline_ms = services.clock.monotonic_ms() + max(timeout_ms, _LEAST_TIMEOUT_MS)
+    deadline_ms = services.clock.monotonic_ms() + max(timeout_ms, _MIN_TIMEOUT_MS)
 
     def attempt(_: WaitList) -> Any:
         return response() if rows.is_settled or rows.fault is not None else None
@@ -250,7 +250,7 @@ def settled(
 SETTLED_MS = 30_000.0
 """The time limit of a metadata change, for requests without a timeout."""
 
-_LEAST_TIMEOUT_MS = 1_000
+_MIN_TIMEOUT_MS = 1_000
 
 
 def refusal(error: KafkaError | OSError, topic: str = "", index: int = -1) -> tuple[ErrorCode, str]:

@@ -46,7 +46,7 @@ NO_LEADER, NO_SNAPSHOT = _BLANK.current_leader, _BLANK.snapshot_id
 
 # Converted data stays in memory until it is sent. This is the limit of one response, unless a single batch is larger;
 # while other conversions wait, the limit is lower.
-CONVERTED_BYTES, LEAST_CONVERTED_BYTES = 1 << 20, 1 << 16
+CONVERTED_BYTES, MIN_CONVERTED_BYTES = 1 << 20, 1 << 16
 # How many bytes a slice of a conversion covers; a partition with nothing to convert counts as `LOOK_BYTES`.
 SLICE_BYTES, LOOK_BYTES = 1 << 14, 1 << 8
 
@@ -65,7 +65,7 @@ class Plan(FetchPlan):
     def _row(
         self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, blocking: bool = True
     ) -> PartitionData:
-        """Read one partition; an error or a diverging epoch sets `_is_told`.
+        """Read one partition; an error or a diverging epoch sets `_is_urgent`.
 
         Raises WouldBlock if not `blocking`.
         """
@@ -78,7 +78,7 @@ class Plan(FetchPlan):
             if wanted.last_fetched_epoch >= 0:
                 diverging = _diverging(partition, wanted)
             if diverging is not NO_DIVERGENCE:
-                self._is_told = True
+                self._is_urgent = True
             elif max_bytes > 0 or is_first:
                 records = partition.read(wanted.fetch_offset, max_bytes, self._isolation_level, is_first, blocking)
                 if records and self._isolation_level == READ_COMMITTED and partition.log.has_transactions:
@@ -102,7 +102,7 @@ class Plan(FetchPlan):
         )
 
     def _refused(self, key: TopicKey, wanted: FetchPartition, error: KafkaError | OSError) -> PartitionData:
-        self._is_told = True
+        self._is_urgent = True
         context = self._context
         code, _ = refusal(error, self._topic(key), wanted.partition)
         row = PartitionData(wanted.partition, code, -1, records=b"")
@@ -242,14 +242,14 @@ class _Converting(Plan):
         has_moved = False
         for (key, wanted), row, replacement in zip(self._turn.partitions, rows, made, strict=True):
             if isinstance(replacement, KafkaError | OSError):
-                self._is_told = True
+                self._is_urgent = True
                 code = self._known(refusal(replacement, self._topic(key), wanted.partition)[0])
                 # Fetching clients have one error for unreadable records, whatever the cause.
                 row.error_code = ErrorCode.CORRUPT_MESSAGE if isinstance(replacement, KafkaError) else code
                 _replace(row, b"")
             elif replacement is not None:
                 has_moved = self._apply(wanted, row, replacement) or has_moved
-        is_something = self._is_told or any(row.records for row in rows)
+        is_something = self._is_urgent or any(row.records for row in rows)
         return self._again() if has_moved and not is_something else super().response(rows)
 
     def _again(self) -> FetchResponse | Waiting:
@@ -322,7 +322,7 @@ class PlanOfSets(_Converting):
 
     def __init__(self, request: FetchRequest, context: HandlerContext, turn: FetchTurn, now_ms: float) -> None:
         super().__init__(request, context, turn, now_ms)
-        share = context.broker.conversions.share(CONVERTED_BYTES, LEAST_CONVERTED_BYTES)
+        share = context.broker.conversions.share(CONVERTED_BYTES, MIN_CONVERTED_BYTES)
         self._max_bytes = min(self._max_bytes, share)
         self._min_bytes = min(self._min_bytes, self._max_bytes)
         self._magic = 0 if context.version < 2 else 1

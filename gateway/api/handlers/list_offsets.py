@@ -147,8 +147,8 @@ class Searching:
         self._left = deque(searches)
         self._isolation_level = request.isolation_level
         self._broker = broker
-        self._under_way: list[Search] = []
-        self._bringing = 0  # searches that wait for a disk read before their plan
+        self._in_progress: list[Search] = []
+        self._reading = 0  # searches that wait for a disk read before their plan
         self._found: list[Outcome] | Exception | None = None
         self._moved = WaitList()
 
@@ -160,8 +160,8 @@ class Searching:
     def _go_on(self) -> ListOffsetsResponse | None:
         """Process results, and begin the next searches. Returns the response once all have ended."""
         while self._take():
-            if not self._left or self._bringing >= AT_ONCE:
-                return None if self._bringing else self._response
+            if not self._left or self._reading >= AT_ONCE:
+                return None if self._reading else self._response
             self._begin()
         return None
 
@@ -170,18 +170,18 @@ class Searching:
         found, self._found = self._found, None
         if isinstance(found, Exception):
             raise found
-        if self._under_way and found is not None:
-            for search, result in zip(self._under_way, found, strict=True):
+        if self._in_progress and found is not None:
+            for search, result in zip(self._in_progress, found, strict=True):
                 if isinstance(result, More):
                     self._left.append(search._replace(more=result, brought=None))
                 else:
                     _fill(search, result)
-            self._under_way = []
-        return not self._under_way
+            self._in_progress = []
+        return not self._in_progress
 
     def _begin(self) -> None:
         planned: list[Steps[Found]] = []
-        for _ in range(min(AT_ONCE - self._bringing, len(self._left))):
+        for _ in range(min(AT_ONCE - self._reading, len(self._left))):
             search = self._left.popleft()
             try:
                 planned.append(self._plan(search))
@@ -190,7 +190,7 @@ class Searching:
             except KafkaError as error:
                 _fill(search, error)
             else:
-                self._under_way.append(search)
+                self._in_progress.append(search)
         if planned:
             conversions = self._broker.conversions
             size = len(planned) * BYTES_PER_ROW
@@ -200,10 +200,10 @@ class Searching:
     def _warm_log(self, search: Search, cold: WouldBlock) -> None:
         """Read uncached data in a thread of its disk, so that a hanging disk blocks no conversions."""
         cold.__traceback__ = None  # the traceback references the frames of the abandoned plan, which hold segment files
-        self._bringing += 1
+        self._reading += 1
 
         def brought(result: object) -> None:
-            self._bringing -= 1
+            self._reading -= 1
             cold.release()
             if isinstance(result, OSError):
                 _fill(search, result)

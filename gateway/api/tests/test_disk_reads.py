@@ -43,7 +43,7 @@ def test_each_disk_has_a_thread_and_the_end_of_it_is_told() -> None:
     assert not cold
     assert len(threads.waiting) == 2
     threads.run_one()
-    assert cold.under_way == {("/a/2", 0)}
+    assert cold.in_progress == {("/a/2", 0)}
     assert touched == [brought]
     threads.run_one()
     assert held.count == 0

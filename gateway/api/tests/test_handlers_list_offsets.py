@@ -159,7 +159,7 @@ def test_version_0_looks_at_files_only_for_a_time_and_once(node: Node, monkeypat
 
 def test_version_0_has_only_so_many_offsets_in_a_reply(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     segments(node)
-    monkeypatch.setattr(list_offsets, "MOST_OFFSETS", 9)
+    monkeypatch.setattr(list_offsets, "MAX_SEGMENT_OFFSETS", 9)
     partitions = [ListOffsetsPartition(partition_index=0, timestamp=-1, max_num_offsets=6) for _ in range(4)]
     response = node.ask(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("t", partitions)]), 0)
     found = [row.old_style_offsets for row in response.topics[0].partitions]

@@ -115,7 +115,7 @@ def test_what_is_kept_is_bounded() -> None:
     for number in range(3 * MAX_CACHED_BYTES // MAX_ANSWER_BYTES):
         answers.keep(IMAGE, of(b"%d" % number), bytes(MAX_ANSWER_BYTES))
         assert answers.find_large(IMAGE, of(b"%d" % number)) is not None
-    assert answers.kept_bytes <= MAX_CACHED_BYTES
+    assert answers.cached_bytes <= MAX_CACHED_BYTES
     answers.keep(IMAGE, of(b"long"), bytes(MAX_ANSWER_BYTES + 1))
     assert answers.find_large(IMAGE, of(b"long")) is None
     assert key(memoryview(b"\0\3\0\1"), memoryview(bytes(MAX_REQUEST_BYTES + 1)), CLIENT) is None

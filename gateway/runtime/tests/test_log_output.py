@@ -67,11 +67,11 @@ def test_what_was_left_out_is_told_when_it_is_over(caplog: pytest.LogCaptureFixt
     for _ in range(4):
         limited.warning("flood", "one of many")
     limited.warning("single", "one alone")
-    limited.tell_left_out()
+    limited.report_suppressed()
     assert caplog.messages == ["one of many", "one alone"]
     clock.ms = 100
-    limited.tell_left_out()
-    limited.tell_left_out()
+    limited.report_suppressed()
+    limited.report_suppressed()
     assert caplog.messages[2:] == ["flood: 3 more of such lines were left out"]
 
 
