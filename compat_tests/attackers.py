@@ -179,7 +179,7 @@ class Attack(NamedTuple):
 
 
 ATTACKS: Final = {
-    "cut frames": Attack(cut_frames, 0.05, "hung up in the middle of a request"),
+    "cut frames": Attack(cut_frames, 0.05, "disconnected in the middle of a request"),
     "garbage": Attack(garbage, 0.05, "claims -?\\d+ bytes"),
     "other protocols": Attack(other_protocols, 0.1, "closing the connection"),
     "garbage behind headers": Attack(garbage_behind_headers, 0.02, "closing the connection"),
@@ -188,7 +188,7 @@ ATTACKS: Final = {
     "never reading": Attack(never_read, 0.2, None),
     "a byte a second": Attack(one_byte_at_a_time, 1.0, None),
     "half-open": Attack(half_open, 0.5, None),
-    "huge claims": Attack(huge_claims, 1.0, "hung up in the middle of a request"),
+    "huge claims": Attack(huge_claims, 1.0, "disconnected in the middle of a request"),
     "storms": Attack(storms, 0.3, None),
 }
 

@@ -196,8 +196,8 @@ def test_a_storm_of_connections_leaves_descriptors_for_logs(tmp_path: Path) -> N
     lines = broker.error_lines()
     refused = [line for line in lines if "refused a connection" in line]
     assert 1 <= len(refused) <= 6
-    assert "kept for its files; raise its limit on open files" in refused[0]
-    assert any("raise its limit to" in line for line in lines), "it said so at its start"
+    assert "reserved for files; raise the limit on open files" in refused[0]
+    assert any("raise the limit to" in line for line in lines), "it said so at its start"
     assert not [line for line in lines if "Too many open files" in line]
 
 

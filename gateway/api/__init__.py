@@ -1,1 +1,1 @@
-"""Requests: dispatch, handlers, and what they share, up to the response; they hold no state of the cluster."""
+"""Requests: dispatch, handlers and their helpers, up to the response; this room holds no cluster state."""

@@ -1,15 +1,15 @@
-"""Authorization: what each API asks of an authorizer, and what a client is told of that which is denied.
+"""Authorization: the operations that each API requires, and the errors and rows of denied ones.
 
-A rule stands where a handler is registered (`@handles(..., authorize=...)`). A route calls the rules before the handler
-if the broker has an authorizer; a route without an authorizer is built without this step.
+A rule is named where a handler is registered (`@handles(..., authorize=...)`). With an authorizer, a route calls the
+rule before the handler; without an authorizer, the route has no such step.
 
 A rule does one of these:
 
 - `require`: the whole request is denied, and the handler is not called;
-- `split`: denied elements leave the request; their rows, with the error, are added to the response;
-- `limit_partitions`: the handler gets the broker with partitions that raise for denied topics; their rows are made as
-  those of any other error;
-- `amend`: the response is changed before it is written, as where denied elements are left out without an error.
+- `split`: denied elements are removed from the request; their rows, with the error, are added to the response;
+- `limit_partitions`: the handler gets a broker whose partitions raise for denied topics; their rows are made as for any
+  other error;
+- `amends`: the response is changed before it is written, for example to omit denied elements without an error.
 
 Source: `KafkaApis`, `ControllerApis` and `AuthHelper` of Apache Kafka 4.1.
 """
@@ -26,14 +26,14 @@ from typing import Any, Protocol, cast
 from headgate.gateway.api.context import Client, HandlerContext
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
-from headgate.gateway.runtime.purgatory import SILENCE, Waiting, WaitList
+from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import Steps, is_steps, joined
 
 
 class AclOperation(IntEnum):
-    """What a client does with a resource. Source: org.apache.kafka.common.acl.AclOperation."""
+    """An operation on a resource. Source: org.apache.kafka.common.acl.AclOperation."""
 
     READ = 3
     WRITE = 4
@@ -75,17 +75,17 @@ DENIALS = {
 
 
 class Authorizer(Protocol):
-    """Decides what clients may do. Both methods are called on the loop, once for each element of a request."""
+    """Decides what clients may do. Both methods are called on the event loop, once for each element of a request."""
 
     def allows(self, client: Client, operation: AclOperation, resource: AclResource, name: str) -> bool:
-        """True if the client may do the operation on the resource of that name."""
+        """Whether the client may do the operation on this resource."""
 
     def allows_any(self, client: Client, operation: AclOperation, resource: AclResource) -> bool:
-        """True if the client may do the operation on at least one resource of the type."""
+        """Whether the client may do the operation on at least one resource of the type."""
 
 
 class Authorization:
-    """One request on its way through the rules of its API. Rules change `request`, `context` and `amends`."""
+    """The authorization of one request by the rules of its API. Rules change `request`, `context` and `amends`."""
 
     __slots__ = ("_authorizer", "_known", "amends", "context", "request", "response")
 
@@ -94,12 +94,12 @@ class Authorization:
         self.context = context
         self.amends: list[Callable[[Any], None]] = []
         self.response: Message | None = None
-        """The response, where nothing is left for the handler."""
+        """The response, if nothing is left for the handler."""
         self._authorizer = authorizer
         self._known: dict[tuple[AclOperation, AclResource, str], bool] = {}
 
     def allows(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
-        """True if the client may do this. The authorizer is asked once in a request."""
+        """Whether the client may do this. The authorizer is asked once for each request."""
         key = operation, resource, name
         known = self._known.get(key)
         if known is None:
@@ -107,17 +107,17 @@ class Authorization:
         return known
 
     def allows_any(self, operation: AclOperation, resource: AclResource) -> bool:
-        """True if the client may do this with any resource of the type."""
+        """Whether the client may do this on any resource of the type."""
         return self._authorizer.allows_any(self.context.client, operation, resource)
 
     def allows_cluster(self, operation: AclOperation) -> bool:
-        """True if the client may do this with the cluster."""
+        """Whether the client may do this on the cluster."""
         return self.allows(operation, AclResource.CLUSTER, CLUSTER_NAME)
 
     def allows_topic(self, operation: AclOperation, name: str, topic_id: bytes = b"") -> bool:
-        """True if the client may do this with the topic, named by its name or id.
+        """Whether the client may do this on the topic with this name or id.
 
-        An unknown id is allowed: the handler answers that no topic has it, and an id tells nothing of a topic.
+        An unknown id is allowed: the handler answers that no topic has the id, which reveals nothing about a topic.
         """
         known = name or self.context.broker.metadata.image.topic_names.get(topic_id)
         return known is None or self.allows(operation, AclResource.TOPIC, known)
@@ -129,51 +129,55 @@ class Authorization:
 
     def split(
         self,
-        asked: str,
-        told: str,
+        request_field: str,
+        response_field: str,
         is_allowed: Callable[[Any], bool],
         refuse: Callable[[list[Any]], list[Any]] | None = None,
         code: ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ) -> None:
-        """Let the denied elements of the request's array `asked` leave; their rows go behind the response's `told`.
+        """Remove denied elements from the request's `request_field`; add their rows to the response's `response_field`.
 
-        `refuse`: makes the rows of denied elements; without it, they are those of the message's own error response.
-        With every element denied the handler is not called.
+        `refuse`: makes the rows of denied elements; by default they are those of the message's own error response. If
+        every element is denied, the handler is not called.
         """
-        elements = getattr(self.request, asked)
+        elements = getattr(self.request, request_field)
         kept = [element for element in elements if is_allowed(element)]
         if len(kept) == len(elements):
             return
         left_out = [element for element in elements if not is_allowed(element)]
-        response = _with(self.request, asked, left_out).error_response(self.context.version, code, code.message)
+        response = _with(self.request, request_field, left_out).error_response(self.context.version, code, code.message)
         if refuse is not None:
-            setattr(response, told, refuse(left_out))
-            if hasattr(response, "error_code"):  # which is of the whole request
+            setattr(response, response_field, refuse(left_out))
+            if hasattr(response, "error_code"):  # the error of the whole request
                 response.error_code = ErrorCode.NONE
-        self.request = _with(self.request, asked, kept)
+        self.request = _with(self.request, request_field, kept)
         if kept:
-            self.add_rows(told, getattr(response, told))
+            self.add_rows(response_field, getattr(response, response_field))
         else:
             self.response = response
 
-    def add_rows(self, told: str, rows: list[Any]) -> None:
-        """Have these rows behind those of the response's array `told`."""
-        self.amends.append(lambda response: setattr(response, told, joined(getattr(response, told), rows)))
-
-    def keep_rows(self, told: str, is_kept: Callable[[Any], bool]) -> None:
-        """Leave rows out of the response's array `told` without a word."""
+    def add_rows(self, response_field: str, rows: list[Any]) -> None:
+        """Add these rows to the response's array `response_field`."""
         self.amends.append(
-            lambda response: setattr(response, told, [row for row in getattr(response, told) if is_kept(row)])
+            lambda response: setattr(response, response_field, joined(getattr(response, response_field), rows))
+        )
+
+    def keep_rows(self, response_field: str, is_kept: Callable[[Any], bool]) -> None:
+        """Omit other rows from the response's array `response_field`, without an error."""
+        self.amends.append(
+            lambda response: setattr(
+                response, response_field, [row for row in getattr(response, response_field) if is_kept(row)]
+            )
         )
 
     def limit_partitions(self, is_allowed: Callable[[str], bool]) -> None:
-        """Let the handler find partitions of those topics only that are allowed, by name."""
+        """Give the handler only partitions of allowed topics; `is_allowed` takes a topic's name."""
         services = self.context.broker
         partitions = cast("ReplicaManager", _AllowedPartitions(services.partitions, is_allowed))
         self.context = replace(self.context, broker=replace(services, partitions=partitions))
 
     def operations(self, resource: AclResource, name: str, possible: int) -> int:
-        """The bit field of those of the `possible` operations that the client may do (KIP-430)."""
+        """The bit field of the `possible` operations that the client may do (KIP-430)."""
         return sum(
             1 << operation
             for operation in AclOperation
@@ -185,14 +189,14 @@ Rule = Callable[[Authorization], None]
 
 
 class _AllowedPartitions:
-    """The replica manager, as the handler of one request sees it: `get` raises for partitions of denied topics."""
+    """The replica manager for the handler of one request: `get` raises for partitions of denied topics."""
 
     def __init__(self, partitions: ReplicaManager, is_allowed: Callable[[str], bool]) -> None:
         self._partitions = partitions
         self._is_allowed = is_allowed
 
     def get(self, topic: str, index: int) -> Replica:
-        """The partition. Raises KafkaError, TOPIC_AUTHORIZATION_FAILED before any other."""
+        """The partition. Raises KafkaError, with TOPIC_AUTHORIZATION_FAILED before any other."""
         if not self._is_allowed(topic):
             raise denied(AclResource.TOPIC)
         return self._partitions.get(topic, index)
@@ -208,7 +212,7 @@ def denied(resource: AclResource) -> KafkaError:
 
 
 def _with(request: Any, name: str, value: Any) -> Any:
-    """A copy of the request with another value in one field: an error response needs the request as it came."""
+    """A copy of the request with another value in one field; an error response needs the original request."""
     changed = copy(request)
     setattr(changed, name, value)
     return changed
@@ -218,7 +222,7 @@ def _with(request: Any, name: str, value: Any) -> Any:
 
 
 def authorized(handler: Callable[[Any, HandlerContext], Any], rule: Rule, authorizer: Authorizer) -> Callable[..., Any]:
-    """The handler behind its rule."""
+    """The handler with its rule as a step before it."""
 
     def handle(request: Any, context: HandlerContext) -> Any:
         authorization = Authorization(authorizer, request, context)
@@ -237,14 +241,14 @@ def _apply(amends: Iterable[Callable[[Any], None]], response: Any) -> None:
 
 
 def amended(outcome: Any, amend: Callable[[Any], None]) -> Any:
-    """The outcome of a handler, with a response that `amend` has changed as soon as there is one."""
+    """The outcome of a handler; `amend` changes the response as soon as there is one."""
     if isinstance(outcome, Message):
         amend(outcome)
     elif isinstance(outcome, Waiting):
         _amend_waiting(outcome, amend)
     elif is_steps(outcome):
         return _amended_steps(outcome, amend)
-    elif outcome is not None and outcome is not SILENCE:
+    elif outcome is not None and outcome is not NO_REPLY:
         return _amended_task(outcome, amend)
     return outcome
 

@@ -1,4 +1,4 @@
-"""The rules of more than one API, for `@handles(..., authorize=...)`; a rule of one API stands beside its handler."""
+"""Rules that several APIs share, for `@handles(..., authorize=...)`; a rule of one API is in its handler's module."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from headgate.protocol.steps import lazy_map
 
 
 def unrestricted(authorization: Authorization) -> None:
-    """Everybody may ask for this."""
+    """Allow everybody."""
 
 
 def cluster(operation: AclOperation) -> Rule:
-    """The operation on the cluster; denied, the whole request is."""
+    """Require the operation on the cluster; otherwise deny the whole request."""
     return lambda authorization: authorization.require(operation, AclResource.CLUSTER, CLUSTER_NAME)
 
 
 def group(operation: AclOperation) -> Rule:
-    """The operation on the group `request.group_id`; denied, the whole request is."""
+    """Require the operation on the group `request.group_id`; otherwise deny the whole request."""
     return lambda authorization: authorization.require(operation, AclResource.GROUP, authorization.request.group_id)
 
 
 def partitions(operation: AclOperation) -> Rule:
-    """The operation on the topic of every partition that the handler takes from the replica manager."""
+    """Require the operation on the topic of every partition that the handler gets from the replica manager."""
 
     def rule(authorization: Authorization) -> None:
         authorization.limit_partitions(partial(authorization.allows, operation, AclResource.TOPIC))
@@ -46,21 +46,22 @@ def partitions(operation: AclOperation) -> Rule:
 def elements(
     operation: AclOperation,
     resource: AclResource,
-    asked: str,
-    told: str,
+    request_field: str,
+    response_field: str,
     name_of: Callable[[Any], str] = str,
     or_cluster: AclOperation | None = None,
 ) -> Rule:
-    """The operation on every element of the request's array `asked`; denied ones have rows in the response's `told`.
+    """Require the operation on every element of an array of the request; rows of denied ones go into the response.
 
-    `or_cluster`: the operation on the cluster that allows all of them.
+    `request_field`, `response_field`: the names of these arrays. `or_cluster`: an operation on the cluster that allows
+    all elements.
     """
 
     def rule(authorization: Authorization) -> None:
         if or_cluster is None or not authorization.allows_cluster(or_cluster):
             authorization.split(
-                asked,
-                told,
+                request_field,
+                response_field,
                 lambda element: authorization.allows(operation, resource, name_of(element)),
                 code=DENIALS[resource],
             )
@@ -69,36 +70,37 @@ def elements(
 
 
 def every(*rules: Rule) -> Rule:
-    """All of these rules, in order, until one of them has denied everything."""
+    """All these rules, in order, until one has denied everything."""
 
     def rule(authorization: Authorization) -> None:
-        for one in rules:
+        for rule_of_api in rules:
             if authorization.response is None:
-                one(authorization)
+                rule_of_api(authorization)
 
     return rule
 
 
-def configs(operation: AclOperation, told: str) -> Rule:
-    """The operation on every element of `request.resources`: a topic, a group, or of anything else the cluster.
+def configs(operation: AclOperation, response_field: str) -> Rule:
+    """Require the operation on every element of `request.resources`: a topic, a group, or else the cluster.
 
-    A denied one has its row in the response's array `told`.
+    The row of a denied element goes into the response's array `response_field`.
     """
 
     def rule(authorization: Authorization) -> None:
-        def is_allowed(of: AclResource, resource: Resource) -> bool:
-            found, name = _secured(resource)
-            return found is not of or authorization.allows(operation, found, name)
+        def is_allowed(resource_type: AclResource, resource: Resource) -> bool:
+            secured_type, name = _secured(resource)
+            return secured_type is not resource_type or authorization.allows(operation, secured_type, name)
 
-        for of in (AclResource.TOPIC, AclResource.GROUP, AclResource.CLUSTER):
+        for resource_type in (AclResource.TOPIC, AclResource.GROUP, AclResource.CLUSTER):
             if authorization.response is None:
-                authorization.split("resources", told, partial(is_allowed, of), code=DENIALS[of])
+                code = DENIALS[resource_type]
+                authorization.split("resources", response_field, partial(is_allowed, resource_type), code=code)
 
     return rule
 
 
 def _secured(resource: Resource) -> tuple[AclResource, str]:
-    """What an ACL is about, for a resource with configs."""
+    """The ACL resource that protects a resource with configs."""
     if resource.resource_type == ResourceType.TOPIC:
         return AclResource.TOPIC, resource.resource_name
     if resource.resource_type == ResourceType.GROUP:
@@ -114,7 +116,7 @@ def cluster_operations(authorization: Authorization) -> int:
 
 
 def authorize_topic_operations(authorization: Authorization, response: Any) -> None:
-    """Tell in the rows of topics, where they have that field, the operations that the client may do."""
+    """Limit the authorized operations in topic rows that have the field to those of the client."""
 
     def limited(row: Any) -> Any:
         if row.topic_authorized_operations != authorized_operations.UNKNOWN:
@@ -127,7 +129,7 @@ def authorize_topic_operations(authorization: Authorization, response: Any) -> N
 
 
 def authorize_group_operations(authorization: Authorization) -> None:
-    """Tell in the rows of groups the operations that the client may do."""
+    """Limit the authorized operations in group rows to those of the client."""
 
     def limit(response: Any) -> None:
         for row in response.groups:

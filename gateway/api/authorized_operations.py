@@ -1,12 +1,13 @@
-"""Bit fields of authorized operations (KIP-430): bit n is set where the client may do operation n.
+"""Bit fields of authorized operations (KIP-430): bit n is set if the client may do operation n.
 
-Without an authorizer everybody may do everything, as in Apache Kafka. With one, the rules of the APIs replace these.
+Without an authorizer, clients may do everything, as in Apache Kafka. With one, the rules of the APIs limit these
+fields.
 """
 
 from headgate.gateway.api.authorization import AclOperation
 
 UNKNOWN = -0x8000_0000
-"""The field of a client that did not ask."""
+"""The field for a client that did not ask."""
 
 
 def _field(*operations: AclOperation) -> int:

@@ -1,4 +1,4 @@
-"""The context of a handler: the services of the broker, and the client that asks."""
+"""The context of a handler: the services of the broker, and the client of the request."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 class CloseConnection(Exception):
-    """The connection cannot go on; the text says why, for the log."""
+    """The connection has to end; the text is the reason for the log."""
 
 
 def _unmuted(throttle_ms: int) -> None:
-    """There is no quota."""
+    """There is no quota: do nothing."""
 
 
 @dataclass(slots=True)
 class Client:
-    """The other end of one connection. Hosts are addresses as text; the client itself tells its names."""
+    """The client of one connection. Hosts are addresses as text; the client itself reports its id and software."""
 
     remote_host: str
     remote_port: int
@@ -49,7 +49,7 @@ class Client:
     software_version: str = "unknown"
     client_id: str | None = field(default=None)
     mute: Callable[[int], None] = field(default=_unmuted, compare=False, repr=False)
-    """Answers nothing more on the connection for so many milliseconds (KIP-219). The server sets this with a quota."""
+    """Answer nothing more on the connection for so many milliseconds (KIP-219). The server sets this with a quota."""
 
     def __str__(self) -> str:
         name = f" client.id={self.client_id[:80]!r}" if self.client_id else ""
@@ -59,7 +59,7 @@ class Client:
 
 @dataclass(slots=True)
 class Services:
-    """The parts of a broker that handlers use; built once, by `gateway.app.broker`."""
+    """The services of a broker for its handlers; `gateway.app.broker` builds them once."""
 
     config: BrokerConfig
     clock: Clock
@@ -72,7 +72,7 @@ class Services:
     producer_ids: ProducerIds
     groups: GroupCoordinator
     slices: TimeSlices
-    """Where long works go on, a millisecond of each turn: those of groups and all others."""
+    """All long works of the broker, those of groups included, in slices of a millisecond of each turn."""
     conversions: Conversions
     appends: WriteBatcher = field(default_factory=WriteBatcher)
     metrics: Metrics = field(default_factory=Metrics)
@@ -82,7 +82,7 @@ class Services:
 
 @dataclass(slots=True)
 class HandlerContext:
-    """The broker that answers one request, the client that sent the request, and the request's version."""
+    """The broker that answers one request, the client of the request, and the request's version."""
 
     broker: Services
     client: Client
@@ -91,5 +91,5 @@ class HandlerContext:
 
     @property
     def request_context(self) -> RequestContext:
-        """The part of this context that the machines of groups get."""
+        """The part of this context that group state machines get."""
         return RequestContext(self.client_id or "", f"/{self.client.remote_host}", self.version)

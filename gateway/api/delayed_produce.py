@@ -1,11 +1,11 @@
 """A produce request whose reply waits for appends.
 
-An append tells its request when it has ended. The end of the last one completes the request: nobody else that waits for
-the same partition is tried. With acks=0 no reply is owed, and the connection waits for two things only: for
-conversions, as later requests have to stay behind them, and for writes while too much waits for a slow disk.
+An append notifies its request at its end. The end of the last append completes the request: no other request that waits
+for the same partition is tried. With acks=0 the request needs no reply, and the connection waits in two cases only: for
+conversions, because later requests must not overtake them, and for writes while a slow disk's queue is too long.
 
-The appends are begun, and rendered as rows of the response, by `gateway.api.handlers.produce`; how they go on stands in
-`gateway.replication.append`.
+`gateway.api.handlers.produce` begins the appends, and makes their response rows; `gateway.replication.append` has their
+later states.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeAlias
 from headgate.gateway.api.context import CloseConnection, HandlerContext
 from headgate.gateway.api.endpoints import endpoints
 from headgate.gateway.replication.append import ACKS_ALL, CONVERTING, PENDING, Append
-from headgate.gateway.runtime.purgatory import SILENCE, Waiting, WaitList
+from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.produce import (
     NodeEndpoint,
@@ -26,20 +26,20 @@ from headgate.protocol.messages.produce import (
 )
 
 Delayed: TypeAlias = tuple[Append | None, PartitionProduceResponse]
-"""An append that may have to wait, with its row; or no append, and a row that names another leader."""
+"""An append that may have to wait, with its row; or None, and a row that names another leader."""
 
 Render: TypeAlias = Callable[[Append, PartitionProduceResponse, int], None]
-"""Shows in its row how an append stands, as a client of this version understands it."""
+"""Writes the state of an append into its row, in the form for this version."""
 
 SILENT_WAIT_MS = 600_000.0
-"""A client that wants no reply does not time out; after so long its connection goes on nevertheless."""
+"""A request without a reply does not time out; after this time its connection continues nevertheless."""
 MIN_WAIT_MS = 30_000.0
-"""The client's timeout is for the in-sync replicas. For conversions and slow disks an append has at least so long, as
+"""The client's timeout is for the in-sync replicas. For conversions and slow disks an append has at least this time, as
 in most client libraries."""
 
 
 class DelayedProduce:
-    """A produce request, and those of its appends that had not ended when the handler returned."""
+    """A produce request, with those of its appends that had not ended when the handler returned."""
 
     __slots__ = ("_context", "_delayed", "_open", "_render", "_response", "_wait_ms", "_waiting")
 
@@ -54,7 +54,7 @@ class DelayedProduce:
         self._wait_ms = 0.0
 
     def answer(self, request: ProduceRequest) -> ProduceResponse | Waiting:
-        """The response if every append has ended, else what the response waits for."""
+        """The response if every append has ended, otherwise what it waits for."""
         self._wait_ms = float(request.timeout_ms)
         is_waiting_for_replicas, names_leaders = request.acks == ACKS_ALL, False
         for append, _ in self._delayed:
@@ -78,14 +78,14 @@ class DelayedProduce:
         return waiting
 
     def _note(self, append: Append) -> None:
-        """An append has ended, or its conversion has."""
+        """An append, or its conversion, has ended."""
         if append.has_ended:
             self._open -= 1
             if not self._open:
                 self._context.broker.purgatory.complete(self._waiting)
 
     def _expire(self) -> ProduceResponse:
-        """The response; appends that have not ended by now have timed out."""
+        """The response; appends that have not ended by now time out."""
         if self._open:
             for append, _ in self._delayed:
                 if append is not None and not append.has_ended:
@@ -103,7 +103,7 @@ class DelayedProduce:
 
     def answer_silently(self) -> Waiting | None:
         """With acks=0: what the connection waits for, if anything. Raises CloseConnection if an append has failed."""
-        if not self._holds_up():
+        if not self._blocks_connection():
             self._close_on_error()
             return None
         for append, _ in self._delayed:
@@ -112,12 +112,12 @@ class DelayedProduce:
         self._await_disks()
         return self._park(Waiting((), SILENT_WAIT_MS, _never, self._finish, is_silent=True))
 
-    def _holds_up(self) -> bool:
-        return any(append is not None and _holds_up(append) for append, _ in self._delayed)
+    def _blocks_connection(self) -> bool:
+        return any(append is not None and _blocks_connection(append) for append, _ in self._delayed)
 
     def _check(self, append: Append | None = None) -> None:
-        """Something has changed: an append, or the room in the queue of a disk."""
-        if not self._holds_up():
+        """Something has changed: an append, or the space in a disk's queue."""
+        if not self._blocks_connection():
             self._context.broker.purgatory.complete(self._waiting)
         elif append is None:
             self._await_disks()
@@ -131,7 +131,7 @@ class DelayedProduce:
 
     def _finish(self) -> object:
         self._close_on_error()
-        return SILENCE
+        return NO_REPLY
 
     def _close_on_error(self) -> None:
         self._rendered()
@@ -139,11 +139,11 @@ class DelayedProduce:
 
 
 def _never(wait_list: WaitList) -> None:
-    """There is no list to be touched."""
+    """No list is ever touched."""
 
 
-def _holds_up(append: Append) -> bool:
-    """Whether a client that wants no reply waits for this append."""
+def _blocks_connection(append: Append) -> bool:
+    """Whether the connection of a client without replies waits for this append."""
     if append.state is CONVERTING:
         return True
     disk = append.replica.disk
@@ -151,14 +151,14 @@ def _holds_up(append: Append) -> bool:
 
 
 def _leader_endpoints(context: HandlerContext, delayed: Collection[Delayed]) -> list[NodeEndpoint]:
-    """Where the client reaches the leaders that rows name (KIP-951)."""
+    """The endpoints of the leaders in rows (KIP-951)."""
     leaders = {row.current_leader.leader_id for append, row in delayed if append is None}
-    found = [endpoint for endpoint in endpoints(context) if endpoint.node_id in leaders]
-    return [NodeEndpoint(*endpoint) for endpoint in sorted(found, key=lambda endpoint: endpoint.node_id)]
+    live = [endpoint for endpoint in endpoints(context) if endpoint.node_id in leaders]
+    return [NodeEndpoint(*endpoint) for endpoint in sorted(live, key=lambda endpoint: endpoint.node_id)]
 
 
 def close_on_error(response: ProduceResponse) -> None:
-    """With acks=0 no reply tells of an error: the end of the connection does, and the client refreshes its metadata.
+    """With acks=0 no reply reports an error: the connection is closed instead, and the client refreshes its metadata.
 
     Raises CloseConnection.
     """

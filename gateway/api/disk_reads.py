@@ -1,4 +1,4 @@
-"""What the plan of one fetch would have to read from a disk: threads read it, and the fetch is planned again."""
+"""The disk reads that the plan of one fetch needs: threads run them, then the fetch is planned again."""
 
 from __future__ import annotations
 
@@ -10,64 +10,64 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.purgatory import Purgatory, WaitList
     from headgate.gateway.runtime.scheduler import Scheduler
 
-# As many partitions are brought from the disk together; the others come with the next fetch.
-COLD_AT_ONCE = 64
+# At most this many partitions are read from the disk together; the others follow with the next fetch.
+MAX_READS_AT_ONCE = 64
 NO_PLACES = frozenset[FilePosition]()
 
 
 class DiskReads:
-    """The cold reads of one fetch: those of its last plan, and those that threads do."""
+    """The cold reads of one fetch: those of its last plan, and those in threads."""
 
-    __slots__ = ("_noted", "_purgatory", "_scheduler", "under_way")
+    __slots__ = ("_purgatory", "_scheduler", "_wanted_reads", "in_progress")
 
     def __init__(self, scheduler: Scheduler, purgatory: Purgatory) -> None:
         self._scheduler = scheduler
         self._purgatory = purgatory
-        self._noted: list[WouldBlock] = []
-        self.under_way = NO_PLACES
-        """The places that threads read."""
+        self._wanted_reads: list[WouldBlock] = []
+        self.in_progress = NO_PLACES
+        """The places that threads read now."""
 
     def __bool__(self) -> bool:
-        """Whether the last plan noted any."""
-        return bool(self._noted)
+        """Whether the last plan noted a read."""
+        return bool(self._wanted_reads)
 
     def note(self, cold: WouldBlock) -> None:
-        """Take a read that a plan would have had to wait for."""
-        if len(self._noted) < COLD_AT_ONCE:
-            cold.__traceback__ = None  # it holds the frames of what was given up
-            self._noted.append(cold)
+        """Note a read that a plan would have blocked on."""
+        if len(self._wanted_reads) < MAX_READS_AT_ONCE:
+            cold.__traceback__ = None  # the traceback references the frames of the abandoned plan
+            self._wanted_reads.append(cold)
         else:
             cold.release()
 
     def start(self, brought: WaitList | None) -> set[FilePosition]:
-        """Have a thread of each disk read what was noted and is not read yet; `brought` is touched. Gives the places.
+        """Read the noted places in a thread for each disk, then touch `brought`. Returns the places.
 
-        If nobody waits for it, it is only read where a thread is free at once.
+        Without `brought` no request waits; then the places are read only if a thread is free at once.
         """
         by_disk: dict[str, list[WouldBlock]] = {}
-        noted, self._noted = self._noted, []
-        for one in noted:
-            is_full = brought is None and self._scheduler.reads(one.disk).is_full
-            if is_full or one.place in self.under_way:
-                one.release()
+        noted, self._wanted_reads = self._wanted_reads, []
+        for cold in noted:
+            is_full = brought is None and self._scheduler.reads(cold.disk).is_full
+            if is_full or cold.place in self.in_progress:
+                cold.release()
             else:
-                by_disk.setdefault(one.disk, []).append(one)
-        for disk, these in by_disk.items():
-            self._read(disk, these, brought)
-        return {one.place for these in by_disk.values() for one in these}
+                by_disk.setdefault(cold.disk, []).append(cold)
+        for disk, reads in by_disk.items():
+            self._read(disk, reads, brought)
+        return {cold.place for reads in by_disk.values() for cold in reads}
 
-    def _read(self, disk: str, cold: list[WouldBlock], brought: WaitList | None) -> None:
-        places = {one.place for one in cold}
-        self.under_way |= places
+    def _read(self, disk: str, reads: list[WouldBlock], brought: WaitList | None) -> None:
+        places = {cold.place for cold in reads}
+        self.in_progress |= places
 
         def read() -> None:
-            for one in cold:
-                one.warm()
+            for cold in reads:
+                cold.warm()
 
-        def done(_: object) -> None:  # if it failed, the next plan fails too, and says so
-            self.under_way -= places
-            for one in cold:
-                one.release()
+        def done(_: object) -> None:  # after a failed read the next plan fails too, and reports it
+            self.in_progress -= places
+            for cold in reads:
+                cold.release()
             if brought is not None:
                 self._purgatory.touch(brought)
 

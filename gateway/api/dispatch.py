@@ -1,13 +1,13 @@
-"""One request: header -> count -> read -> quota -> authorize -> handler -> write.
+"""The dispatcher of one request: header -> count -> read -> quota -> authorize -> handler -> write.
 
 The route of an API and version has the steps before its handler (`gateway.api.routes`).
 
-Errors take one of three ways. A KafkaError becomes the message's own error response. Malformed bytes and APIs that are
-not served close the connection with one log line (`MalformedRequest`, `CloseConnection`). Any other exception is a
-fault of ours: the log has its traceback, and the client gets UNKNOWN_SERVER_ERROR.
+Errors take one of three ways. A KafkaError becomes the error response of the message. Malformed bytes and unsupported
+APIs close the connection with one log line (`MalformedRequest`, `CloseConnection`). Any other exception is a fault of
+ours: the log gets its traceback, and the client gets UNKNOWN_SERVER_ERROR.
 
-A large request is read, handled and answered in steps, with turns for everybody else in between
-(`gateway.api.parked`). A handler may return steps itself, for a small request with a large response.
+A large request is read, handled and answered in steps, and other requests run in between (`gateway.api.parked`). A
+handler may itself return steps, for a small request with a large response.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.schema import Message
 
 TIMED_EVERY = 64
-"""One request in so many is timed, of each API and version; of the first ones, 1, 2, 4, 8, 16, 32 and 64."""
+"""One in this many requests of each API and version is timed; also the requests number 1, 2, 4, 8, 16, 32 and 64."""
 
 __all__ = ["Dispatcher", "Done", "Parked", "Piece", "Reply", "Route"]
 
@@ -46,7 +46,7 @@ class Dispatcher:
         self._answers = ResponseCache()
         self._latencies = {key: Histogram() for key in registrations}
         self.appends = services.appends
-        """The appends of a turn, which are written together before any answer is sent."""
+        """The batcher of a turn's appends, which are written together before any reply is sent."""
         services.metrics.labelled("requests", ("api", "version"), self._count_requests)
         services.metrics.labelled("request.errors", ("api", "error"), self._count_errors)
         services.metrics.labelled("request.seconds", ("api",), self._collect_latencies)
@@ -54,11 +54,11 @@ class Dispatcher:
 
     @property
     def has_quota(self) -> bool:
-        """Whether a client may be muted."""
+        """Whether the broker has a quota, which may mute clients."""
         return self._services.quota is not None
 
     def dispatch(self, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
-        """Answer one frame (without its size prefix), or park it: then `done` is called once, later.
+        """Answer one frame (without its size prefix), or park the request; then `done` is called once, later.
 
         The appends of a reply may still be unwritten: call `appends.commit`, which may change the bytes of the reply,
         before the reply is sent. Raises MalformedRequest, CloseConnection.
@@ -83,12 +83,12 @@ class Dispatcher:
             if shared is not None:
                 return shared
         if len(frame) > route.large_bytes:
-            # A copy, as the frame's buffer is the driver's again when this returns
+            # A copy: the driver reuses the frame's buffer after this call
             return self._parked(route, key, correlation_id, client, done).begin(bytes(frame), position)
         request, _ = route.read(frame, position)
         try:
             outcome = route.handler(request, HandlerContext(services, client, version, client_id))
-        except Exception as error:  # noqa: BLE001  a fault of one request is answered, not passed on
+        except Exception as error:  # noqa: BLE001  a failed request gets an error response
             outcome = route.error_response(request, client, error)
         if not isinstance(outcome, Message):
             if outcome is None:
@@ -102,13 +102,13 @@ class Dispatcher:
         return reply
 
     def _dispatch_timed(self, route: Route, frame: memoryview, client: Client, done: Done) -> Reply | Parked:
-        """Answer a frame, and note the time until its answer.
+        """Answer a frame, and record the time until its reply.
 
-        Two looks at the clock for every request would cost more than one percent of the smallest requests.
+        Two readings of the clock for every request would cost more than one percent of the smallest requests.
         """
         number = route.timed_at
         route.timed_at = number + min(number, TIMED_EVERY)
-        route.untimed = route.timed_at - number + 1  # `dispatch` counts this one again
+        route.untimed = route.timed_at - number + 1  # `dispatch` counts this request again
         monotonic_ms, latency = self._services.clock.monotonic_ms, route.latency
         started_ms = monotonic_ms()
 
@@ -122,7 +122,7 @@ class Dispatcher:
         return outcome
 
     def _shared(self, key: Key, correlation_id: int, done: Done) -> Reply | Parked | None:
-        """The large answer to the same question, given before or being made."""
+        """The large response to an equal request: cached, or in progress."""
         image = self._services.metadata.image
         kept = self._answers.find_large(image, key)
         if kept is not None:
@@ -145,14 +145,14 @@ class Dispatcher:
         return request
 
     def _keep(self, route: Route, key: Key, response: Message, reply: Reply) -> None:
-        """Keep an answer that stays the same as long as the image does."""
+        """Cache a response that is valid until the image changes."""
         if route.is_lasting is not None and route.is_lasting(response):
             body = body_of(reply)
             if body is not None:
                 self._answers.keep(self._services.metadata.image, key, body)
 
     def _open_route(self, api_key: int, version: int) -> Route | None:
-        """The route of the first request of an API in a version; None if the version is not served."""
+        """Make the route at the first request of an API version; None if the version is not supported."""
         registration = self._registrations.get(api_key)
         if registration is None or registration.find(version) is None:
             return None
@@ -191,4 +191,4 @@ class Dispatcher:
         else:
             wanted = f"{registration.request.__name__.removesuffix('Request')} version {version}"
             offered = f"; versions {registration.served_min} to {registration.served_max} are"
-        raise CloseConnection(f"{wanted} is not served{offered}; asked by {client.principal}")
+        raise CloseConnection(f"{wanted} is not supported{offered}; asked by {client.principal}")

@@ -1,4 +1,4 @@
-"""The addresses that clients are told: those of all brokers, on the listener that the client uses."""
+"""The endpoints in responses: the addresses of all brokers on the client's listener."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headgate.gateway.api.context import HandlerContext
 
 
 class Endpoint(NamedTuple):
-    """One broker, as a client of a listener reaches it."""
+    """One broker's address for clients of a listener."""
 
     node_id: int
     host: str
@@ -19,27 +19,27 @@ class Endpoint(NamedTuple):
 def endpoints(context: HandlerContext) -> list[Endpoint]:
     """The live brokers that have the client's listener."""
     config, listener = context.broker.config, context.client.listener
-    found = []
+    live = []
     for node in context.broker.metadata.image.brokers.values():
         if node.node_id == config.node_id:
-            found.append(own_endpoint(context))
+            live.append(own_endpoint(context))
         elif listener in node.endpoints:
-            found.append(Endpoint(node.node_id, *node.endpoints[listener], node.rack))
-    return found
+            live.append(Endpoint(node.node_id, *node.endpoints[listener], node.rack))
+    return live
 
 
 def own_endpoint(context: HandlerContext) -> Endpoint:
-    """This broker at its advertised address, or else at the address that the client connected to."""
+    """This broker's advertised address, or else the address that the client connected to."""
     config, client = context.broker.config, context.client
     host, port = config.advertised_address(client.listener, client.local_host, client.local_port)
     return Endpoint(config.node_id, host, port, config.broker_rack)
 
 
 def leader_of(context: HandlerContext, topic: str, index: int) -> tuple[int, int, Endpoint | None]:
-    """The leader of a partition, its epoch, and its endpoint for the client (KIP-951); -1, -1, None where unknown."""
+    """A partition's leader, leader epoch, and leader endpoint for the client (KIP-951); -1, -1, None if unknown."""
     known = context.broker.metadata.image.topics.get(topic)
     if known is None or not 0 <= index < len(known.partitions) or (topic, index) in context.broker.partitions.opening:
         return -1, -1, None
     state = known.partitions[index]
-    found = [endpoint for endpoint in endpoints(context) if endpoint.node_id == state.leader]
-    return state.leader, state.leader_epoch, found[0] if found else None
+    leaders = [endpoint for endpoint in endpoints(context) if endpoint.node_id == state.leader]
+    return state.leader, state.leader_epoch, leaders[0] if leaders else None

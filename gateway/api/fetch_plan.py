@@ -1,13 +1,13 @@
-"""The plan of one fetch: when it is answered, with which partitions, and what it waits for until then.
+"""The plan of one fetch: when the fetch is answered, with which partitions, and what it waits for until then.
 
-A fetch that finds less than `min_bytes` waits for the partitions it named, or for its session. Afterwards only a
-partition that moved is counted again, and the pieces are planned anew when there is enough, or when the time is up. It
-never waits for bytes that its own limits, or the end of an older segment, would keep from the reply.
+A fetch that finds less than `min_bytes` waits for its partitions, or for its session. Later only a changed partition is
+counted again; the rows are planned anew when there are enough bytes, or when the time is up. The fetch never waits for
+bytes that its own limits, or the end of an older segment, would keep from the response.
 
-More than `FEW_ITEMS` partitions are planned, and told, a millisecond at a time. Whatever becomes dirty meanwhile is
-looked at before the fetch is parked.
+More than `FEW` partitions are planned, and sent, a millisecond at a time. Partitions that become dirty meanwhile are
+planned before the fetch is parked.
 
-The rows themselves are made by `gateway.api.handlers.fetch`.
+`gateway.api.handlers.fetch` makes the rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sized
 from typing import TYPE_CHECKING, TypeAlias
 
 from headgate.gateway.api.disk_reads import DiskReads
-from headgate.gateway.api.fetch_sessions import FEW, FetchTurn, Remembered, SessionTurn, TopicKey
+from headgate.gateway.api.fetch_sessions import FEW, CachedPartition, FetchTurn, SessionTurn, TopicKey
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import (
@@ -37,29 +37,29 @@ if TYPE_CHECKING:
     from headgate.gateway.replication.replica import Replica
 
 NO_DIVERGENCE = PartitionData().diverging_epoch
-"""The default itself, which the writer need not look into."""
+"""The default instance: the writer skips it without a look at its fields."""
 NO_ENDPOINTS: list[NodeEndpoint] = []
 
-# A client's own limit is 30 s in most libraries: who waits longer for a disk has asked again by then.
+# The limit of most client libraries is 30 s: a client that waits longer for a disk has retried by then.
 DISK_DEADLINE_MS = 30_000.0
 AT_ONCE = 16
-"""Partitions between two looks at the clock, where there are many."""
+"""Partitions between two readings of the clock, if there are many."""
 _NOTHING_COUNTED = (-1, 0)
 
 Then: TypeAlias = Callable[[list[PartitionData]], FetchResponse | Waiting]
-"""What makes an answer of the rows of a plan."""
+"""Makes a response of the rows of a plan."""
 Topics: TypeAlias = dict[TopicKey, FetchableTopicResponse]
 
 
 def late() -> FetchResponse:
-    """Raises KafkaError(REQUEST_TIMED_OUT): what a fetch waits for besides records has not come."""
-    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the disk has not answered in time")
+    """Raises KafkaError(REQUEST_TIMED_OUT): a wait for something other than records took too long."""
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the disk did not respond in time")
 
 
 class FetchPlan:
-    """One fetch: which partitions, how much each of them has, and the rows made of that: one for each, in order.
+    """One fetch: its partitions, their bytes, and their rows, one for each partition, in order.
 
-    More than `FEW_ITEMS` partitions are planned, and told, in steps; what becomes dirty meanwhile is looked at
+    More than `FEW` partitions are planned, and sent, in steps; partitions that become dirty meanwhile are planned
     afterwards.
     """
 
@@ -70,7 +70,7 @@ class FetchPlan:
         "_deadline_ms",
         "_endpoints",
         "_is_first",
-        "_is_told",
+        "_is_urgent",
         "_isolation_level",
         "_max_bytes",
         "_min_bytes",
@@ -93,48 +93,48 @@ class FetchPlan:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._deadline_ms = now_ms + request.max_wait_ms
         self._watched: dict[WaitList, tuple[int, int]] = {}
-        """Which row hears of the list, and how many bytes it adds towards `min_bytes`."""
+        """The wait lists, each with its row's number, and the row's bytes towards `min_bytes`."""
         self._counted = 0
         """The sum of these bytes."""
         self._is_first = True
-        """Whether no row that was counted has records."""
+        """Whether no counted row has records."""
         self._size = 0
         """The bytes of records in the last rows."""
-        self._is_told = False
-        """Whether one of the last rows says something that the client must hear without waiting."""
+        self._is_urgent = False
+        """Whether one of the last rows must be sent without a wait."""
         self._seen: Replica | None = None
-        """The partition that was looked at last, if that was no error."""
+        """The last planned partition, unless that was an error."""
         self._endpoints = NO_ENDPOINTS
         self.cold: DiskReads | None = None
-        """What the last plan would have had to wait for."""
+        """The disk reads that the last plan needs."""
 
     # Planning
 
     def answer(self) -> FetchResponse | Waiting:
-        """Plan every partition; the answer, or what it waits for."""
+        """Plan every partition. Returns the response, or what it waits for."""
         turn = self._turn
-        if len(turn.partitions) > FEW or turn.taking_up is not None:
-            return self._plan_slowly(self._answer_with, blocking=False)
+        if len(turn.partitions) > FEW or turn.pending_update is not None:
+            return self._plan_in_slices(self._answer_with, blocking=False)
         rows: list[PartitionData] = []
         self._plan_some(rows, FEW, blocking=False)
         return self._answer_with(rows)
 
     def _answer_now(self) -> FetchResponse | Waiting:
-        """Plan every partition anew, and answer with what there is in memory."""
+        """Plan every partition anew, and answer with the data in memory."""
         return self._plan_again(self._last)
 
     def _plan_again(self, then: Then, blocking: bool = False) -> FetchResponse | Waiting:
-        """Plan every partition anew, with those that are dirty by now, and go on with the rows."""
+        """Plan every partition anew, including those that are dirty now, and continue with the rows."""
         if self._turn.items is not None:
             self._turn.gather()
         self._size = self._counted = 0
-        self._is_told = False
+        self._is_urgent = False
         self._is_first = True
         if self._watched:
-            self._watched = {}  # a new one: a parked fetch is in the lists of the old one
+            self._watched = {}  # a new dict: a parked fetch is in the lists of the old one
         turn = self._turn
-        if len(turn.partitions) > FEW or turn.taking_up is not None:
-            return self._plan_slowly(then, blocking)
+        if len(turn.partitions) > FEW or turn.pending_update is not None:
+            return self._plan_in_slices(then, blocking)
         rows: list[PartitionData] = []
         self._plan_some(rows, FEW, blocking)
         return then(rows)
@@ -147,17 +147,17 @@ class FetchPlan:
         return self.warm() if self.cold else self.wait()
 
     def _last(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
-        """Answer with what is in memory. The rest is brought for the next fetch, which may wait for it."""
+        """Answer with the data in memory. Threads read the rest for the next fetch, which may wait for it."""
         if self.cold:
             self.cold.start(None)
         return self.response(rows)
 
-    def _plan_slowly(self, then: Then, blocking: bool) -> Waiting:
+    def _plan_in_slices(self, then: Then, blocking: bool) -> Waiting:
         rows: list[PartitionData] = []
         turn = self._turn
 
         def steps() -> Iterator[None]:
-            yield from turn.taking_up or ()
+            yield from turn.pending_update or ()
             while len(rows) < len(turn.partitions):
                 start = len(rows)
                 self._plan_some(rows, start + AT_ONCE, blocking)
@@ -165,19 +165,19 @@ class FetchPlan:
                     self._count_some(rows, start)
                 yield
 
-        return self._slowly(steps(), lambda: then(rows))
+        return self._run_in_slices(steps(), lambda: then(rows))
 
-    def _slowly(self, steps: Iterator[None], then: Callable[[], FetchResponse | Waiting]) -> Waiting:
-        """Go through steps a millisecond at a time, then go on."""
+    def _run_in_slices(self, steps: Iterator[None], then: Callable[[], FetchResponse | Waiting]) -> Waiting:
+        """Run steps a millisecond at a time, then call `then`."""
         is_done, failed, turn = WaitList(), list[Exception](), self._turn
 
         def run() -> Iterator[None]:
             try:
                 for _ in steps:
                     yield
-                    if not is_done.waiters and turn.taking_up is None:  # the client is gone
+                    if not is_done.waiters and turn.pending_update is None:  # the client has disconnected
                         return
-            except Exception as error:  # noqa: BLE001  whoever waits for it is told
+            except Exception as error:  # noqa: BLE001  `attempt` raises the error again
                 failed.append(error)
 
         def attempt(_: WaitList) -> FetchResponse | Waiting:
@@ -186,13 +186,13 @@ class FetchPlan:
             return then()
 
         sessions, purgatory = self._broker.fetch_sessions, self._broker.purgatory
-        sessions.slowly(run(), lambda: purgatory.touch(is_done))
+        sessions.run_in_slices(run(), lambda: purgatory.touch(is_done))
         return Waiting([is_done], self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS, attempt, late)
 
     def _plan_some(self, rows: list[PartitionData], end: int, blocking: bool) -> None:
-        """Add rows up to the number `end`. The first batch comes whole, whatever its size; the rest keeps to limits.
+        """Add rows up to the number `end`. The first batch is complete, whatever its size; the rest keeps the limits.
 
-        If not `blocking`, a partition that would have to wait for the disk has nothing for now, and is noted in `cold`.
+        If not `blocking`, a partition that would wait for the disk gets an empty row, and a note in `cold`.
         """
         turn, size, most = self._turn, self._size, self._max_bytes
         items = turn.items
@@ -211,13 +211,13 @@ class FetchPlan:
             rows.append(row)
         self._size = size
 
-    def _note_look(self, item: Remembered, wanted: FetchPartition, row: PartitionData) -> None:
-        """A partition is clean that has nothing to read for now: its session watches it until that changes."""
+    def _note_look(self, item: CachedPartition, wanted: FetchPartition, row: PartitionData) -> None:
+        """Make a partition clean if it has nothing to read now; its session watches it for the next change."""
         item.is_clean = False
         partition = self._seen
         if row.records or partition is None or row.diverging_epoch is not NO_DIVERGENCE:
             return
-        # Where the limits were used up nobody has looked whether the offset is in the log at all.
+        # After the limits were used up, no read has checked whether the log has the offset at all.
         if self._end(partition) <= wanted.fetch_offset <= partition.log.end_offset:
             item.is_clean = True
             item.watch(partition.waiters)
@@ -225,28 +225,28 @@ class FetchPlan:
     def _note_cold(self, cold: WouldBlock) -> None:
         if self.cold is None:
             self.cold = DiskReads(self._broker.scheduler, self._broker.purgatory)
-        if self.cold and self._broker.partitions.held.is_full:  # one comes in any case
+        if self.cold and self._broker.partitions.held.is_full:  # one read is always kept
             cold.release()
         else:
             self.cold.note(cold)
 
     def is_due(self, rows: list[PartitionData]) -> bool:
-        """Whether the reply need not wait: enough bytes, an error to tell, or a client that does not want to wait.
+        """Whether to answer without a wait: enough bytes, an urgent row, or a client that does not want to wait.
 
-        If all that there may be is on the disk, it waits for that.
+        If all possible data is on the disk, the fetch waits for the disk.
         """
-        if self._is_told:
+        if self._is_urgent:
             return True
         is_about_nothing = not rows and self._turn.changed is None
         if self._size >= self._min_bytes or is_about_nothing or self._request.max_wait_ms <= 0:
             return not self.is_blocked
-        if len(rows) <= FEW:  # more were counted as they were planned
+        if len(rows) <= FEW:  # more rows were counted as they were planned
             self._count_some(rows, 0)
         return self._counted >= self._min_bytes and not self.is_blocked
 
     def _count_some(self, rows: list[PartitionData], start: int) -> None:
-        """Count the rows from the number `start` on towards `min_bytes`, and keep in mind which have something."""
-        if self._is_told:  # it does not wait
+        """Count the rows from number `start` on towards `min_bytes`, and keep the partitions with something to send."""
+        if self._is_urgent:  # the fetch does not wait
             return
         turn, is_first = self._turn, self._is_first or not start
         items = turn.items
@@ -261,26 +261,26 @@ class FetchPlan:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether everything that there may be to answer has to wait for the disk."""
-        return bool(self.cold) and not (self._size or self._is_told)
+        """Whether all possible data has to be read from the disk first."""
+        return bool(self.cold) and not (self._size or self._is_urgent)
 
     # Waiting
 
     def wait(self) -> FetchResponse | Waiting:
-        """Park until a partition has moved far enough, or `max_wait_ms` are over since the request came."""
+        """Park until a partition has enough data, or `max_wait_ms` since the request's arrival are over."""
         turn = self._turn
         if not isinstance(turn, SessionTurn) or turn.changed is None:
             return Waiting(self._watched, self._deadline_ms, self._attempt, self._answer_now)
         turn.park()
-        moved = self._look_at_marked(turn) if turn.marked else None  # while others were planned
+        moved = self._plan_marked(turn) if turn.marked else None  # marked while others were planned
         if moved is not None:
             return moved
-        return Waiting((turn.changed,), self._deadline_ms, lambda _: self._look_at_marked(turn), self._answer_now)
+        return Waiting((turn.changed,), self._deadline_ms, lambda _: self._plan_marked(turn), self._answer_now)
 
     def warm(self) -> Waiting:
-        """Have a thread read what the plan needs, then plan again, until there is something; then answer with that.
+        """Read the plan's data in threads, then plan again, until there is some data; then answer with that.
 
-        A position is looked up in an index and in the batches behind it: on a cold disk each of these may wait.
+        A position is looked up in an index and in the batches behind it: on a cold disk each of these may block.
         """
         assert self.cold is not None
         cold, brought = self.cold, WaitList()
@@ -290,16 +290,16 @@ class FetchPlan:
         def again(rows: list[PartitionData]) -> FetchResponse | Waiting:
             nonlocal places
             if self.is_blocked:
-                others = bool(cold.under_way)  # which may be of a disk that hangs
+                others = bool(cold.in_progress)  # some may be on a hanging disk
                 before, places = places, cold.start(brought)
                 if others or places != before:
                     return waiting()
-                return self._plan_again(self._last, blocking=True)  # brought, and gone again: that would have no end
+                return self._plan_again(self._last, blocking=True)  # read and evicted: repetition might not end
             return self._last(rows)
 
         def waiting() -> Waiting:
             changed = self._turn.changed
-            others = self._watched if changed is None else (changed,)  # what comes to these needs no disk
+            others = self._watched if changed is None else (changed,)  # new data of these needs no disk
             return Waiting([brought, *others], deadline_ms, lambda _: self._plan_again(again), late)
 
         return waiting()
@@ -307,25 +307,25 @@ class FetchPlan:
     # Answering
 
     def response(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
-        """The rows that the session wants told, grouped by topic; or what they are awaited by."""
+        """The response with the rows to send, grouped by topic; or a wait for the steps that build it."""
         if len(rows) <= FEW:
-            return self._respond(self._tell_some({}, rows))
+            return self._respond(self._select_some({}, rows))
         topics: Topics = {}
 
         def steps() -> Iterator[None]:
             for start in range(0, len(rows), AT_ONCE):
-                self._tell_some(topics, rows[start : start + AT_ONCE], start)
+                self._select_some(topics, rows[start : start + AT_ONCE], start)
                 yield
 
-        return self._slowly(steps(), lambda: self._respond(topics))
+        return self._run_in_slices(steps(), lambda: self._respond(topics))
 
-    def _tell_some(self, topics: Topics, rows: list[PartitionData], start: int = 0) -> Topics:
-        """Put the rows from the number `start` on into their topics."""
+    def _select_some(self, topics: Topics, rows: list[PartitionData], start: int = 0) -> Topics:
+        """Add the rows from number `start` on to their topics."""
         turn = self._turn
         is_remembered = turn.items is not None
         partitions = turn.partitions[start : start + AT_ONCE] if start else turn.partitions
         for number, ((key, _), row) in enumerate(zip(partitions, rows, strict=False), start):
-            if is_remembered and not turn.tell(number, row):
+            if is_remembered and not turn.select(number, row):
                 release(row)
             elif key in topics:
                 topics[key].partitions.append(row)
@@ -344,34 +344,34 @@ class FetchPlan:
     # What has changed while it waits
 
     def _attempt(self, wait_list: WaitList) -> FetchResponse | Waiting | None:
-        """Without a session: look at the partition that moved."""
+        """Without a session: plan the changed partition."""
         number, _ = self._watched[wait_list]
         key, wanted = self._turn.partitions[number]
-        self._is_told = False
+        self._is_urgent = False
         try:
             row = self._row(key, wanted, wanted.partition_max_bytes, True, blocking=False)
         except WouldBlock as cold:
             self._note_cold(cold)
             return self._answer_now()
         lists = len(self._watched)
-        if not self._is_told:
+        if not self._is_urgent:
             self._watch(number, row, True)
-        is_another = len(self._watched) > lists  # made anew under its name: nothing here would hear of its appends
-        is_ready = is_another or self._is_told or self._counted >= self._min_bytes
+        is_another = len(self._watched) > lists  # a new topic of that name: this fetch would not see its appends
+        is_ready = is_another or self._is_urgent or self._counted >= self._min_bytes
         if is_ready and len(self._turn.partitions) == 1 and wanted.partition_max_bytes <= self._max_bytes:
-            return self.response([row])  # all that planning once more would find
+            return self.response([row])  # a new plan would find nothing more
         release(row)
         return self._answer_now() if is_ready else None
 
-    def _look_at_marked(self, turn: SessionTurn) -> FetchResponse | Waiting | None:
-        """In a session: look at the partitions that became dirty."""
+    def _plan_marked(self, turn: SessionTurn) -> FetchResponse | Waiting | None:
+        """In a session: plan the partitions that became dirty."""
         if turn.is_over:
             return self._answer_now()
         marked, rows = turn.take_marked(), list[PartitionData]()
         if marked is None:
             is_late = self._broker.clock.monotonic_ms() >= self._deadline_ms
             return self._plan_again(self._last if is_late else self._answer_with)
-        self._is_told = False
+        self._is_urgent = False
         for item in marked:
             try:
                 rows.append(self._look_at(item, turn))
@@ -379,14 +379,14 @@ class FetchPlan:
                 self._note_cold(cold)
                 item.mark()
                 return self._answer_now()
-        if not self._is_told and self._counted < self._min_bytes:
+        if not self._is_urgent and self._counted < self._min_bytes:
             return None
         limit = marked[0].wanted[1].partition_max_bytes if len(marked) == 1 else self._max_bytes + 1
         if limit <= self._max_bytes and turn.narrow():
-            return self.response(rows)  # all that planning once more would find
+            return self.response(rows)  # a new plan would find nothing more
         return self._answer_now()
 
-    def _look_at(self, item: Remembered, turn: SessionTurn) -> PartitionData:
+    def _look_at(self, item: CachedPartition, turn: SessionTurn) -> PartitionData:
         """Count a partition anew. Raises WouldBlock."""
         key, wanted = item.wanted
         row = self._row(key, wanted, wanted.partition_max_bytes, True, blocking=False)
@@ -401,7 +401,7 @@ class FetchPlan:
     def _row(
         self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, blocking: bool = True
     ) -> PartitionData:
-        """What a partition has; notes it in `_seen`, in `_is_told` an error or a diverging epoch.
+        """Plan a partition. Sets `_seen`, and `_is_urgent` for an error or a diverging epoch.
 
         Raises WouldBlock if not `blocking`.
         """
@@ -411,12 +411,12 @@ class FetchPlan:
         partitions = self._broker.partitions
         return partitions.get(key if isinstance(key, str) else partitions.topic_name(key), index)
 
-    def _watch(self, number: int, row: PartitionData, is_first: bool, item: Remembered | None = None) -> None:
-        """Note what a partition adds towards `min_bytes`, and that its moves matter."""
+    def _watch(self, number: int, row: PartitionData, is_first: bool, item: CachedPartition | None = None) -> None:
+        """Count a partition's bytes towards `min_bytes`, and wait for its changes."""
         key, wanted = self._turn.partitions[number]
         partition = self._find(key, wanted.partition)
         if item is not None:
-            item.watch(partition.waiters)  # also where it has something already
+            item.watch(partition.waiters)  # also if the partition has data already
         self._note(partition, number, self._count(partition, wanted.fetch_offset, row.records, is_first))
 
     def _note(self, partition: Replica, number: int, size: int) -> None:
@@ -425,7 +425,7 @@ class FetchPlan:
         self._counted += size - before
 
     def _count(self, partition: Replica, offset: int, records: Sized | None, is_first: bool) -> int:
-        """The bytes that a partition adds towards `min_bytes`: all of these where waiting would not bring more."""
+        """The bytes that a partition adds towards `min_bytes`; all of `min_bytes` if a wait would bring no more."""
         if isinstance(records, FileSlice):
             size = records.length
             if size >= self._min_bytes or _reaches(records, partition, self._end(partition)):
@@ -438,17 +438,17 @@ class FetchPlan:
 
 
 def release(row: PartitionData) -> None:
-    """Give back the file of a row that is not sent."""
+    """Release the file of a row that is not sent."""
     if isinstance(row.records, FileSlice):
         row.records.release()
 
 
 def _reaches(piece: FileSlice, partition: Replica, end: int) -> bool:
-    """Whether a piece goes up to the offset `end`; not if a limit cut it, or more is in the next segment."""
+    """Whether a piece extends to the offset `end`: no limit cut it, and no later segment has more."""
     segments = partition.log.segments
     last = segments[max(0, bisect_left(segments, end, key=lambda segment: segment.base_offset) - 1)]
     limit = last.size
     if end != partition.log.end_offset:
-        owner, position = partition.log.locate(end)  # which the plan has just looked up: nothing is read
+        owner, position = partition.log.locate(end)  # the plan has just looked this up: nothing is read
         limit = position if owner is last else limit
     return piece.fileno == last.file.fileno and piece.position + len(piece) >= limit

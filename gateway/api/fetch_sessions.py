@@ -1,16 +1,15 @@
-"""Incremental fetch sessions (KIP-227; topic ids KIP-516): a consumer of many partitions names only what changed.
+"""Incremental fetch sessions (KIP-227; topic ids KIP-516): a consumer of many partitions names only the changed ones.
 
-A fetch of epoch 0 names all partitions and opens a session; epochs 1, 2, 3 ... change it; epoch -1 ends it or wants
-none. The session remembers what was last told of each partition, so that a reply holds only the partitions that have
-something new.
+A fetch of epoch 0 names all partitions and opens a session; epochs 1, 2, 3 ... change it; epoch -1 ends it, or wants
+none. The session remembers the last sent state of each partition, so that a response has only the partitions with news.
 
-An incremental fetch looks only at the *dirty* partitions. A partition becomes dirty when a fetch names it, or when it
-changes. A look that finds nothing to read makes it clean: the session then watches the partition's wait list
+An incremental fetch plans only the *dirty* partitions. A partition becomes dirty when a fetch names it, or when it
+changes. A plan that finds nothing to read makes the partition clean: the session then watches the partition's wait list
 (`gateway.runtime.purgatory.Watch`). The next change marks the partition dirty and ends the watch, so that a change
 costs each session one mark, however long the session sleeps. A parked fetch waits on one list of its session.
 
-While a fetch is under way its `FetchTurn` has the partitions that were dirty when it began; what is marked meanwhile is
-dirty again. A turn that ends without an answer gives its partitions back to the next fetch of the session.
+While a fetch is in progress, its `FetchTurn` has the partitions that were dirty at its beginning; later marks make them
+dirty again. A turn that ends without a response returns its partitions to the session's next fetch.
 
 Pure: time is passed in, in milliseconds of any clock that never goes back.
 """
@@ -29,27 +28,27 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 
 TopicKey = str | bytes
-"""A topic as fetches name it: by name, from v13 by id."""
+"""A topic as in fetches: its name, or from version 13 its id."""
 
 NO_SESSION = 0
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 FIRST_TOPIC_ID_VERSION = 13
 LAST_EPOCH = 0x7FFF_FFFF
 
-# As in Kafka: a session must have lived, or been idle, for so long before another may take its place.
+# As in Kafka: another session may replace a session only after this age, or this idle time.
 EVICTION_MS = 120_000
-# Kafka has no such limits. About 470 bytes are kept for a partition; who has more of them fetches without a session.
+# Kafka has no such limits. A partition takes about 470 bytes; a client with more partitions fetches without a session.
 MAX_SESSION_PARTITIONS = 20_000
 MAX_TOTAL_PARTITIONS = 250_000
 FEW = 64
-"""A fetch that names, or looks at, more partitions than these goes through them in slices."""
+"""A fetch that names, or plans, more partitions goes through them in slices."""
 
-Slowly = Callable[[Iterator[object], Callable[[], None]], None]
-"""Goes through steps a millisecond at a time, then calls a function: `gateway.runtime.time_slices.TimeSlices.add`."""
+RunInSlices = Callable[[Iterator[object], Callable[[], None]], None]
+"""Run steps a millisecond at a time, then call a function: `gateway.runtime.time_slices.TimeSlices.add`."""
 
 
-def at_once(steps: Iterator[object], done: Callable[[], None]) -> None:
-    """Go through all steps now, then call `done`."""
+def run_at_once(steps: Iterator[object], done: Callable[[], None]) -> None:
+    """Run all steps now, then call `done`."""
     for _ in steps:
         pass
     done()
@@ -64,18 +63,17 @@ class FetchSessions:
         random: Random,
         max_total_partitions: int = MAX_TOTAL_PARTITIONS,
         touch: Callable[[WaitList], None] = lambda _: None,
-        slowly: Slowly = at_once,
+        run_in_slices: RunInSlices = run_at_once,
     ) -> None:
-        """`touch`: `Purgatory.touch`. It wakes a parked fetch whose session was closed, or continued elsewhere."""
-        self.slowly = slowly
+        """`touch`: `Purgatory.touch`, which wakes a parked fetch whose session was closed or continued elsewhere."""
+        self.run_in_slices = run_in_slices
         self._touch_list = touch
         self._max_slots = max_slots
         self._max_total_partitions = max_total_partitions
         self._random = random
         self._sessions: dict[int, _Session] = {}  # the least recently used first
-        self._evictable: list[
-            tuple[int, int]
-        ] = []  # (size, session id) of those that are old enough; the least valuable first
+        self._evictable: list[tuple[int, int]] = []
+        """(size, session id) of sessions that are old enough to be replaced, the least valuable first."""
         self._total_partitions = 0
 
     def __len__(self) -> int:
@@ -83,11 +81,11 @@ class FetchSessions:
 
     @property
     def total_partitions(self) -> int:
-        """Partitions that are remembered, over all sessions."""
+        """The number of remembered partitions, over all sessions."""
         return self._total_partitions
 
     def begin(self, request: FetchRequest, version: int, now_ms: float) -> FetchTurn:
-        """What one fetch is about.
+        """Begin one fetch, with or without a session.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
@@ -104,17 +102,18 @@ class FetchSessions:
             return FetchTurn(wanted)
         session.isolation_level = request.isolation_level
         turn = session.turn = SessionTurn(session, wanted, is_incremental=False)
-        return self._take_up(turn, session, wanted, (), now_ms)
+        return self._update(turn, session, wanted, (), now_ms)
 
     def _continue(self, request: FetchRequest, wanted: Wanted, uses_topic_ids: bool, now_ms: float) -> FetchTurn:
         session = self._sessions.get(request.session_id)
         if session is None:
-            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {request.session_id}")
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {request.session_id} does not exist")
         if session.epoch != request.session_epoch:
             message = f"fetch session {session.id} is at epoch {session.epoch}, not {request.session_epoch}"
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, message)
         if session.uses_topic_ids != uses_topic_ids:
-            message = f"fetch session {session.id} was opened by a version that names topics otherwise"
+            form = "ids" if session.uses_topic_ids else "names"
+            message = f"fetch session {session.id} uses topic {form}, unlike this version"
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, message)
         if session.turn is not None:
             session.turn.give_back()
@@ -124,9 +123,9 @@ class FetchSessions:
             session.isolation_level = request.isolation_level
             session.dirty.update(dict.fromkeys(session.partitions.values()))
         turn = session.turn = SessionTurn(session, [], is_incremental=True)
-        return self._take_up(turn, session, wanted, request.forgotten_topics_data, now_ms)
+        return self._update(turn, session, wanted, request.forgotten_topics_data, now_ms)
 
-    def _take_up(
+    def _update(
         self,
         turn: SessionTurn,
         session: _Session,
@@ -134,17 +133,17 @@ class FetchSessions:
         forgotten: Iterable[ForgottenTopic],
         now_ms: float,
     ) -> SessionTurn:
-        """Have the session take what a fetch names: now if that is little, else by the steps of `taking_up`."""
+        """Apply the partitions that a fetch names: at once if they are few, else in the steps of `pending_update`."""
         if len(wanted) <= FEW and not forgotten:
             session.name(wanted, turn)
-            self._taken_up(turn, session, now_ms)
+            self._end_update(turn, session, now_ms)
         else:
-            turn.taking_up = self._take_up_steps(turn, session, wanted, forgotten, now_ms)
+            turn.pending_update = self._update_steps(turn, session, wanted, forgotten, now_ms)
             if len(wanted) + sum(len(topic.partitions) for topic in forgotten) <= FEW:
-                turn.take_up()
+                turn.finish_update()
         return turn
 
-    def _take_up_steps(
+    def _update_steps(
         self, turn: SessionTurn, session: _Session, wanted: Wanted, forgotten: Iterable[ForgottenTopic], now_ms: float
     ) -> Iterator[None]:
         for first in range(0, len(wanted), FEW):
@@ -157,11 +156,11 @@ class FetchSessions:
                 if number % FEW == FEW - 1:
                     yield
             yield
-        self._taken_up(turn, session, now_ms)
+        self._end_update(turn, session, now_ms)
 
-    def _taken_up(self, turn: SessionTurn, session: _Session, now_ms: float) -> None:
+    def _end_update(self, turn: SessionTurn, session: _Session, now_ms: float) -> None:
         """Raises KafkaError(FETCH_SESSION_ID_NOT_FOUND) for a session that outgrew its limit."""
-        turn.taking_up = None
+        turn.pending_update = None
         if not session.is_closed:
             size = len(session.partitions)
             if size != session.size and not self._resize(session, size):
@@ -171,7 +170,7 @@ class FetchSessions:
         turn.gather()
 
     def _resize(self, session: _Session, size: int) -> bool:
-        """Count the partitions of a session anew; whether there are any: else it has ended."""
+        """Update the count of a session's partitions. False if none are left, which ends the session."""
         self._total_partitions += size - session.size
         session.size = size
         if not size:
@@ -181,7 +180,7 @@ class FetchSessions:
         return size > 0
 
     def _refuse_large(self, session: _Session) -> NoReturn:
-        """A session that outgrew its limit ends: the client starts anew, and is then answered without one."""
+        """Close a session that outgrew its limit: the client starts anew, and then gets no session."""
         self._remove(session)
         raise KafkaError(
             ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session.id} has grown too large and was closed"
@@ -208,7 +207,7 @@ class FetchSessions:
         return True
 
     def _evict(self, size: int, now_ms: float) -> bool:
-        """Close one session that is idle, or else one that is old and smaller than a new one of `size` would be."""
+        """Close one idle session, or else an old session that is smaller than `size`."""
         stalest = next(iter(self._sessions.values()), None)
         if stalest is None:
             return False
@@ -237,7 +236,7 @@ class FetchSessions:
             self._forget_rank(session)
             session.is_closed = True
             self._touch_list(session.changed)
-            self.slowly(session.end_watches(), _nothing)
+            self.run_in_slices(session.end_watches(), _nothing)
 
     def _forget_rank(self, session: _Session) -> None:
         if session.rank is not None:
@@ -249,49 +248,49 @@ Wanted = list[tuple[TopicKey, FetchPartition]]
 
 
 class FetchTurn:
-    """One fetch: the partitions to look at, in the order of fairness, and which rows go into the reply.
+    """One fetch: the partitions to plan, in the order of fairness, and the choice of rows for the response.
 
-    This is one without a session, which looks at what it names and tells everything; `SessionTurn` has one.
+    This class is a fetch without a session, which plans what it names and sends every row; `SessionTurn` has a session.
     """
 
     __slots__ = ("items", "partitions", "session_id")
 
     changed: WaitList | None = None
     """The list that is touched when a partition of the session becomes dirty; None without a session."""
-    taking_up: Iterator[None] | None = None
-    """The steps in which a session takes what the fetch names. They come before anything else."""
+    pending_update: Iterator[None] | None = None
+    """The steps that apply the named partitions to the session. They come before anything else."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.partitions = wanted
         self.session_id = NO_SESSION
-        self.items: list[Remembered] | None = None
-        """What a session remembers of each of `partitions`."""
+        self.items: list[CachedPartition] | None = None
+        """The session's state of each of `partitions`."""
 
     def gather(self) -> None:
-        """Add the partitions that are dirty by now, and put all into the order of the session."""
+        """Add the partitions that are dirty now, and sort all into the order of the session."""
 
-    def tell(self, number: int, data: PartitionData) -> bool:
-        """Whether the row must be sent, which is then remembered as told: of an incremental reply only what is news.
+    def select(self, number: int, data: PartitionData) -> bool:
+        """Whether to send the row; a sent row is remembered. An incremental response has only rows with news.
 
-        Call it once for every row, in order. A partition that returns records goes to the end of the session, so that
-        in the next turn others come before it.
+        Call this once for every row, in order. A partition that returns records moves to the end of the session, so
+        that other partitions come first in the next turn.
         """
         return True
 
-    def keep(self, item: Remembered, data: PartitionData) -> bool:
-        """Keep a partition in mind while the turn is parked, if it has something to tell; whether it has."""
+    def keep(self, item: CachedPartition, data: PartitionData) -> bool:
+        """Whether a partition has something to send; if so, the parked turn keeps it."""
         return True
 
     def end(self) -> None:
-        """The turn is answered."""
+        """The response is complete."""
 
 
 class SessionTurn(FetchTurn):
     """A fetch of a session."""
 
-    __slots__ = ("_kept", "_session", "changed", "is_incremental", "taking_up")
+    __slots__ = ("_kept", "_session", "changed", "is_incremental", "pending_update")
 
-    items: list[Remembered]
+    items: list[CachedPartition]
 
     def __init__(self, session: _Session, wanted: Wanted, *, is_incremental: bool) -> None:
         self.partitions = wanted
@@ -299,19 +298,19 @@ class SessionTurn(FetchTurn):
         self.items = []
         self.is_incremental = is_incremental
         self.changed = session.changed
-        self.taking_up = None
-        self._session: _Session | None = session  # None once it has forgotten all
-        self._kept: dict[Remembered, None] = {}  # what a parked turn has to tell
+        self.pending_update = None
+        self._session: _Session | None = session  # None after the session ended
+        self._kept: dict[CachedPartition, None] = {}  # partitions for which a parked turn has something to send
 
     @property
     def is_over(self) -> bool:
-        """Whether the session was closed, or continued by another fetch, so that no change wakes this one."""
+        """Whether the session was closed, or continued by another fetch, so that no change wakes this turn."""
         session = self._session
         return session is not None and (session.is_closed or session.turn is not self)
 
-    def take_up(self) -> None:
-        """Go through all of `taking_up`. Raises KafkaError as `FetchSessions.begin` does."""
-        for _ in self.taking_up or ():
+    def finish_update(self) -> None:
+        """Run all steps of `pending_update`. Raises KafkaError as `FetchSessions.begin` does."""
+        for _ in self.pending_update or ():
             pass
 
     def leave(self) -> None:
@@ -319,8 +318,8 @@ class SessionTurn(FetchTurn):
         self._session, self.changed, self.session_id = None, None, NO_SESSION
 
     def give_back(self) -> None:
-        """Another fetch follows, and this one may never be answered: leave its partitions to the other one."""
-        self.take_up()
+        """Another fetch follows, and this turn may never be answered: return its partitions to the session."""
+        self.finish_update()
         if self._session is not None:
             rest = (item for item in (*self._kept, *self.items) if item.is_known)
             self._session.dirty.update(dict.fromkeys(rest))
@@ -328,11 +327,11 @@ class SessionTurn(FetchTurn):
     # Looking at partitions
 
     def gather(self) -> None:
-        """See `FetchTurn.gather`. A full fetch names all there are."""
+        """See `FetchTurn.gather`. A full fetch already names all partitions."""
         session, kept = self._session, self._kept
         if session is None or not (kept or (self.is_incremental and session.dirty)):
             return
-        if not kept and not self.items and len(session.dirty) == 1:  # as it is with most consumers
+        if not kept and not self.items and len(session.dirty) == 1:  # the usual case of most consumers
             (item,) = self.items = list(session.dirty)
             self.partitions = [item.wanted]
             session.dirty.clear()
@@ -347,30 +346,30 @@ class SessionTurn(FetchTurn):
 
     @property
     def marked(self) -> int:
-        """How many partitions became dirty since the turn was gathered."""
+        """How many partitions became dirty since `gather`."""
         return 0 if self._session is None else len(self._session.dirty)
 
-    def take_marked(self) -> list[Remembered] | None:
-        """Those; None if there are more than a few, which are left to `gather`."""
+    def take_marked(self) -> list[CachedPartition] | None:
+        """Take the marked partitions; None if there are more than a few, which are left to `gather`."""
         session = self._session
         if session is None or len(session.dirty) > FEW:
             return None
         marked, session.dirty = session.dirty, {}
         return list(marked)
 
-    def keep(self, item: Remembered, data: PartitionData) -> bool:
+    def keep(self, item: CachedPartition, data: PartitionData) -> bool:
         """See `FetchTurn.keep`."""
-        if self.is_incremental and item.is_clean and item.is_told(data):
+        if self.is_incremental and item.is_clean and item.is_unchanged(data):
             return False
         self._kept[item] = None
         return True
 
     def park(self) -> None:
-        """From here on the turn has only what was kept."""
+        """Keep only the partitions with something to send."""
         self.items, self.partitions = [], []
 
     def narrow(self) -> bool:
-        """If a parked turn has one partition to tell of, make it the turn's only one; whether it is."""
+        """If a parked turn has something to send for only one partition, reduce the turn to that. False otherwise."""
         if len(self._kept) != 1:
             return False
         self.items, self._kept = list(self._kept), {}
@@ -379,16 +378,16 @@ class SessionTurn(FetchTurn):
 
     # Answering
 
-    def tell(self, number: int, data: PartitionData) -> bool:
-        """See `FetchTurn.tell`."""
+    def select(self, number: int, data: PartitionData) -> bool:
+        """See `FetchTurn.select`."""
         session, item = self._session, self.items[number]
-        if session is None or not item.is_known:  # forgotten by a later fetch, while this one waited
+        if session is None or not item.is_known:  # a later fetch forgot the partition, while this one waited
             return True
         if not item.is_clean:
             session.dirty[item] = None
         if not data.records:
-            return item.tell(data) or not self.is_incremental
-        item.remember(data)
+            return item.select(data) or not self.is_incremental
+        item.note_sent(data)
         if self.is_incremental:
             session.move_to_end(item)
         return True
@@ -404,8 +403,8 @@ _NEVER = -1
 _FORGOTTEN = -1
 
 
-class Remembered:
-    """A partition of a session: what is wanted of it, and what was last told. A `gateway.runtime.purgatory.Watch`."""
+class CachedPartition:
+    """A partition of a session: the fetched position, and the last sent state. A `gateway.runtime.purgatory.Watch`."""
 
     __slots__ = (
         "_high_watermark",
@@ -422,42 +421,42 @@ class Remembered:
         self.session = session
         self.wanted = wanted
         self.order = order
-        """Lower ones come first in an answer."""
+        """Lower numbers come first in a response."""
         self.is_clean = False
-        """Whether the last look found nothing to read, and nothing has changed since."""
+        """Whether the last plan found nothing to read, and nothing has changed since."""
         self._watched: WaitList | None = None
-        self._forget_told()
+        self._forget_sent()
 
-    def _forget_told(self) -> None:
+    def _forget_sent(self) -> None:
         self._high_watermark = self._last_stable_offset = self._log_start_offset = _NEVER
 
     @property
     def is_known(self) -> bool:
-        """Whether it still belongs to its session, and that to anybody."""
+        """Whether the partition still belongs to its session, and the session is open."""
         return self.order != _FORGOTTEN and not self.session.is_closed
 
     def watch(self, partition: WaitList) -> None:
-        """Have the next change of the partition marked."""
+        """Let the next change of the partition mark this one."""
         if self._watched is not partition and self.is_known:
             self.unwatch()
             self._watched = partition
             partition.watches += (self,)
 
     def unwatch(self) -> None:
-        """Watch nothing."""
+        """End the watch."""
         if self._watched is not None:
             self._watched.watches = tuple([watch for watch in self._watched.watches if watch is not self])
             self._watched = None
 
     def mark(self) -> WaitList:
-        """The partition has changed, and has ended the watch."""
+        """The partition has changed, which ended the watch."""
         self._watched = None
         self.is_clean = False
         self.session.dirty[self] = None
         return self.session.changed
 
-    def is_told(self, data: PartitionData) -> bool:
-        """Whether a row without records says nothing that was not told."""
+    def is_unchanged(self, data: PartitionData) -> bool:
+        """Whether a row without records has no news."""
         return (
             data.high_watermark == self._high_watermark
             and data.last_stable_offset == self._last_stable_offset
@@ -467,24 +466,24 @@ class Remembered:
             and data.diverging_epoch.epoch < 0
         )
 
-    def remember(self, data: PartitionData) -> None:
-        """The row is told."""
+    def note_sent(self, data: PartitionData) -> None:
+        """Remember a sent row."""
         if data.error_code:
-            self._forget_told()  # so that the partition is told again when the error is over
+            self._forget_sent()  # so that the row is sent again after the error
         else:
             self._high_watermark = data.high_watermark
             self._last_stable_offset = data.last_stable_offset
             self._log_start_offset = data.log_start_offset
 
-    def tell(self, data: PartitionData) -> bool:
-        """Remember a row without records; whether it says something new."""
-        if self.is_told(data):
+    def select(self, data: PartitionData) -> bool:
+        """Remember a row without records. True if it has news."""
+        if self.is_unchanged(data):
             return False
-        self.remember(data)
+        self.note_sent(data)
         return True
 
     def forget(self) -> None:
-        """It does not belong to its session any more."""
+        """The partition does not belong to its session any more."""
         self.unwatch()
         self.order = _FORGOTTEN
 
@@ -514,28 +513,28 @@ class _Session:
         self.id = session_id
         self.uses_topic_ids = uses_topic_ids
         self.size = size
-        """Partitions as they are counted in `FetchSessions.total_partitions`."""
+        """The number of partitions, as counted in `FetchSessions.total_partitions`."""
         self.created_ms = self.used_ms = now_ms
-        self.epoch = INITIAL_EPOCH + 1  # of the next fetch
+        self.epoch = INITIAL_EPOCH + 1  # the epoch of the next fetch
         self.rank: tuple[int, int] | None = None
         self.isolation_level = 0
-        self.partitions: dict[tuple[TopicKey, int], Remembered] = {}
-        self.dirty: dict[Remembered, None] = {}
-        """The partitions that the next fetch looks at."""
+        self.partitions: dict[tuple[TopicKey, int], CachedPartition] = {}
+        self.dirty: dict[CachedPartition, None] = {}
+        """The partitions that the next fetch plans."""
         self.changed = WaitList()
-        self.turn: SessionTurn | None = None  # that is not answered yet
+        self.turn: SessionTurn | None = None  # the fetch in progress
         self.is_closed = False
         self._next_order = 0
 
     def name(self, wanted: Wanted, turn: SessionTurn) -> None:
-        """Take partitions that a fetch names, as they are new or wanted otherwise. They are to be looked at."""
-        for one in wanted:
-            key = one[0], one[1].partition
+        """Add or update partitions that a fetch names, and make them dirty."""
+        for named in wanted:
+            key = named[0], named[1].partition
             item = self.partitions.get(key)
             if item is not None:
-                item.wanted = one
+                item.wanted = named
             else:
-                item = Remembered(self, one, self._next_order)
+                item = CachedPartition(self, named, self._next_order)
                 self._next_order += 1
                 if not self.is_closed:
                     self.partitions[key] = item
@@ -545,19 +544,19 @@ class _Session:
                 turn.items.append(item)
 
     def forget(self, key: tuple[TopicKey, int]) -> None:
-        """Remember a partition no more, if there is one."""
+        """Forget a partition, if the session has it."""
         item = self.partitions.pop(key, None)
         if item is not None:
             item.forget()
             self.dirty.pop(item, None)
 
-    def move_to_end(self, item: Remembered) -> None:
+    def move_to_end(self, item: CachedPartition) -> None:
         """Let the other partitions come first next time."""
         item.order = self._next_order
         self._next_order += 1
 
     def end_watches(self) -> Iterator[None]:
-        """Let go of everything, in steps: the session is closed."""
+        """Release everything, in steps: the session is closed."""
         while self.partitions:
             for key in list(islice(self.partitions, FEW)):
                 self.partitions.pop(key).unwatch()
@@ -572,4 +571,4 @@ def _wanted(topics: list[FetchTopic], uses_topic_ids: bool) -> Wanted:
 
 
 def _nothing() -> None:
-    """Do nothing: nobody waits for the end of it."""
+    """Do nothing at the end."""

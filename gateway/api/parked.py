@@ -1,11 +1,11 @@
-"""Requests that are answered later: those in steps, and those that wait for an event.
+"""Parked requests: those that run in steps, and those that wait for an event.
 
-A request goes through up to four phases, and its connection is parked from the first that does not end at once:
+A request goes through up to four phases, and its connection is parked from the first phase that does not end at once:
 
     read in steps ──> handler ──> its steps ──> waits (purgatory, task) ──> response written in steps ──> done(reply)
 
-Steps take their turns with the steps of all other requests (`gateway.runtime.time_slices`). Steps of less than half a
-millisecond end in `begin`, as if there were no steps. When a client hangs up, the phase of its request ends.
+Steps take turns with the steps of all other requests (`gateway.runtime.time_slices`). Steps of less than half a
+millisecond end in `begin`, as if there were no steps. When a client disconnects, the phase of its request ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
 from headgate.gateway.api.routes import Reply, Route, body_of, with_body
-from headgate.gateway.runtime.purgatory import SILENCE, Waiting
+from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
 from headgate.gateway.runtime.time_slices import Work
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.schema import Message
@@ -30,7 +30,7 @@ Keep = Callable[["Image", bytes], None]
 
 
 class Parked:
-    """A request whose reply comes later, through `done`. Call `abandon` when its connection is gone.
+    """A request whose reply comes later, through `done`. Call `abandon` after its connection is closed.
 
     `is_silent`: the request gets no reply, and only delays the requests behind it.
     """
@@ -42,16 +42,16 @@ class Parked:
         self.is_silent = is_silent
 
     def abandon(self) -> None:
-        """The client is gone: forget the reply."""
+        """The client has disconnected: forget the reply."""
         abandon, self._abandon = self._abandon, None
         if abandon is not None:
             abandon()
 
 
 class ParkedRequest(Parked):
-    """A request on its way through the phases. `done` is called once, and never after `abandon`.
+    """A request in progress through the phases. `done` is called once, and never after `abandon`.
 
-    Other clients with the same request may `join`: they get the same answer, also when the first client is gone.
+    Other clients with an equal request may `join`: they get the same response, also after the first client disconnects.
     """
 
     __slots__ = (
@@ -76,10 +76,10 @@ class ParkedRequest(Parked):
         done: Done,
         keep: Keep | None = None,
     ) -> None:
-        """`keep(image, body)` takes an answer that lasts as long as the image."""
+        """`keep(image, body)` caches a response that is valid as long as the image."""
         super().__init__(_nothing)
         self.image = services.metadata.image
-        """The image when the request came."""
+        """The image at the arrival of the request."""
         self._services = services
         self._route = route
         self._correlation_id = correlation_id
@@ -98,7 +98,7 @@ class ParkedRequest(Parked):
         return self if reply is None else reply
 
     def go_on(self, request: Message, outcome: Any) -> Reply | Parked:
-        """Answer with the outcome of a handler that is no response yet."""
+        """Continue with a handler's outcome that is not a response yet."""
         reply = self._go(self._follow(request, outcome)) if is_steps(outcome) else self._wait(request, outcome)
         return self if reply is None else reply
 
@@ -112,24 +112,24 @@ class ParkedRequest(Parked):
 
     def _read(self, frame: bytes, position: int) -> Steps[Reply | None]:
         request, _ = yield from self._route.read_in_steps(frame, position)
-        del frame  # which frees its memory
+        del frame  # frees the memory
         services, route, client = self._services, self._route, self._client
         services.appends.commit()  # other requests may have staged appends meanwhile
         try:
             outcome = route.handler(request, HandlerContext(services, client, route.version, client.client_id))
-        except Exception as error:  # noqa: BLE001  a fault of one request is answered, not passed on
+        except Exception as error:  # noqa: BLE001  a failed request gets an error response
             outcome = route.error_response(request, client, error)
         return (yield from self._follow(request, outcome))
 
     def _follow(self, request: Message, outcome: Any) -> Steps[Reply | None]:
-        """The reply to an outcome; None for an outcome that comes later."""
+        """The reply to an outcome; None if the reply comes later."""
         image = self._services.metadata.image
         try:
             while is_steps(outcome):
                 outcome = yield from outcome
         except Exception as error:  # noqa: BLE001  as above
             outcome = self._route.error_response(request, self._client, error)
-        self._services.appends.commit()  # appends that were staged here must not wait for another turn
+        self._services.appends.commit()  # appends staged by these steps must not wait for another turn
         if not isinstance(outcome, Message):
             return self._wait(request, outcome)
         reply = yield from self._route.encode_in_steps(outcome, self._correlation_id)
@@ -155,13 +155,13 @@ class ParkedRequest(Parked):
         try:
             if isinstance(result, Exception):
                 result = self._route.error_response(request, self._client, result)
-            if result is SILENCE:
+            if result is NO_REPLY:
                 reply: Reply | None = []
             elif self._is_large or is_steps(result):
                 reply = self._go(self._follow(request, result))
             else:
                 reply = self._route.encode(result, self._correlation_id)
-        except Exception as error:  # noqa: BLE001  the connection closes itself
+        except Exception as error:  # noqa: BLE001  the connection logs the error and closes
             self._end(error)
         else:
             if reply is not None:
@@ -184,17 +184,17 @@ class ParkedRequest(Parked):
 
     @property
     def is_open(self) -> bool:
-        """True as long as the answer is being made."""
+        """Whether the response is still in progress."""
         return self._done is not None or bool(self._sharers)
 
     def join(self, correlation_id: int, done: Done) -> Parked:
-        """Give another client the same answer."""
+        """Give another client the same response."""
         sharer = Parked(lambda: self._leave(sharer))
         self._sharers[sharer] = correlation_id, done
         return sharer
 
     def abandon(self) -> None:
-        """The client is gone: give the request up, unless other clients share it."""
+        """The client has disconnected: abandon the request, unless other clients share it."""
         self._done = None
         if not self._sharers:
             super().abandon()
@@ -205,22 +205,22 @@ class ParkedRequest(Parked):
             super().abandon()
 
     def _kept(self, image: Image, response: Message, reply: Reply) -> Reply:
-        """The reply, after its bytes were kept if they last."""
+        """The reply; its bytes are cached if they stay valid."""
         if self._keep is None:
             return reply
         body = body_of(reply)
-        assert body is not None, "a kept answer has no pieces of files"
+        assert body is not None, "a cached response has no pieces of files"
         if self._route.is_lasting is not None and self._route.is_lasting(response):
             self._keep(image, body)
         return with_body(body, self._correlation_id)
 
 
 def _same(reply: Reply | Exception, correlation_id: int) -> Reply | Exception:
-    """The reply to another client with the same request."""
+    """The reply to another client with an equal request."""
     if isinstance(reply, Exception) or not reply:
         return reply
     body = body_of(reply)
-    assert body is not None, "a shared answer has no pieces of files"
+    assert body is not None, "a shared response has no pieces of files"
     return with_body(body, correlation_id)
 
 
@@ -229,4 +229,4 @@ async def _task(outcome: Awaitable[Any]) -> Any:
 
 
 def _nothing() -> None:
-    """There is nothing to give up."""
+    """There is nothing to abandon."""

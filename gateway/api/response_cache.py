@@ -1,8 +1,9 @@
-"""The response cache: answers that clients ask for again and again, as bytes; Metadata alone has such answers.
+"""The response cache: encoded responses that many clients ask for; only Metadata has such responses.
 
-An answer is a function of the cluster's image, the request, and the client's viewpoint: its principal, and the address
-that it connected to. The cache keeps the answer under these, without the correlation id, until the image changes. The
-size of the cache and of one answer are bounded. An answer in steps is made once for all clients that ask meanwhile.
+A cached response depends on the cluster's image, the request, and the client's viewpoint: its principal, and the
+address that it connected to. The cache keeps the response under these as a key, without the correlation id, until the
+image changes. The size of the cache and of one response are bounded. A response in steps is made once for all clients
+that ask meanwhile.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from headgate.gateway.metadata.image import Image
 Key: TypeAlias = tuple[bytes, str, str, str, int]
 
 MAX_ANSWER_BYTES = 8 << 20
-"""A hundred thousand partitions fit."""
+"""Enough for a hundred thousand partitions."""
 MAX_REQUEST_BYTES = 1 << 18
-"""Ten thousand names of topics fit."""
-MAX_KEPT_BYTES = 16 << 20
+"""Enough for ten thousand topic names."""
+MAX_CACHED_BYTES = 16 << 20
 _OVERHEAD_BYTES = 200
 
 
 def key(api: memoryview, body: memoryview, client: Client) -> Key | None:
-    """Everything that an answer depends on, beside the image; None for a request that is too large for the cache.
+    """The key of a response: everything that it depends on beside the image. None: the request is too large.
 
-    `api`: API key and version as they stand in the request.
+    `api`: API key and version, as in the request.
     """
     if len(body) > MAX_REQUEST_BYTES:
         return None
@@ -36,33 +37,33 @@ def key(api: memoryview, body: memoryview, client: Client) -> Key | None:
 
 
 class ResponseCache:
-    """Kept answers of one image."""
+    """The cached responses of one image."""
 
-    __slots__ = ("_answers", "_image", "_large", "kept_bytes", "making")
+    __slots__ = ("_answers", "_image", "_large", "cached_bytes", "making")
 
     def __init__(self) -> None:
         self._image: Image | None = None
         self._answers: dict[Key, bytes] = {}
         self._large: dict[Key, bytes] = {}
-        self.kept_bytes = 0
+        self.cached_bytes = 0
         self.making: WeakValueDictionary[Key, ParkedRequest] = WeakValueDictionary()
-        """The requests whose answers are being made."""
+        """The requests whose responses are in progress."""
 
     def find(self, image: Image, key: Key) -> bytes | None:
-        """The kept small answer to a request, to be sent in one piece with its head."""
+        """The cached small response, which is sent in one piece with its header."""
         return self._answers.get(key) if image is self._image else None
 
     def find_large(self, image: Image, key: Key) -> bytes | None:
-        """The kept large answer to a request, not to be copied."""
+        """The cached large response, which must not be copied."""
         return self._large.get(key) if image is self._image else None
 
     def keep(self, image: Image, key: Key, answer: bytes) -> None:
-        """Keep an answer, unless it is too large. With no room, or a new image, it replaces all others."""
+        """Cache a response, unless it is too large. A full cache or a new image drops all other responses."""
         if len(answer) > MAX_ANSWER_BYTES:
             return
         size = len(key[0]) + len(answer) + _OVERHEAD_BYTES
-        if image is not self._image or self.kept_bytes + size > MAX_KEPT_BYTES:
-            self._image, self._answers, self._large, self.kept_bytes = image, {}, {}, 0
+        if image is not self._image or self.cached_bytes + size > MAX_CACHED_BYTES:
+            self._image, self._answers, self._large, self.cached_bytes = image, {}, {}, 0
         kept = self._answers if len(answer) <= LARGE_BYTES else self._large
         kept[key] = answer
-        self.kept_bytes += size
+        self.cached_bytes += size

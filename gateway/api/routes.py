@@ -1,4 +1,4 @@
-"""Routes: the reader, the steps, the handler and the writer of one API in one version."""
+"""Routes: the reader, the steps, the handler and the writer of one API version."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ LARGE_BYTES = 1 << 13
 """A larger request is read in steps. A request of this size names a thousand partitions at most: 2 ms of work."""
 _NEVER_LARGE = 1 << 31
 PIECE_BYTES = 1 << 18
-"""The size of the pieces of a large response: one growing array of bytes would be copied again and again."""
+"""The size of the pieces of a large response; a single growing array would be copied again and again."""
 
 Piece = bytes | bytearray | memoryview | Splice
 Reply = list[Piece]
-"""The bytes and pieces of files that are sent for one request, in order. Empty: no reply is due."""
+"""The bytes and pieces of files of one reply, in order. Empty: the request needs no reply."""
 
 
 class Route:
-    """One API in one version: its reader, steps, handler and writer, and its metrics.
+    """One API version: its reader, steps, handler and writer, and its metrics.
 
-    The constructor chooses the steps before the handler, once: a broker without authorizer and quota has none.
+    The constructor chooses the steps before the handler once: without an authorizer and a quota there are none.
     """
 
     __slots__ = (
@@ -67,15 +67,15 @@ class Route:
         quota: Quota | None = None,
         latency: Histogram | None = None,
     ) -> None:
-        """`latency`: the histogram of the API, which all versions share."""
+        """`latency`: the histogram of the API, shared by all its versions."""
         request, served = registration.request, registration.find(version)
         assert served is not None, "only a served version has a route"
         self.request = request
         self.version = version
         self.timed_at = self.untimed = 1
-        """The number of the next request that is timed, and the count of requests up to that one."""
+        """The number of the next timed request, and how many requests remain until then, that request included."""
         self.errors: dict[ErrorCode, int] = {}
-        """The count of requests that were refused as a whole, by the error."""
+        """The number of requests refused as a whole, by error."""
         self.latency = latency or Histogram()
         self.handler: Callable[[Any, HandlerContext], Any] = served.handler
         if authorizer is not None and served.authorize is not unrestricted:
@@ -83,11 +83,11 @@ class Route:
         self._throttling = None if quota is None else Throttling(quota, request.api_key)
         if self._throttling is not None:
             self.handler = self._throttling.throttled(self.handler)
-        # Nobody asks the authorizer and the quota about an answer that is kept
+        # A cached response would bypass the authorizer and the quota
         self.is_lasting = served.is_lasting if authorizer is None and quota is None else None
         self.read = compiler.reader(request, version)
         self.stages = served.stages
-        # Most of a Produce is records, which are views into its frame: a large frame may have few rows
+        # A Produce request is mostly records, which are views into its frame: a large frame may have few rows
         self.large_bytes = _NEVER_LARGE if request is ProduceRequest else LARGE_BYTES
         self._write = compiler.writer(registry.response_class(request.api_key), version)
         blank = bytearray(4)
@@ -105,7 +105,7 @@ class Route:
         return compiler.reader_in_steps(self.request, self.version)
 
     def encode(self, response: Message, correlation_id: int) -> Reply:
-        """Frame a response: its bytes, cut where pieces of files go."""
+        """Frame a response: its bytes, split at the pieces of files."""
         out = bytearray(self._blank)
         splices: list[tuple[int, Splice]] = []
         self._write(response, out, splices)
@@ -133,7 +133,7 @@ class Route:
         return pieces
 
     def error_response(self, request: Message, client: Client, error: Exception) -> Message:
-        """The response with an error; a fault of ours is logged, too. Raises CloseConnection again."""
+        """The error response of a request; a fault of ours is also logged. Raises CloseConnection again."""
         if isinstance(error, CloseConnection):
             raise error
         code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
@@ -167,7 +167,7 @@ def _pieces(out: bytearray, splices: list[tuple[int, Splice]]) -> Reply:
 
 
 def with_body(body: bytes, correlation_id: int) -> Reply:
-    """A reply of these bytes behind a correlation id. Many bytes are not copied."""
+    """A reply with this body behind a correlation id. A large body is not copied."""
     head = HEAD.pack(len(body) + 4, correlation_id)
     return [head + body] if len(body) <= LARGE_BYTES else [head, body]
 

@@ -1,6 +1,6 @@
-"""Quotas: how long a client has to pause, what the response says of that, and the pause itself (KIP-124, KIP-219).
+"""Quotas: the throttle time of a client, its field in the response, and the pause itself (KIP-124, KIP-219).
 
-The response leaves at once, with `throttle_time_ms` where its version has the field. For that time the broker answers
+The response is sent at once, with `throttle_time_ms` if its version has the field. During that time the broker answers
 nothing more on the connection, whatever the client does. Without a quota, a route is built without this step.
 """
 
@@ -15,14 +15,14 @@ from headgate.protocol import registry
 
 
 class Quota(Protocol):
-    """Counts what clients use. Called on the loop, once for each request."""
+    """Accounts what clients use. Called on the event loop, once for each request."""
 
     def throttle_ms(self, client: Client, api_key: int, used_ms: float) -> int:
-        """Note a request that took `used_ms` of the loop; the time that the client has to pause, or 0."""
+        """Account for a request that took `used_ms` of the loop. Returns the throttle time in ms, or 0."""
 
 
 class Throttling:
-    """The step of one API: notes each of its requests with the quota."""
+    """The quota step of one API."""
 
     __slots__ = ("_api_key", "_has_field", "_quota")
 
@@ -32,21 +32,21 @@ class Throttling:
         self._has_field = any(field.name == "throttle_time_ms" for field in registry.response_class(api_key).fields)
 
     def throttled(self, handler: Callable[[Any, HandlerContext], Any]) -> Callable[[Any, HandlerContext], Any]:
-        """The handler before its quota. A handler that raises is noted by `refused`."""
+        """The handler with its quota step. After a raising handler, the route calls `note`."""
 
         def handle(request: Any, context: HandlerContext) -> Any:
             monotonic_ms = context.broker.clock.monotonic_ms
             started_ms = monotonic_ms()
             outcome = handler(request, context)
             used_ms = monotonic_ms() - started_ms
-            if outcome is None:  # with acks=0 no response tells the client, who has to pause all the same
+            if outcome is None:  # acks=0: no response has the throttle time, but the client has to pause
                 self.note(None, context.client, used_ms)
             return amended(outcome, lambda response: self.note(response, context.client, used_ms))
 
         return handle
 
     def note(self, response: Any, client: Client, used_ms: float = 0.0) -> None:
-        """Note a request; say in its response how long the client has to pause, and begin the pause."""
+        """Account for a request, set the throttle time in its response, and begin the pause."""
         throttle_ms = self._quota.throttle_ms(client, self._api_key, used_ms)
         if throttle_ms > 0:
             if response is not None and self._has_field:

@@ -35,7 +35,7 @@ from headgate.gateway.replication.leader_epoch_bumps import LeaderEpochBumps
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock, SystemClock
-from headgate.gateway.runtime.descriptors import for_connections
+from headgate.gateway.runtime.descriptors import max_connections_for
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.purgatory import Purgatory
 from headgate.gateway.runtime.scheduler import Scheduler
@@ -221,7 +221,7 @@ class Broker:
                 self.config.max_incremental_fetch_session_cache_slots,
                 self.random,
                 touch=purgatory.touch,
-                slowly=TimeSlices(self.clock, scheduler).add,
+                run_in_slices=TimeSlices(self.clock, scheduler).add,
             ),
             producer_ids=ProducerIds(metadata),
             groups=groups,
@@ -311,5 +311,5 @@ def _limits(config: BrokerConfig, open_files: int) -> Limits:
         max_idle_ms=config.connections_max_idle_ms,
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
-        max_descriptors=for_connections(open_files),
+        max_descriptors=max_connections_for(open_files),
     )

@@ -226,7 +226,7 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
     logger = logging.getLogger("headgate.config")
     for note in settings.notes():
         logger.log(logging.WARNING if note.is_pending else logging.INFO, "%s", note)
-    too_few = descriptors.complaint(descriptors.raise_limit(), settings.max_connections)
+    too_few = descriptors.low_limit_warning(descriptors.raise_limit(), settings.max_connections)
     if too_few is not None:
         logger.warning("%s", too_few)
     gc.disable()  # imported modules are no garbage; a search for garbage in them takes a tenth of a start

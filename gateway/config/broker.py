@@ -1,4 +1,4 @@
-"""The configuration of one broker: typed and checked, also where it changes while the broker runs."""
+"""The configuration of one broker: typed and checked, also for changes while the broker runs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class BrokerConfig(Settings):
     """Kafka's broker settings: `config.num_partitions`, or `config["num.partitions"]`.
 
-    Made by `load`; afterwards `change` alone changes it, to what was set while brokers run. So a value is to be read
-    when it is needed, not kept. Beside the settings: `log_directories`, and `answers`, which say of every line that was
-    given what became of it.
+    `load` makes a configuration; afterwards only `change` changes it, to the dynamic settings. So code reads a value
+    when it is needed, and keeps no copy. Other attributes: `log_directories`, and `answers` with the outcome of every
+    given line.
     """
 
     log_directories: tuple[str, ...]
@@ -48,7 +48,7 @@ class BrokerConfig(Settings):
         return cls(loaded.values, loaded.given, tuple(loaded.answers))
 
     def __getitem__(self, name: str) -> Any:
-        """The value of a setting by Kafka's name; of one without effect, the text that was given, or None."""
+        """The value of a setting by Kafka's name; without effect, the given value or None. Raises KeyError."""
         if name in catalogue.BROKER:
             return getattr(self, name.replace(".", "_"))
         definition = catalogue.find(name)
@@ -62,14 +62,14 @@ class BrokerConfig(Settings):
         return f"BrokerConfig({', '.join(shown)})"
 
     def given(self) -> Mapping[str, str]:
-        """The texts that were given, by name: secrets as they are, so not to be shown unchecked."""
+        """The given texts by name. Secrets are in plain text: check before showing them."""
         return {name: setting.text for name, setting in self._given.items()}
 
     def change(self, of_all: Mapping[str, str], own: Mapping[str, str]) -> None:
-        """Take what is set at run time for all brokers and, before that, for this one; it was checked by `dynamic`.
+        """Apply the dynamic settings of all brokers and, with precedence, of this one; `dynamic` has checked them.
 
-        A setting in neither has again the value that the broker started with. What does not fit, as another version
-        wrote it, is left out and logged.
+        A setting in neither returns to its value at the start of the broker. A value of another version that does not
+        fit is skipped and logged.
         """
         own, of_all = _fitting(own), _fitting(of_all)
         self._dynamic = (own, of_all)
@@ -79,27 +79,27 @@ class BrokerConfig(Settings):
             self.__dict__[name.replace(".", "_")] = value if text is None else catalogue.BROKER[name].parse(text)
 
     def at_start(self, name: str) -> Any:
-        """The value that a setting had when the broker started."""
+        """The value of a setting when the broker started."""
         return self._started_with[name] if name in self._started_with else self[name]
 
     def texts(self, name: str) -> tuple[str | None, str | None, str | None]:
-        """What was given for a setting at run time for this broker, for all, and at its start: the first counts."""
+        """The texts of a setting: dynamic for this broker, dynamic for all, and from the start. The first wins."""
         own, of_all = self._dynamic
         given = self._given.get(name)
         return own.get(name), of_all.get(name), None if given is None else given.text
 
     def dynamic(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """The texts that were set at run time: for this broker, and for all."""
+        """The dynamic texts for this broker, and those for all."""
         return self._dynamic
 
     def notes(self) -> list[Answer]:
-        """The answers that a person should see: what was given and has no effect."""
+        """The answers that a person should see: given settings without effect."""
         return [answer for answer in self.answers if answer.effect is not Effect.FULL]
 
     def advertised_address(self, listener: str, local_host: str, local_port: int) -> tuple[str, int]:
-        """What a client of `listener` is told to connect to: as configured, or else the address that it connected to.
+        """The address that clients of `listener` should connect to: as configured, or else the one they connected to.
 
-        An advertised port of 0 stands for the port that the client connected to.
+        An advertised port of 0 means the port that the client connected to.
         """
         for endpoint in self.advertised_listeners:
             if endpoint.name == listener:
@@ -107,18 +107,22 @@ class BrokerConfig(Settings):
         return local_host, local_port
 
     def topic_value(self, name: str, overrides: Mapping[str, str]) -> Value:
-        """What a topic setting comes to. `overrides` are the topic's own configs, as checked when they were set."""
+        """The value of a topic setting. `overrides` are the topic's own, checked configs."""
         from headgate.gateway.config import topic_config
 
         return topic_config.resolve(self, name, overrides)
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """The settings of one log, from the checked configs of its topic."""
+        """The storage settings of one log, from the checked configs of its topic."""
         from headgate.gateway.config import topic_config
 
         if self._plain_log_config is None:
             self._plain_log_config = topic_config.log_config(self)
-        return topic_config.with_own(self._plain_log_config, self, overrides) if overrides else self._plain_log_config
+        return (
+            topic_config.log_config_with_overrides(self._plain_log_config, self, overrides)
+            if overrides
+            else self._plain_log_config
+        )
 
 
 def _fitting(texts: Mapping[str, str]) -> Mapping[str, str]:
@@ -133,10 +137,10 @@ def _fits(name: str, text: str) -> bool:
             return True
     except ValueError:
         pass
-    import logging  # no command pays for it until there is something to say
+    import logging  # imported only when needed, so that commands start fast
 
     logger = logging.getLogger("headgate.config")
-    logger.error("%s, which was set while a broker ran, does not fit this version; it is as if it was not set", name)
+    logger.error("%s: the dynamic value does not fit this version, and is ignored", name)
     return False
 
 
@@ -150,7 +154,7 @@ def _check_identity(loaded: Loaded) -> None:
     if roles is not None and "broker" not in roles.text:
         loaded.problem(
             "process.roles",
-            "this program is a broker, and there is no controller to run; add broker, or remove the line",
+            "this program runs only the broker role; add broker, or remove the line",
         )
 
 
@@ -159,11 +163,11 @@ def _check_directories(loaded: Loaded) -> None:
     directories = (loaded.values["log.dir"],) if given is None else given
     loaded.values["log.dirs"] = directories
     if len({directory.rstrip("/") for directory in directories}) < len(directories):
-        loaded.problem("log.dirs", "a directory is named twice; name each once")
+        loaded.problem("log.dirs", "a directory is listed twice; list each once")
     if not directories or not all(directories):
         loaded.problem(
             "log.dirs" if "log.dirs" in loaded.given else "log.dir",
-            "an empty name is no directory; name one, or remove the line",
+            "a directory name is empty; name a directory, or remove the line",
         )
 
 
@@ -195,7 +199,7 @@ def _attempt(loaded: Loaded, name: str, check: Callable[[], None]) -> None:
 
 
 def _without_controller(loaded: Loaded, name: str, endpoints: tuple[Listener, ...]) -> tuple[Listener, ...]:
-    """Leave out what a KRaft controller would listen on (`controller.listener.names`), and say so."""
+    """Remove the endpoints of a KRaft controller (`controller.listener.names`), with an answer for each."""
     setting = loaded.given.get("controller.listener.names")
     controller = {part.strip().upper() for part in setting.text.split(",")} if setting else set()
     kept = tuple(endpoint for endpoint in endpoints if endpoint.name not in controller)

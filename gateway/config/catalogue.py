@@ -1,4 +1,4 @@
-"""Finding a setting by its name, and the nearest name to one that does not exist."""
+"""Look-up of a setting by its name, and of the nearest name for an unknown one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headgate.gateway.config.definition import Definition, Effect, Type
 
 
 class Update(IntEnum):
-    """Where Kafka lets a setting be changed while brokers run."""
+    """Where Kafka can change a setting while brokers run."""
 
     READ_ONLY = 0
     PER_BROKER = 1
@@ -18,7 +18,7 @@ class Update(IntEnum):
 
 
 def _pending_reason(name: str) -> str:
-    """Why a setting of the broker's table has no effect yet; empty where it has."""
+    """Why a setting of the broker's table has no effect yet; empty if it has an effect."""
     beginning = name
     while beginning:
         reason = broker_table.PENDING.get(beginning)
@@ -56,21 +56,21 @@ def _default_in_unit(synonym: str) -> str | None:
 
 
 def unit_factor(name: str) -> int:
-    """What turns a value of this broker setting into the unit of its topic setting: milliseconds, if of time."""
+    """The factor from this broker setting's unit to its topic setting's; times become milliseconds."""
     return {"hours": 3_600_000, "minutes": 60_000}.get(name.rpartition(".")[2], 1)
 
 
 BROKER: Mapping[str, Definition] = {row[0]: _broker(row) for row in broker_table.ROWS}
 TOPIC: Mapping[str, Definition] = {row[0]: _topic(*row) for row in topic_table.ROWS}
 BROKER_SYNONYMS: Mapping[str, tuple[str, ...]] = {row[0]: row[2] for row in topic_table.ROWS}
-LONGEST_TYPO = 100
-"""In characters. Comparing takes time with the square of the length, and no setting's name is near to a longer one."""
+MAX_TYPO_LENGTH = 100
+"""In characters. A comparison takes quadratic time, and no setting's name is near to a longer name."""
 
 _known: dict[str, Definition] = {}
 
 
 def known() -> Mapping[str, Definition]:
-    """Every setting that a broker's file may have, those without effect included; by name."""
+    """Every setting that a broker's file may have, by name, including those without effect."""
     if not _known:
         _known.update((definition.name, definition) for definition in _foreign())
         _known.update(BROKER)
@@ -78,9 +78,9 @@ def known() -> Mapping[str, Definition]:
 
 
 def find(name: str) -> Definition | None:
-    """The broker setting of that name; None for a name that Kafka does not have.
+    """The broker setting with this name; None for a name that Kafka does not have.
 
-    Settings of plugins are taken for secrets, as nothing is known of them.
+    Plugins' settings count as secrets, because nothing is known of them.
     """
     definition = BROKER.get(name) or known().get(name)
     if definition is not None:
@@ -92,7 +92,7 @@ def find(name: str) -> Definition | None:
 
 
 def _listener_setting_exists(name: str) -> bool:
-    """Of `listener.name.<listener>[.<mechanism>].<setting>`, the setting must be one."""
+    """Whether `<setting>` of `listener.name.<listener>[.<mechanism>].<setting>` exists."""
     if not name.startswith("listener.name."):
         return True
     parts = name.split(".")[3:]
@@ -100,26 +100,26 @@ def _listener_setting_exists(name: str) -> bool:
 
 
 def update_mode(name: str) -> Update:
-    """Whether Kafka changes that broker setting at run time, and for whom."""
+    """Whether Kafka can change this broker setting at run time, and for which brokers."""
     if name in broker_table.PER_BROKER:
         return Update.PER_BROKER
     return Update.CLUSTER_WIDE if name in broker_table.CLUSTER_WIDE else Update.READ_ONLY
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether that broker setting can be changed here at run time; some of them do nothing here."""
+    """Whether this broker setting can change at run time here; some have no effect here."""
     return name in broker_table.CLUSTER_WIDE or name in unsupported_table.CLUSTER_WIDE
 
 
 def nearest_broker_setting(name: str) -> str:
-    """What to do about an unknown name, as a sentence's end."""
+    """What to do about an unknown name, as the end of a sentence."""
     if name in BROKER_SYNONYMS:
         return f"it is a setting of topics; for all topics of a broker, set {BROKER_SYNONYMS[name][0]}"
     return _nearest(name, known(), "Apache Kafka's brokers have no such setting; remove it")
 
 
 def nearest_topic_setting(name: str) -> str:
-    """What to do about an unknown name, as a sentence's end."""
+    """What to do about an unknown name, as the end of a sentence."""
     for topic_name, synonyms in BROKER_SYNONYMS.items():
         if name in synonyms:
             return f"it is a setting of brokers; for one topic, set {topic_name}"
@@ -127,7 +127,7 @@ def nearest_topic_setting(name: str) -> str:
 
 
 def _nearest(name: str, names: Iterable[str], otherwise: str) -> str:
-    if len(name) > LONGEST_TYPO:
+    if len(name) > MAX_TYPO_LENGTH:
         return otherwise
     from difflib import get_close_matches
 

@@ -1,4 +1,4 @@
-"""What a setting is: its name, type, default, allowed values and meaning; and how its text becomes a value."""
+"""The definition of a setting: name, type, default, allowed values, meaning, and the parser of its text."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 INT_MAX = 0x7FFF_FFFF
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
-LONGEST_VALUE_BYTES = 32_767
-"""The longest string of the older versions of the protocol, in which a value must still be told."""
+MAX_VALUE_BYTES = 32_767
+"""The limit of strings in older versions of the protocol, which must be able to describe every value."""
 
 
 class Type(IntEnum):
@@ -29,16 +29,16 @@ class Type(IntEnum):
 
 
 class Effect(IntEnum):
-    """What setting it does here."""
+    """What a setting does here."""
 
     FULL = 0
-    PENDING = 1  # read and checked; what it governs is not there yet
-    NONE = 2  # accepted for the sake of a Kafka server.properties
-    REFUSED = 3  # to ignore it would do harm: any value but a harmless one is an error
+    PENDING = 1  # read and checked; the feature behind the setting does not exist yet
+    NONE = 2  # accepted because a Kafka server.properties may have it
+    REFUSED = 3  # ignoring the setting would do harm: any value but a harmless one is an error
 
 
 class Secret:
-    """A password: its text is in `.text` only, never in a representation, a log line or a description."""
+    """A password: its text is only in `.text`, never in a representation, a log line or a description."""
 
     __slots__ = ("text",)
 
@@ -61,8 +61,8 @@ Value = bool | int | float | str | tuple[str, ...] | Secret | None
 class Definition(NamedTuple):
     """One setting. `default` is text as in a file.
 
-    `allowed` is a range (`1..`, `-1 or 1..`), a choice (`a|b`; `a|b|` for a list that may be empty), or empty for
-    anything. `harmless` are values that are not refused.
+    `allowed` is a range (`1..`, `-1 or 1..`), a choice (`a|b`; `a|b|` for a list that may be empty), or empty for any
+    value. `harmless` are the values of a REFUSED setting that are accepted.
     """
 
     name: str
@@ -76,11 +76,11 @@ class Definition(NamedTuple):
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether the value must not be shown."""
+        """Whether the value must stay hidden."""
         return self.type is Type.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The value that `text` stands for. Raises ValueError with a description of what is allowed."""
+        """The value of `text`. Raises ValueError with a description of the allowed values."""
         try:
             value: Value = _PARSERS[self.type](text.strip())
         except (ValueError, KeyError):
@@ -90,11 +90,11 @@ class Definition(NamedTuple):
         return value
 
     def effect_of(self, text: str) -> Effect:
-        """What this value does."""
+        """The effect of this value."""
         return self.effect
 
     def default_value(self) -> Value:
-        """The default as a value; None where there is none."""
+        """The default as a value; None if there is no default."""
         return None if self.default is None else self.parse(self.default)
 
     def _allows(self, value: Value) -> bool:
@@ -113,7 +113,7 @@ class Definition(NamedTuple):
         return not self.allowed or value in self.allowed.split("|")
 
     def describe_allowed(self) -> str:
-        """What may be set, in words, as the end of the sentence 'allowed is ...'."""
+        """The allowed values in words, as the end of the sentence 'allowed is ...'."""
         if self.type is Type.BOOLEAN:
             return "true or false"
         if self.type is Type.LIST:
@@ -134,7 +134,7 @@ _BOUNDS: dict[Type, tuple[float, float]] = {
 
 
 def _whole_number(text: str) -> int:
-    if not text.lstrip("+-").isascii() or "_" in text:  # int() takes more than Java does
+    if not text.lstrip("+-").isascii() or "_" in text:  # int() accepts more than Java does
         raise ValueError(text)
     return int(text)
 

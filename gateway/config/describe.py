@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells of a broker or a topic: values and where they come from (KIP-226, KIP-569)."""
+"""Descriptions of configs for DescribeConfigs: values of brokers and topics, with their sources (KIP-226, KIP-569)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.gateway.config.definition import Definition, Effect, Type
 
 
 class Source(IntEnum):
-    """Where a value comes from, as DescribeConfigs numbers it."""
+    """The source of a value, by its number in DescribeConfigs."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -24,7 +24,7 @@ class Source(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A setting that gives the value, or would if those before it were not there."""
+    """A setting that provides the value, or would without the synonyms before it."""
 
     name: str
     value: str | None
@@ -32,7 +32,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One described setting. `value` is None where there is none, and always for a secret."""
+    """One described setting. `value` is None if there is none, and always for a secret."""
 
     name: str
     value: str | None
@@ -45,18 +45,18 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """What versions before 1 of DescribeConfigs tell instead of the source."""
+        """Versions before 1 of DescribeConfigs have this flag instead of the source."""
         return self.source is Source.DEFAULT_CONFIG
 
 
-# A broker's setting -> those that stand in for it, in other units
-_STANDING_IN = {first: others for first, *others in catalogue.BROKER_SYNONYMS.values() if others}
+# A broker's setting -> its fallbacks, in other units
+_FALLBACKS = {first: others for first, *others in catalogue.BROKER_SYNONYMS.values() if others}
 
 
 def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The settings of a broker, in the order of the table; `names` limits them, and unknown ones are left out.
+    """The settings of a broker, in table order. `names` limits them; unknown names are skipped.
 
-    Settings without effect are told only where they were given, or asked for by name.
+    Settings without effect appear only if given, or asked for by name.
     """
     if names is None:
         wanted = [*catalogue.BROKER.values(), *_foreign_given(config)]
@@ -74,7 +74,7 @@ def _foreign_given(config: BrokerConfig) -> list[Definition]:
 def _broker_entry(config: BrokerConfig, definition: Definition) -> ConfigEntry:
     synonyms = broker_synonyms(config, definition)
     if any(text is not None for text in config.texts(definition.name)):
-        for other in _STANDING_IN.get(definition.name, ()):
+        for other in _FALLBACKS.get(definition.name, ()):
             synonyms += broker_synonyms(config, catalogue.BROKER[other])
     first = synonyms[0] if synonyms else Synonym(definition.name, None, Source.DEFAULT_CONFIG)
     return _entry(definition, first, synonyms)
@@ -94,7 +94,7 @@ def _entry(definition: Definition, first: Synonym, synonyms: tuple[Synonym, ...]
 
 
 def describe_all_brokers(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """What is set at run time for all brokers, and nothing else."""
+    """Only the dynamic settings of all brokers."""
     rows = []
     _, of_all = config.dynamic()
     for name, text in of_all.items():
@@ -106,30 +106,30 @@ def describe_all_brokers(config: BrokerConfig, names: Collection[str] | None = N
 
 
 def broker_synonyms(config: BrokerConfig, definition: Definition) -> tuple[Synonym, ...]:
-    """Where a broker's setting has its value from: what was set at run time, what was given, and the default."""
-    found = [
+    """The sources of a broker setting's value, in order: dynamic texts, the given text, the default."""
+    synonyms = [
         Synonym(definition.name, shown(definition, text), source)
         for text, source in zip(config.texts(definition.name), _GIVEN, strict=True)
         if text is not None
     ]
-    default = str(config.node_id) if definition.name == "node.id" and not found else definition.default
+    default = str(config.node_id) if definition.name == "node.id" and not synonyms else definition.default
     if default is not None:
-        found.append(Synonym(definition.name, default, Source.DEFAULT_CONFIG))
-    return tuple(found)
+        synonyms.append(Synonym(definition.name, default, Source.DEFAULT_CONFIG))
+    return tuple(synonyms)
 
 
 _GIVEN = (Source.DYNAMIC_BROKER_CONFIG, Source.DYNAMIC_DEFAULT_BROKER_CONFIG, Source.STATIC_BROKER_CONFIG)
 
 
 def shown(definition: Definition, text: str) -> str | None:
-    """A text that was given, as its value is written; None for a secret, which is not told."""
+    """A given text in the form of its value; None for a secret."""
     return None if definition.is_sensitive else text_of(definition.parse(text))
 
 
 def describe_topic(
     config: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """The settings of a topic whose own configs are `overrides`; those without effect only where they were set."""
+    """The settings of a topic whose own configs are `overrides`; settings without effect appear only if overridden."""
     wanted = [definition for name, definition in catalogue.TOPIC.items() if names is None or name in names]
     others = [name for name in overrides if name not in catalogue.TOPIC and (names is None or name in names)]
     return [
@@ -142,9 +142,9 @@ Row = TypeVar("Row")
 
 
 class TopicRows(Generic[Row]):
-    """The settings of many topics, each as a row that `make` gives: what a topic does not set is the same for all.
+    """The settings of many topics, each as a row of `make`; rows of settings that a topic does not override are shared.
 
-    For one request, as long as the broker's settings stay as they are.
+    Valid for one request, while the broker's settings do not change.
     """
 
     def __init__(self, config: BrokerConfig, make: Callable[[ConfigEntry], Row]) -> None:
@@ -153,14 +153,18 @@ class TopicRows(Generic[Row]):
         self._plain: dict[tuple[str, ...] | None, dict[str, Row]] = {}
 
     def of(self, overrides: Mapping[str, str], names: Collection[str] | None = None) -> list[Row]:
-        """Those of a topic whose own configs are `overrides`, as `describe_topic` tells them."""
+        """The rows of a topic whose own configs are `overrides`, in the order of `describe_topic`."""
         key = None if names is None else tuple(names)
         plain = self._plain.get(key)
         if plain is None:
             plain = self._plain[key] = self._rows({}, names)
         if not overrides:
             return list(plain.values())
-        affected = [name for name in (*overrides, *topic_config.affected(overrides)) if names is None or name in names]
+        affected = [
+            name
+            for name in (*overrides, *topic_config.settings_by_older_name(overrides))
+            if names is None or name in names
+        ]
         return list({**plain, **self._rows(overrides, affected)}.values())
 
     def _rows(self, overrides: Mapping[str, str], names: Collection[str] | None) -> dict[str, Row]:
@@ -169,7 +173,7 @@ class TopicRows(Generic[Row]):
 
 def _foreign_entry(name: str, value: str) -> ConfigEntry:
     source = Source.DYNAMIC_TOPIC_CONFIG
-    reason = topic_config.without_effect(name)
+    reason = topic_config.reason_without_effect(name)
     documentation = f"Accepted, no effect here, because {reason}." if reason else "Both bounds of a record's time."
     return ConfigEntry(name, value, source, Type.STRING, False, False, documentation, (Synonym(name, value, source),))
 
@@ -190,7 +194,7 @@ def _topic_entry(config: BrokerConfig, overrides: Mapping[str, str], definition:
 
 
 def text_of(value: object) -> str | None:
-    """A value as Kafka writes it."""
+    """A value as text, in Kafka's form."""
     if value is None:
         return None
     if isinstance(value, bool):

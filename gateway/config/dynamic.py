@@ -1,6 +1,7 @@
-"""Settings of brokers that are changed while they run (KIP-226): what can be, and what is checked before.
+"""Dynamic broker settings (KIP-226): which settings can change while brokers run, and the checks of a change.
 
-They are set for one broker, or for all of them; the one's own count before those of all, and both before its file.
+A dynamic setting is set for one broker or for all brokers. The broker's own value wins over the value for all, and both
+win over the value in its file.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from typing import Any, NoReturn
 
 from headgate.gateway.config import broker_table, catalogue
 from headgate.gateway.config.broker import BrokerConfig
-from headgate.gateway.config.definition import LONGEST_VALUE_BYTES
+from headgate.gateway.config.definition import MAX_VALUE_BYTES
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 
 def check(
     config: BrokerConfig, changes: Mapping[str, str | None], of_all: Mapping[str, str], own: Mapping[str, str]
 ) -> None:
-    """What is to be changed, and what would then be set for all brokers and for this one.
+    """Check `changes`; `of_all` and `own` are the resulting dynamic settings of all brokers and of this one.
 
-    What was set before and does not fit this version counts as not set, as `BrokerConfig.change` has it: it must not
-    keep others from being changed. Raises KafkaError: INVALID_CONFIG for no setting, INVALID_REQUEST for what cannot be
-    changed, or not to that value.
+    An older value that does not fit this version counts as not set, as in `BrokerConfig.change`: it must not block
+    other changes. Raises KafkaError: INVALID_CONFIG for an unknown setting, INVALID_REQUEST for a setting that cannot
+    change, or an illegal value.
     """
     for name, text in changes.items():
         if text is not None:
@@ -36,13 +37,13 @@ def check(
 
 def _check_one(name: str, text: str) -> None:
     definition = catalogue.find(name)
-    if definition is None:  # the value is not shown: it may be a secret under a misspelt name
+    if definition is None:  # the value stays hidden: it may be a secret under a misspelt name
         sentence = f"unknown setting {name[:100]!r}: {catalogue.nearest_broker_setting(name)}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, sentence)
     if not catalogue.is_dynamic(name):
-        _refuse(f"{name} cannot be changed while the broker runs; set it in its server.properties, and start it again")
-    if len(text.encode()) > LONGEST_VALUE_BYTES:
-        _refuse(f"{name}: a value has {LONGEST_VALUE_BYTES} bytes at most")
+        _refuse(f"{name} cannot be changed while the broker runs; set it in server.properties and restart the broker")
+    if len(text.encode()) > MAX_VALUE_BYTES:
+        _refuse(f"{name}: the value is longer than {MAX_VALUE_BYTES} bytes")
     try:
         definition.parse(text)
     except ValueError as error:
@@ -50,7 +51,7 @@ def _check_one(name: str, text: str) -> None:
 
 
 def _value(config: BrokerConfig, name: str, *configs: Mapping[str, str]) -> Any:
-    """What a setting would be: the last of `configs` that has it counts, or else what it was at the start."""
+    """The value of a setting in the last of `configs` that has it, or else the value at the start of the broker."""
     for texts in reversed(configs):
         if name in texts:
             with contextlib.suppress(ValueError):
@@ -59,7 +60,7 @@ def _value(config: BrokerConfig, name: str, *configs: Mapping[str, str]) -> Any:
 
 
 def items(config: BrokerConfig, name: str, configs: Mapping[str, str]) -> tuple[str, ...] | None:
-    """What a list has among these settings, or else had when the broker started; None if it is no list."""
+    """The items of a list setting in these configs, or else at the start of the broker; None if it is no list."""
     if name not in catalogue.BROKER or not catalogue.is_dynamic(name):
         return None
     value = _value(config, name, configs)

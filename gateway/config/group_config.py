@@ -1,6 +1,6 @@
-"""The configuration of single groups (resources of type GROUP, KIP-848): what may be set, and what is told of it.
+"""The configuration of single groups (resource type GROUP, KIP-848): checks and descriptions.
 
-Source: org.apache.kafka.coordinator.group.GroupConfig. What it has for share and streams groups is unknown here.
+Source: org.apache.kafka.coordinator.group.GroupConfig. Its settings for share and streams groups are unknown here.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
-# The broker has each of them with its bounds: group.consumer.session.timeout.ms, group.consumer.min.session.timeout.ms
+# The broker has each setting with its bounds: group.consumer.session.timeout.ms, group.consumer.min.session.timeout.ms
 _NAMES = (SESSION_TIMEOUT, HEARTBEAT_INTERVAL)
 
 
 def check(config: BrokerConfig, configs: Mapping[str, str]) -> None:
-    """Raises KafkaError(INVALID_CONFIG) for an unknown name, a value outside the broker's bounds, a contradiction."""
+    """Check a group's configs. Raises KafkaError(INVALID_CONFIG): unknown name, illegal value, or contradiction."""
     values = {name: _check_one(config, name, text) for name, text in configs.items()}
     session = values.get(SESSION_TIMEOUT, config.group_consumer_session_timeout_ms)
     interval = values.get(HEARTBEAT_INTERVAL, config.group_consumer_heartbeat_interval_ms)
@@ -32,7 +32,7 @@ def check(config: BrokerConfig, configs: Mapping[str, str]) -> None:
 
 def _check_one(config: BrokerConfig, name: str, text: str) -> int:
     if name not in _NAMES:
-        _refuse(f"unknown setting of groups {name[:100]!r}: there are {' and '.join(_NAMES)}")
+        _refuse(f"unknown group setting {name[:100]!r}: groups have {' and '.join(_NAMES)}")
     low, high = _bound(config, name, "min"), _bound(config, name, "max")
     try:
         value = int(text)
@@ -59,7 +59,7 @@ def _refuse(sentence: str) -> NoReturn:
 def describe(
     config: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """The settings of a group whose own configs are `overrides`. A group need not exist to have some."""
+    """The settings of a group whose own configs are `overrides`. A group with configs need not exist."""
     return [_entry(config, overrides, name) for name in _NAMES if names is None or name in names]
 
 

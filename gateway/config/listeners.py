@@ -1,4 +1,4 @@
-"""Listeners: `NAME://host:port`, what protocol each speaks, and what clients are told to connect to."""
+"""Listeners: parsing and checks of `NAME://host:port`, of security protocols, and of advertised addresses."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-ANY_ADDRESS = frozenset(("0.0.0.0", "::", "0:0:0:0:0:0:0:0"))  # noqa: S104 - to refuse it
+ANY_ADDRESS = frozenset(("0.0.0.0", "::", "0:0:0:0:0:0:0:0"))  # noqa: S104 - to refuse them
 LOOPBACK = "127.0.0.1"
 
 
 class Listener(NamedTuple):
-    """Where to listen. An empty host means every interface; port 0 a free one."""
+    """An address to listen on. An empty host means every interface; port 0 means a free port."""
 
     name: str
     host: str
@@ -19,16 +19,16 @@ class Listener(NamedTuple):
 
 
 class ListenerProblem(ValueError):
-    """An address that cannot be used; the text says why, and what to do."""
+    """An unusable address; the text says why, and what to do."""
 
 
 def parse(text: str) -> tuple[Listener, ...]:
-    """The endpoints of a list. Names are in upper case, as in Kafka. Raises ListenerProblem."""
+    """The endpoints of a list, with names in upper case, as in Kafka. Raises ListenerProblem."""
     endpoints = tuple(_parse_one(part.strip()) for part in text.split(",") if part.strip())
     names = [endpoint.name for endpoint in endpoints]
     for name in names:
         if names.count(name) > 1:
-            raise ListenerProblem(f"the name {name} stands there twice; give each listener its own name")
+            raise ListenerProblem(f"the name {name} is listed twice; give each listener its own name")
     return endpoints
 
 
@@ -41,12 +41,12 @@ def _parse_one(text: str) -> Listener:
             f"{text!r} is not NAME://host:port, as in PLAINTEXT://127.0.0.1:9092 or PLAINTEXT://[::1]:9092"
         )
     if int(port) > 65535:
-        raise ListenerProblem(f"{text!r}: ports end at 65535")
+        raise ListenerProblem(f"{text!r}: the largest port is 65535")
     return Listener(name.upper(), host.strip("[]"), int(port))
 
 
 def parse_metrics_listener(text: str) -> tuple[str, int] | None:
-    """`host:port` -> (host, port); a port alone is one of the loopback interface; nothing gives None.
+    """`host:port` -> (host, port). A port alone means the loopback interface; an empty text gives None.
 
     Raises ListenerProblem.
     """
@@ -72,7 +72,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def check_listeners(listeners: tuple[Listener, ...], protocols: Mapping[str, str]) -> None:
-    """Raises ListenerProblem where one has no protocol, or one that is not served, or the address of another."""
+    """Check listeners. Raises ListenerProblem: no protocol, an unsupported protocol, or a duplicate address."""
     if not listeners:
         raise ListenerProblem("there is no listener; set one, as in PLAINTEXT://127.0.0.1:9092")
     taken: dict[tuple[str, int], str] = {}
@@ -86,19 +86,17 @@ def check_listeners(listeners: tuple[Listener, ...], protocols: Mapping[str, str
 def _check_protocol(name: str, protocols: Mapping[str, str]) -> None:
     protocol = protocols.get(name)
     if protocol is None:
-        raise ListenerProblem(
-            f"listener.security.protocol.map does not say what {name} speaks; add {name}:PLAINTEXT to it"
-        )
+        raise ListenerProblem(f"listener.security.protocol.map has no protocol for {name}; add {name}:PLAINTEXT to it")
     if protocol not in _PROTOCOLS:
         raise ListenerProblem(
-            f"{name} is to speak {protocol}, which is no security protocol; Kafka's are {', '.join(_PROTOCOLS)}"
+            f"the protocol {protocol} of {name} does not exist; Kafka's protocols are {', '.join(_PROTOCOLS)}"
         )
     if protocol != "PLAINTEXT":
-        raise ListenerProblem(f"listener {name}: {protocol} is not there yet; only PLAINTEXT is served")
+        raise ListenerProblem(f"listener {name}: {protocol} is not supported yet; only PLAINTEXT is")
 
 
 def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:
-    """Raises ListenerProblem where clients could not use an address."""
+    """Check advertised listeners. Raises ListenerProblem for an address that clients cannot use."""
     names = [listener.name for listener in listeners]
     for endpoint in advertised:
         if endpoint.name not in names:
@@ -106,6 +104,6 @@ def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener
         if endpoint.host in ANY_ADDRESS or not endpoint.host:
             shown = endpoint.host or "an empty host"
             raise ListenerProblem(
-                f"clients cannot connect to {shown}, which means every address of this machine; name one that they can"
-                " reach, or remove advertised.listeners: then each client is told the address that it connected to"
+                f"clients cannot connect to {shown}, which means every address of this machine; name an address that"
+                " clients can reach, or remove advertised.listeners: then each client gets the address it connected to"
             )

@@ -1,4 +1,4 @@
-"""From a `server.properties` and overrides to values: every line is answered, all problems are told at once."""
+"""The loader: from a `server.properties` and overrides to values, with an answer to every line and all problems."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from headgate.gateway.config import catalogue, properties
 from headgate.gateway.config.definition import Definition, Effect
 
-# By name, or each as `name=value`.
+# A mapping by name, or `name=value` texts.
 Overrides = Mapping[str, str] | Iterable[str]
 
 
 class Setting(NamedTuple):
-    """A text that was given for a name, and where."""
+    """A given text, its setting's name, and its source."""
 
     name: str
     text: str
@@ -21,7 +21,7 @@ class Setting(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of one setting that was given. `value` is fit to be shown."""
+    """The outcome of one given setting. `value` is safe to show."""
 
     where: str
     name: str
@@ -42,7 +42,7 @@ class Answer(NamedTuple):
 
 
 class ConfigError(Exception):
-    """A configuration that a broker cannot start with; one sentence for each problem."""
+    """A configuration that a broker cannot start with; `problems` has one sentence for each problem."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -50,7 +50,7 @@ class ConfigError(Exception):
 
 
 class Loaded:
-    """What was given, by name; the values of the broker's table; answers and problems in the order of the lines."""
+    """The given settings by name, the values of the broker's table, and answers and problems in line order."""
 
     def __init__(self) -> None:
         self.given: dict[str, Setting] = {}
@@ -59,13 +59,13 @@ class Loaded:
         self.problems: list[str] = []
 
     def problem(self, name: str, text: str) -> None:
-        """Note what is wrong with a setting, given or not."""
+        """Add a problem with a setting, given or not."""
         setting = self.given.get(name)
         self.problems.append(f"{setting.where}: {name}={setting.text}: {text}" if setting else f"{name}: {text}")
 
 
 def load(text: str, overrides: Overrides, source: str) -> Loaded:
-    """Read settings one by one; what is said of one setting alone is checked here."""
+    """Read settings one by one, with the checks that need only that setting."""
     loaded = Loaded()
     for setting in _settings(text, overrides, source, loaded):
         before = loaded.given.get(setting.name)
@@ -111,7 +111,7 @@ def _pairs(overrides: Overrides, loaded: Loaded) -> Iterable[tuple[str, str]]:
 
 def _take(setting: Setting, loaded: Loaded) -> None:
     definition = catalogue.find(setting.name)
-    if definition is None:  # the value is not shown: it may be a secret under a misspelt name
+    if definition is None:  # the value stays hidden: it may be a secret under a misspelt name
         loaded.problems.append(
             f"{setting.where}: unknown setting {setting.name!r}: {catalogue.nearest_broker_setting(setting.name)}"
         )
@@ -135,7 +135,7 @@ def _take(setting: Setting, loaded: Loaded) -> None:
 def _refuse_unless_harmless(setting: Setting, definition: Definition, loaded: Loaded) -> None:
     if setting.text.strip() in definition.harmless:
         loaded.answers.append(
-            Answer(setting.where, setting.name, setting.text, Effect.NONE, "it is what happens anyway")
+            Answer(setting.where, setting.name, setting.text, Effect.NONE, "the broker behaves that way in any case")
         )
     else:
         loaded.problems.append(f"{setting.where}: {setting.name}={setting.text}: {definition.reason}")

@@ -1,4 +1,4 @@
-"""Levels of this program's loggers, changed while it runs (KIP-412). A restart forgets them, as in Kafka."""
+"""Levels of this program's loggers, changed while the broker runs (KIP-412). A restart forgets them, as in Kafka."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = "root"
 _OURS = "headgate"
 _TRACE = 5
 
-# Kafka's names (org.apache.kafka.common.config.LogLevelConfig), the gravest first
+# Kafka's names (org.apache.kafka.common.config.LogLevelConfig), the most severe first
 LEVELS: Mapping[str, int] = {
     "FATAL": logging.CRITICAL,
     "ERROR": logging.ERROR,
@@ -25,13 +25,13 @@ LEVELS: Mapping[str, int] = {
 
 
 def names() -> list[str]:
-    """The loggers there are: `root`, which the others inherit from, and this program's own."""
+    """The existing loggers: `root`, from which the others inherit, and this program's own."""
     ours = (name for name in logging.root.manager.loggerDict if name.partition(".")[0] == _OURS)
     return [ROOT, *sorted(ours)]
 
 
 def describe(wanted: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The level of every logger, be it its own or inherited; `wanted` limits them."""
+    """The level of every logger, own or inherited; `wanted` limits the loggers."""
     return [_entry(name) for name in names() if wanted is None or name in wanted]
 
 
@@ -46,17 +46,21 @@ def _level(name: str) -> str:
 
 
 def check(name: str, level: str | None) -> None:
-    """Raises KafkaError: INVALID_CONFIG for no logger or no level, INVALID_REQUEST to take the root logger's away."""
+    """Check a change of a level. None inherits the level of the parent.
+
+    Raises KafkaError: INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for None on the root logger.
+    """
     if name not in names():
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no logger {name[:100]!r}; DescribeConfigs lists them")
+        message = f"the logger {name[:100]!r} does not exist; DescribeConfigs lists the loggers"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message)
     if level is not None and level not in LEVELS:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={level[:100]}: allowed is one of: {', '.join(LEVELS)}")
     if level is None and name == ROOT:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the root logger inherits from none; set another level instead")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the root logger inherits no level; set another level instead")
 
 
 def change(levels: Mapping[str, str | None]) -> None:
-    """Give loggers these levels, which were checked; with None, those of the loggers above them."""
+    """Set these checked levels; None makes a logger inherit its level."""
     for name, level in levels.items():
         _logger(name).setLevel(logging.NOTSET if level is None else LEVELS[level])
 

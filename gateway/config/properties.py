@@ -1,8 +1,8 @@
-"""Java's `.properties` text, read as `java.util.Properties.load` reads it.
+"""A parser of Java's `.properties` text, compatible with `java.util.Properties.load`.
 
-A key ends at the first unescaped `=`, `:` or blank; a line that ends in an odd number of backslashes goes on in the
-next one, whose leading blanks do not count; `#` and `!` begin a comment only where a line begins. Source: the Java API
-documentation of `Properties.load(Reader)`.
+A key ends at the first unescaped `=`, `:` or blank. A line with an odd number of backslashes at its end continues in
+the next line, without that line's leading blanks. `#` and `!` begin a comment only at the beginning of a line. Source:
+the Java API documentation of `Properties.load(Reader)`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Property(NamedTuple):
 
 
 class MalformedProperties(ValueError):
-    """An escape that is none; the text names the line."""
+    """An invalid escape; the text names the line."""
 
 
 def parse(text: str) -> list[Property]:
-    """Every setting in its order, repeated names included. Raises MalformedProperties."""
+    """Every setting in file order, repeated names included. Raises MalformedProperties."""
     return [_property(content, line) for content, line in _logical_lines(text)]
 
 
@@ -84,12 +84,12 @@ def _unescape(text: str, line: int) -> str:
         if character == "\\" and position < len(text):
             character, position = _escape(text, position, line)
         result.append(character)
-    # Java writes what is beyond 16 bits as a pair of surrogates.
+    # Java writes characters beyond 16 bits as surrogate pairs.
     return "".join(result).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _escape(text: str, position: int, line: int) -> tuple[str, int]:
-    """The character that an escape stands for, and where the text goes on; `position` is behind the backslash."""
+    """The character of an escape, and the position behind it. `position` is behind the backslash."""
     character = text[position]
     if character != "u":
         return _ESCAPES.get(character, character), position + 1

@@ -1,4 +1,4 @@
-"""Kinds of resources that have settings, as DescribeConfigs and its kin number them.
+"""Types of resources with settings, by their numbers in DescribeConfigs and related requests.
 
 Source: org.apache.kafka.common.config.ConfigResource.Type.
 """

@@ -1,4 +1,4 @@
-"""The configuration of topics: what may be set, and what it comes to together with the broker's."""
+"""The configuration of topics: checks of a topic's own configs, and their combination with the broker's settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headgate.gateway.config import catalogue, topic_table
-from headgate.gateway.config.definition import LONGEST_VALUE_BYTES, Definition, Type, Value
+from headgate.gateway.config.definition import MAX_VALUE_BYTES, Definition, Type, Value
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ _BOUNDS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 
 
 def check(configs: Mapping[str, str | None]) -> None:
-    """Raises KafkaError(INVALID_CONFIG) for an unknown name, a value that is not allowed, or a contradiction."""
+    """Check a topic's configs. Raises KafkaError(INVALID_CONFIG): unknown name, illegal value, or contradiction."""
     for name, text in configs.items():
         if text is None:
-            _refuse(f"{name}: null is no value; give one, or leave the name out")
+            _refuse(f"{name}: the value is null; give a value, or omit the name")
         _check_one(name, text)
     lag = [(name, int(text)) for name in _LAGS if (text := configs.get(name))]
     if len(lag) == len(_LAGS) and lag[0][1] > lag[1][1]:
@@ -33,14 +33,14 @@ def check(configs: Mapping[str, str | None]) -> None:
 
 
 def _check_one(name: str, text: str) -> None:
-    if len(text.encode()) > LONGEST_VALUE_BYTES:
-        _refuse(f"{name[:100]}: a value has {LONGEST_VALUE_BYTES} bytes at most")
+    if len(text.encode()) > MAX_VALUE_BYTES:
+        _refuse(f"{name[:100]}: the value is longer than {MAX_VALUE_BYTES} bytes")
     if name in topic_table.REFUSED:
         harmless, reason = topic_table.REFUSED[name]
         if text.strip() not in harmless:
             _refuse(f"{name}={text}: {reason}")
         return
-    if name in topic_table.FOREIGN:
+    if name in topic_table.WITHOUT_EFFECT:
         return
     definition = _DIFFERENCE if name == _DIFFERENCE.name else catalogue.TOPIC.get(name)
     if definition is None:
@@ -51,9 +51,9 @@ def _check_one(name: str, text: str) -> None:
         _refuse(f"{name}={text}: allowed is {error}")
 
 
-def without_effect(name: str) -> str:
-    """Why a setting that is accepted does nothing here; empty for one that does something."""
-    return topic_table.REFUSED[name][1] if name in topic_table.REFUSED else topic_table.FOREIGN.get(name, "")
+def reason_without_effect(name: str) -> str:
+    """Why an accepted setting has no effect here; empty for a setting that has one."""
+    return topic_table.REFUSED[name][1] if name in topic_table.REFUSED else topic_table.WITHOUT_EFFECT.get(name, "")
 
 
 def _refuse(sentence: str) -> NoReturn:
@@ -61,19 +61,19 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 def own_name(name: str, overrides: Mapping[str, str]) -> str | None:
-    """The name under which a topic sets this itself: its own, or the older one for both bounds of a record's time."""
+    """The name that a topic overrides `name` by: `name`, or the older setting for both timestamp bounds; else None."""
     if name in overrides:
         return name
     return _DIFFERENCE.name if name in _BOUNDS and _DIFFERENCE.name in overrides else None
 
 
-def affected(overrides: Mapping[str, str]) -> tuple[str, ...]:
-    """The settings that a topic sets under another's name."""
+def settings_by_older_name(overrides: Mapping[str, str]) -> tuple[str, ...]:
+    """The settings that a topic sets through the older setting for both timestamp bounds."""
     return _BOUNDS if _DIFFERENCE.name in overrides else ()
 
 
 def resolve(config: BrokerConfig, name: str, overrides: Mapping[str, str]) -> Value:
-    """One topic setting: the topic's own, or the first of the broker's synonyms that was given, or the default."""
+    """The value of a topic setting: the topic's own, else the first configured broker synonym's, else the default."""
     definition = catalogue.TOPIC[name]
     own = own_name(name, overrides)
     if own is not None:
@@ -92,16 +92,16 @@ def _in_topic_unit(synonym: str, value: Value) -> Value:
 
 
 def log_config(config: BrokerConfig) -> LogConfig:
-    """The settings that storage needs, for a topic without own ones; fields have the names of settings."""
+    """The storage settings of a topic without configs of its own; field names are setting names with underscores."""
     from headgate.storage.config import LogConfig
 
     values: dict[str, Any] = {_field(name): resolve(config, name, {}) for name in catalogue.TOPIC}
     return LogConfig(**values)
 
 
-def with_own(plain: LogConfig, config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """The same for a topic with own ones: only these are looked at, as there may be many such topics."""
-    names = [name for name in (*overrides, *affected(overrides)) if name in catalogue.TOPIC]
+def log_config_with_overrides(plain: LogConfig, config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """The storage settings of a topic with configs of its own. Only these are resolved: many topics may have some."""
+    names = [name for name in (*overrides, *settings_by_older_name(overrides)) if name in catalogue.TOPIC]
     values: dict[str, Any] = {_field(name): resolve(config, name, overrides) for name in names}
     return replace(plain, **values)
 

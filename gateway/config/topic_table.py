@@ -1,23 +1,24 @@
-"""Every topic setting: Kafka's name, range, the broker settings that it falls back to in their order, and what it means.
+"""The table of topic settings: Kafka's name, range, broker settings as fallbacks in order, and meaning.
 
-Type and default are those of the broker setting of the same unit (`BROKER_SYNONYMS` first), so that the two cannot differ.
+Type and default are those of the broker setting with the same unit (`BROKER_SYNONYMS` first), so that they cannot
+differ.
 """
 # fmt: off
 
-# name -> (allowed, broker settings that stand in for it, meaning)
+# name -> (allowed, fallback broker settings, meaning)
 ROWS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("segment.bytes", "14..", ("log.segment.bytes",), "A segment file is closed at this size."),
     ("segment.ms", "1..", ("log.roll.ms", "log.roll.hours"), "A segment file is closed at this age."),
-    ("segment.jitter.ms", "0..", ("log.roll.jitter.ms", "log.roll.jitter.hours"), "A random time of at most this length is taken off it."),
+    ("segment.jitter.ms", "0..", ("log.roll.jitter.ms", "log.roll.jitter.hours"), "A random time up to this length is subtracted from segment.ms."),
     ("segment.index.bytes", "4..", ("log.index.size.max.bytes",), "The largest offset index; a full one closes the segment."),
     ("index.interval.bytes", "0..", ("log.index.interval.bytes",), "Log bytes between two entries of the offset index."),
     ("preallocate", "", ("log.preallocate",), "Whether a new segment file takes its full size at once."),
     ("flush.messages", "1..", ("log.flush.interval.messages",), "Records after which the log is synced to disk."),
     ("flush.ms", "0..", ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"), "Time after which the log is synced to disk."),
     ("headgate.flush", "cache|commit", ("headgate.flush",),
-     "When records are there: 'cache', once the system has them, as in Kafka; 'commit', once the disk has them."),
-    ("max.message.bytes", "0..", ("message.max.bytes",), "The largest record batch, as compressed."),
-    ("message.timestamp.type", "CreateTime|LogAppendTime", ("log.message.timestamp.type",), "Whose time a record bears."),
+     "When records count as written: 'cache', in the system's page cache, as in Kafka; 'commit', on the disk."),
+    ("max.message.bytes", "0..", ("message.max.bytes",), "The largest record batch, after compression."),
+    ("message.timestamp.type", "CreateTime|LogAppendTime", ("log.message.timestamp.type",), "Whether a record has its producer's time or the broker's."),
     ("message.timestamp.before.max.ms", "0..", ("log.message.timestamp.before.max.ms", "log.message.timestamp.difference.max.ms"),
      "A record's time may be this much behind the broker's."),
     ("message.timestamp.after.max.ms", "0..", ("log.message.timestamp.after.max.ms", "log.message.timestamp.difference.max.ms"),
@@ -25,26 +26,26 @@ ROWS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("cleanup.policy", "compact|delete|", ("log.cleanup.policy",),
      "What happens to old records: delete, compact, or both; with neither they stay."),
     ("retention.ms", "-1..", ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-     "Segments whose records are older are deleted; -1: never."),
+     "Segments with only older records are deleted; -1: never."),
     ("retention.bytes", "-1..", ("log.retention.bytes",), "The oldest segments of a larger partition are deleted; -1: never."),
     ("delete.retention.ms", "0..", ("log.cleaner.delete.retention.ms",), "How long a deletion marker stays in a compacted log."),
     ("min.compaction.lag.ms", "0..", ("log.cleaner.min.compaction.lag.ms",), "A record is not compacted before this age."),
     ("max.compaction.lag.ms", "1..", ("log.cleaner.max.compaction.lag.ms",), "A record is compacted at this age at the latest."),
-    ("min.cleanable.dirty.ratio", "0..1", ("log.cleaner.min.cleanable.ratio",), "The share of uncompacted bytes from which it is compacted."),
-    ("file.delete.delay.ms", "0..", ("log.segment.delete.delay.ms",), "A deleted file stays on disk for so long."),
+    ("min.cleanable.dirty.ratio", "0..1", ("log.cleaner.min.cleanable.ratio",), "The share of uncompacted bytes at which the log is compacted."),
+    ("file.delete.delay.ms", "0..", ("log.segment.delete.delay.ms",), "How long a deleted file stays on disk."),
     ("compression.type", "uncompressed|zstd|lz4|snappy|gzip|producer", ("compression.type",),
-     "How batches are stored; 'producer' keeps them as they came."),
-    ("compression.gzip.level", "-1 or 1..9", ("compression.gzip.level",), "The gzip level where compression.type is gzip."),
-    ("compression.lz4.level", "1..17", ("compression.lz4.level",), "The lz4 level where compression.type is lz4."),
-    ("compression.zstd.level", "-131072..22", ("compression.zstd.level",), "The zstd level where compression.type is zstd."),
+     "How batches are stored; 'producer' keeps the producer's compression."),
+    ("compression.gzip.level", "-1 or 1..9", ("compression.gzip.level",), "The gzip level if compression.type is gzip."),
+    ("compression.lz4.level", "1..17", ("compression.lz4.level",), "The lz4 level if compression.type is lz4."),
+    ("compression.zstd.level", "-131072..22", ("compression.zstd.level",), "The zstd level if compression.type is zstd."),
     ("min.insync.replicas", "1..", ("min.insync.replicas",), "Replicas that must be in sync for a produce request with acks=all."),
     ("unclean.leader.election.enable", "", ("unclean.leader.election.enable",), "Whether a replica that is not in sync may lead."),
 )
 
-# Accepted from clients and tools that set them; they change nothing here.
-FOREIGN: dict[str, str] = {
+# Accepted, because clients and tools set them; no effect here.
+WITHOUT_EFFECT: dict[str, str] = {
     "message.format.version": "every record is stored in version 2",
-    "message.downconversion.enable": "records are always answered in the version that a client asks for",
+    "message.downconversion.enable": "records are always sent in the version that a client asks for",
     "leader.replication.throttled.replicas": "replication is not throttled",
     "follower.replication.throttled.replicas": "replication is not throttled",
     "local.retention.ms": "there is no tiered storage",
@@ -53,15 +54,15 @@ FOREIGN: dict[str, str] = {
     "remote.log.delete.on.disable": "there is no tiered storage",
     "remote.copy.lag.ms": "there is no tiered storage",
     "remote.copy.lag.bytes": "there is no tiered storage",
-    "max.decompressed.message.bytes": "batches are not unpacked",
+    "max.decompressed.message.bytes": "batches are not decompressed",
     "errors.deadletterqueue.group.enable": "share groups are not served",
-    "internal.segment.bytes": "segment.bytes may be as small as that",
+    "internal.segment.bytes": "segment.bytes may be that small",
 }
 
-# Both bounds of Kafka to 3.9 in one setting; it counts where the two that replaced it are not set for the topic.
+# Both bounds of Kafka to 3.9 in one setting; a topic's newer settings for the single bounds win over it.
 TIMESTAMP_DIFFERENCE = "message.timestamp.difference.max.ms"
 
-# name -> (values that do no harm, why any other is refused)
+# name -> (harmless values, the reason to refuse other values)
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "remote.storage.enable": (("false",), "there is no tiered storage"),
 }

@@ -1,15 +1,15 @@
-"""Settings of Apache Kafka 2.8 to 4.4 that do nothing here, each group with its reason; and those that must not be ignored.
+"""The tables of Apache Kafka's settings (2.8 to 4.4) without effect here, with reasons, and of settings that are refused.
 
-A name that ends in `*` is a secret. Names are written after the beginning that they share.
+A name that ends in `*` is a secret. Names follow the prefix that they share.
 """
 # fmt: off
 
-# (why there is no effect, what all names begin with, the rest of each name)
+# (the reason for no effect, the common prefix, the rest of each name)
 GROUPS: tuple[tuple[str, str, str], ...] = (
     ("one loop serves all connections, and threads are started when they are needed", "",
      """num.network.threads num.io.threads background.threads num.replica.alter.log.dirs.threads group.coordinator.threads
      group.coordinator.background.threads share.coordinator.threads queued.max.requests"""),
-    ("a waiting request is woken by what it waits for, and nothing is left to purge", "",
+    ("an event completes a waiting request, and leaves nothing to purge", "",
      """fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests
      delete.records.purgatory.purge.interval.requests share.fetch.purgatory.purge.interval.requests"""),
     ("there is no KRaft quorum; the embedded metadata log needs no settings", "",
@@ -23,29 +23,29 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ("there is no KRaft quorum", "controller.quorum.",
      """voters bootstrap.servers election.timeout.ms fetch.timeout.ms election.backoff.max.ms append.linger.ms request.timeout.ms
      retry.backoff.ms auto.join.enable fetch.snapshot.max.bytes fetch.max.bytes"""),
-    ("this node stands alone: there is no traffic between brokers", "",
+    ("this is a single node: there is no traffic between brokers", "",
      """security.inter.broker.protocol inter.broker.listener.name inter.broker.protocol.version control.plane.listener.name
      controller.socket.timeout.ms socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms replica.selector.class
      follower.fetch.last.tiered.offset.enable unclean.leader.election.interval.ms controlled.shutdown.max.retries
      controlled.shutdown.retry.backoff.ms add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms"""),
-    ("the id of a broker is given, or 0, and never generated", "", "broker.id.generation.enable reserved.broker.max.id"),
-    ("this node stands alone: clusters are not there yet", "zookeeper.",
+    ("the broker id is configured, or 0, and never generated", "", "broker.id.generation.enable reserved.broker.max.id"),
+    ("this is a single node: clusters are not supported yet", "zookeeper.",
      """clientCnxnSocket max.in.flight.requests metadata.migration.enable metadata.migration.min.batch.size set.acl sync.time.ms
      ssl.cipher.suites ssl.client.enable ssl.crl.enable ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.keystore.location
      ssl.keystore.password* ssl.keystore.type ssl.ocsp.enable ssl.protocol ssl.truststore.location ssl.truststore.password*
      ssl.truststore.type"""),
-    ("listeners are plaintext only; one of any other kind is refused", "ssl.",
+    ("only plaintext listeners are supported; any other listener is refused", "ssl.",
      """allow.dn.changes allow.san.changes cipher.suites client.auth enabled.protocols endpoint.identification.algorithm
      engine.factory.class key.password* keymanager.algorithm keystore.certificate.chain* keystore.key* keystore.location
      keystore.password* keystore.type principal.mapping.rules protocol provider secure.random.implementation trustmanager.algorithm
      truststore.certificates* truststore.location truststore.password* truststore.type"""),
-    ("clients are not authenticated yet; a listener that asks for it is refused", "sasl.",
+    ("clients are not authenticated yet; a listener with authentication is refused", "sasl.",
      """client.callback.handler.class enabled.mechanisms jaas.config* kerberos.kinit.cmd kerberos.min.time.before.relogin
      kerberos.principal.to.local.rules kerberos.service.name kerberos.ticket.renew.jitter kerberos.ticket.renew.window.factor
      login.callback.handler.class login.class login.connect.timeout.ms login.read.timeout.ms login.refresh.buffer.seconds
      login.refresh.min.period.seconds login.refresh.window.factor login.refresh.window.jitter login.retry.backoff.max.ms
      login.retry.backoff.ms mechanism.inter.broker.protocol server.callback.handler.class server.max.receive.size"""),
-    ("clients are not authenticated yet; a listener that asks for it is refused", "sasl.oauthbearer.",
+    ("clients are not authenticated yet; a listener with authentication is refused", "sasl.oauthbearer.",
      """allow.unverified.audience allow.unverified.issuer assertion.algorithm assertion.claim.aud assertion.claim.exp.seconds
      assertion.claim.iss assertion.claim.jti.include assertion.claim.nbf.seconds assertion.claim.sub assertion.file
      assertion.private.key.file assertion.private.key.passphrase* assertion.template.file client.credentials.client.id
@@ -64,18 +64,18 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ("there is no JVM, hence neither JMX nor reporters in Java", "",
      """auto.include.jmx.reporter kafka.metrics.polling.interval.secs kafka.metrics.reporters metric.reporters metrics.num.samples
      metrics.recording.level metrics.sample.window.ms telemetry.max.bytes"""),
-    ("every format is stored as batches of version 2 and answered in the version that a client asks for", "",
+    ("records are stored as batches of version 2, and sent in the version that a client asks for", "",
      "log.message.downconversion.enable log.message.format.version"),
-    ("a data directory that fails takes its own partitions offline, and no others", "", "log.dir.failure.timeout.ms cordoned.log.dirs"),
+    ("a failed data directory takes only its own partitions offline", "", "log.dir.failure.timeout.ms cordoned.log.dirs"),
     ("maintenance begins at once", "", "log.initial.task.delay.ms"),
     ("replication is not throttled", "",
      "leader.replication.throttled.rate follower.replication.throttled.rate replica.alter.log.dirs.io.max.bytes.per.second"),
-    ("batches are not unpacked", "", "max.decompressed.message.bytes"),
+    ("batches are not decompressed", "", "max.decompressed.message.bytes"),
     ("only stable versions and features are served", "", "unstable.api.versions.enable unstable.feature.versions.enable"),
-    ("a commit is always answered after all in-sync replicas have it", "", "offsets.commit.required.acks"),
-    ("the group coordinator is not Kafka's: it gathers appends by itself", "group.coordinator.",
+    ("a commit always waits for all in-sync replicas", "", "offsets.commit.required.acks"),
+    ("the group coordinator is not Kafka's, and batches appends by itself", "group.coordinator.",
      "append.linger.ms cached.buffer.max.bytes new.enable"),
-    ("the group coordinator assigns on a change, in its own time", "group.consumer.",
+    ("the group coordinator assigns after a change, without a set interval", "group.consumer.",
      """assignment.interval.ms assignor.offload.enable max.assignment.interval.ms min.assignment.interval.ms
      regex.refresh.interval.ms"""),
     ("share groups are not served", "group.share.",
@@ -107,7 +107,7 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ("there is no tiered storage", "log.", "local.retention.bytes local.retention.ms remote.copy.lag.bytes remote.copy.lag.ms"),
 )
 
-# Settings of plugins: every name that begins so, whatever follows.
+# Plugins' settings: every name with one of these prefixes.
 PREFIXES: dict[str, str] = {
     "rsm.config.": "there is no tiered storage",
     "rlmm.config.": "there is no tiered storage",
@@ -115,26 +115,26 @@ PREFIXES: dict[str, str] = {
     "config.providers.": "there are no providers of secrets",
 }
 
-# What Kafka changes while it runs, its tools above all. The last three are never in a file.
+# Settings that Kafka, and above all its tools, change at run time. The last three are never in a file.
 CLUSTER_WIDE = frozenset(
     """
     background.threads num.io.threads num.network.threads log.local.retention.bytes log.local.retention.ms metric.reporters
     leader.replication.throttled.rate follower.replication.throttled.rate replica.alter.log.dirs.io.max.bytes.per.second
-    """.split()  # noqa: SIM905 - a name a string would be a page
+    """.split()  # noqa: SIM905 - a line for each name would fill a page
 )
 
 _JAVA = "names a Java class, which cannot be loaded here"
 
-# name -> (values that do no harm, why any other is refused and what to do)
+# name -> (harmless values, the reason to refuse other values and what to do)
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "authorizer.class.name": (("",), "access control is not there yet, and to ignore it would open the broker to everyone; remove it"),
+    "authorizer.class.name": (("",), "access control is not supported yet; to ignore the setting would open the broker to everyone; remove the setting"),
     "principal.builder.class": (
-        ("", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"), f"{_JAVA}; remove it"),
-    "create.topic.policy.class.name": (("",), f"{_JAVA}: topics would be created against that policy; remove it"),
-    "alter.config.policy.class.name": (("",), f"{_JAVA}: settings would be changed against that policy; remove it"),
-    "client.quota.callback.class": (("",), f"{_JAVA}: clients would have no quotas; remove it"),
-    "config.providers": (("",), "there are no providers of secrets: ${...} would stand for itself; write the values, and remove it"),
-    "remote.log.storage.system.enable": (("false",), "there is no tiered storage: records that were moved there could not be read; remove it"),
+        ("", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"), f"{_JAVA}; remove the setting"),
+    "create.topic.policy.class.name": (("",), f"{_JAVA}: topics would be created against that policy; remove the setting"),
+    "alter.config.policy.class.name": (("",), f"{_JAVA}: settings would be changed against that policy; remove the setting"),
+    "client.quota.callback.class": (("",), f"{_JAVA}: clients would have no quotas; remove the setting"),
+    "config.providers": (("",), "there are no providers of secrets: ${...} would not be replaced; write the values, and remove the setting"),
+    "remote.log.storage.system.enable": (("false",), "there is no tiered storage: records that were moved there could not be read; remove the setting"),
     "port": ((), "Kafka 3.0 removed it; write listeners=PLAINTEXT://:<port>"),
     "host.name": (("",), "Kafka 3.0 removed it; write listeners=PLAINTEXT://<host>:9092"),
     "advertised.host.name": (("",), "Kafka 3.0 removed it; write advertised.listeners=PLAINTEXT://<host>:9092"),

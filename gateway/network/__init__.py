@@ -1,1 +1,1 @@
-"""Connections: listeners and limits, bytes to requests and replies to bytes, and the two drivers of sockets."""
+"""Connections: listeners and their limits, bytes to requests, replies to bytes, and the two socket drivers."""

@@ -1,13 +1,13 @@
 """One client's connection, sans-IO: bytes in -> requests -> replies out, strictly in order.
 
-A driver (`sockets.py`, `streams.py`) owns the socket. It gives what it received to `receive`, sends what stands in
-`outgoing`, and asks `wants_data` before it reads again. The connection never calls back into a driver except through
-`wake`, when something changed from elsewhere: a parked reply is ready, or there is room again in the memory budget; and
-`is_late`, after each request behind which another one is pending: a request of 50 bytes may cost milliseconds.
+A driver (`sockets.py`, `streams.py`) owns the socket. The driver passes received bytes to `receive`, sends the pieces
+in `outgoing`, and asks `wants_data` before each read. The connection calls the driver in two cases only. `wake`:
+something changed elsewhere, such as a parked reply that is ready, or memory that is free again. `is_late`: after each
+request that another one follows, since a request of 50 bytes may cost milliseconds.
 
-One request is worked on at a time, as in Apache Kafka: while one is parked, or while replies wait to be sent, later
-requests stay unread or in `_pending`. So what a client can make us hold is one receive, one frame within the budget,
-and a bounded piece of output.
+As in Apache Kafka, one request is processed at a time: while a request is parked, or replies wait to be sent, later
+requests stay unread or in `_pending`. So the memory of one client is bounded: one receive, one frame within the budget,
+and a bounded amount of output.
 """
 
 from __future__ import annotations
@@ -25,28 +25,27 @@ from headgate.protocol.frame import FrameReader, InvalidFrameSize
 
 logger = logging.getLogger("headgate.connection")
 
-# Replies queued beyond this are sent before the next request is looked at.
+# With more bytes of queued replies, the driver sends before the next request is processed.
 MAX_OUTGOING_BYTES = 1 << 20
-# What a frame takes beside its bytes; without it, empty frames behind a parked request would count nothing.
+# The memory of a frame beside its bytes; without this figure, empty frames behind a parked request would count nothing.
 FRAME_OVERHEAD_BYTES = 200
-# A request of up to this size may be parked for free: that is every fetch.
+# A parked request of up to this size is not counted: every fetch is that small.
 FREE_PARKED_BYTES = 1 << 12
-# While a request is parked, this much of what follows it is taken in; then the socket is left alone.
+# While a request is parked, this many bytes behind the request are received; then the socket is not read.
 MAX_PENDING_BYTES = 1 << 18
-# Once so much of a request has come, and more than `LARGE_REST_BYTES` have not, it is received into its own buffer.
+# A request gets a receive buffer of its own once this much has arrived and more than `LARGE_REST_BYTES` are missing.
 LARGE_BEGINNING_BYTES = 1 << 14
 LARGE_REST_BYTES = 1 << 16
 
 
 class Connection:
-    """The state of one client: what was received, the request being answered, what is to be sent.
+    """The state of one client: the received bytes, the request in progress, the replies to be sent.
 
-    There may be many that do nothing: slots, and lists where an empty deque would take 640 bytes.
+    Many connections may be idle; hence the slots, and lists where an empty deque would take 640 bytes.
     """
 
     __slots__ = (
         "_appends",
-        "_complain",
         "_dispatcher",
         "_frames",
         "_held_before",
@@ -57,6 +56,7 @@ class Connection:
         "_parked_bytes",
         "_pending",
         "_pending_bytes",
+        "_report_fault",
         "_reserved",
         "active_ms",
         "client",
@@ -78,18 +78,18 @@ class Connection:
         memory: MemoryBudget,
         complain: Callable[[Client, str], None],
     ) -> None:
-        """`complain(client, reason)` is told why a client's fault ends the connection."""
+        """`complain(client, reason)` reports the client's fault that ends the connection."""
         self.client = client
-        self._complain = complain
+        self._report_fault = complain
         self.outgoing: list[Piece] = []
-        self.closing = False  # nothing more is read or answered; what is in `outgoing` is still sent
-        self.ended = False  # the client sends nothing more
-        self.lingers = False  # let the client read the end before it is hung up on
+        self.closing = False  # nothing more is read or answered; the pieces in `outgoing` are still sent
+        self.ended = False  # the client has closed its sending side
+        self.lingers = False  # the client gets time to read the last reply before the close
         self.wake: Callable[[], None] = _nobody
-        self.is_late: Callable[[], bool] = _never  # whether the turn is over: pending requests are for the next one
-        self.active_ms = 0.0  # when bytes last came in; kept by the driver's owner for the idle sweep
-        self.incomplete_since_ms: float | None = None  # since when part of a frame has been held without coming on
-        self.starved = False  # reading has to wait for memory
+        self.is_late: Callable[[], bool] = _never  # whether the turn is over; pending requests wait for the next
+        self.active_ms = 0.0  # when bytes last arrived; the idle sweep reads it, the driver updates it
+        self.incomplete_since_ms: float | None = None  # since when an incomplete frame has not grown
+        self.starved = False  # reads wait for memory
         self._appends = dispatcher.appends
         self._dispatcher = dispatcher
         self._frames = FrameReader(max_frame_bytes)
@@ -101,41 +101,41 @@ class Connection:
         self._outgoing_bytes = 0
         self._parked: Parked | None = None
         self._parked_bytes = 0
-        self._muted: Parked | None = None  # in the place of a parked request as long as the client has to pause
+        self._muted: Parked | None = None  # stands in for a parked request while the client is throttled
 
     @property
     def parked(self) -> bool:
-        """A request waits for something else; its reply comes with a `wake`."""
+        """Whether a request waits for an event; a `wake` announces the reply."""
         return self._parked is not self._muted
 
     @property
     def waits_silently(self) -> bool:
-        """The parked request needs no reply: the client may close, and still expects it and what follows to be done."""
+        """The parked request needs no reply; the client may close and still expect that this and later requests run."""
         return self._parked is not None and self._parked.is_silent
 
     @property
     def is_answered(self) -> bool:
-        """The client sends nothing more, and each request that came whole has its answer, sent or in `outgoing`."""
+        """Whether the client has closed its sending side and every complete request has a reply, sent or queued."""
         return self.ended and not self.parked and not self._pending
 
     @property
-    def is_owed(self) -> bool:
-        """The client waits for the broker: for an answer, or to be read from again."""
+    def awaits_broker(self) -> bool:
+        """Whether the client waits for the broker: for a reply, or for the next read."""
         return self._parked is not None or self.starved or self.has_more
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is left to be written, by whatever connection."""
+        """Whether no batched write is open, for any connection."""
         return not self._appends.is_open
 
     @property
     def has_more(self) -> bool:
-        """Whether there are requests that `proceed` would answer."""
+        """Whether `proceed` would answer a request."""
         return bool(self._pending) and self._may_answer
 
     @property
     def _may_answer(self) -> bool:
-        """Whether order and the bound on output allow the next answer."""
+        """Whether the order of replies and the limit on output allow the next reply."""
         return self._parked is None and not self.closing and self._outgoing_bytes < MAX_OUTGOING_BYTES
 
     @property
@@ -144,7 +144,7 @@ class Connection:
         return not (self.closing or self.ended or self.starved or self._pending_bytes > MAX_PENDING_BYTES)
 
     def receive(self, data: memoryview, now_ms: float) -> None:
-        """Take bytes from the socket. `data` must be writable; afterwards it is the driver's again."""
+        """Process bytes from the socket. `data` must be writable; after the call the driver may reuse its buffer."""
         self.active_ms = now_ms
         if self._parked is None and not (self._pending or self.closing):
             frame = self._frames.take_whole(data)
@@ -163,7 +163,7 @@ class Connection:
             self._end_with(fault)
 
     def _end_with(self, fault: InvalidFrameSize) -> None:
-        """Close over what is no frame. Who began with another protocol is told so in that."""
+        """Close the connection over an invalid frame. A known other protocol gets an answer in that protocol."""
         stranger = detect(fault.size) if fault.is_first else None
         if stranger is None:
             self.close(str(fault))
@@ -173,9 +173,9 @@ class Connection:
         self.close(stranger.reason)
 
     def room(self) -> memoryview | None:
-        """Where the rest of a large request is to be received, without a copy; None: `receive` takes what comes.
+        """Return the buffer for the rest of a large request, which saves a copy. None: the driver calls `receive`.
 
-        Its buffer is never larger than what is reserved for it.
+        The buffer is never larger than its reservation.
         """
         frames = self._frames
         held = frames.held_bytes
@@ -184,64 +184,64 @@ class Connection:
         return frames.get_buffer(frames.incomplete_size if held > SMALL_BYTES else SMALL_BYTES)
 
     def received(self, count: int, now_ms: float) -> None:
-        """Take `count` bytes that were put into `room`."""
+        """Process `count` bytes that the driver put into `room`."""
         self.active_ms = now_ms
         self._take_frames(self._frames.buffer_updated(count), now_ms)
 
     def resume_reading(self, now_ms: float) -> None:
-        """The driver reads again: an incomplete request has its full time to come on."""
+        """The driver reads again: an incomplete request gets its full time to grow."""
         if self.incomplete_since_ms is not None:
             self.incomplete_since_ms, self._held_before = now_ms, self._frames.held_bytes
 
     def end_of_stream(self) -> None:
-        """The client sends nothing more; it still gets what it is owed. To end within a request is a fault, and logged.
+        """The client has closed its sending side, and still gets its replies. An end within a request is logged.
 
-        That ends the connection at once, unless an earlier request still has to be answered.
+        Such an end closes the connection at once, unless an earlier request still has to be answered.
         """
         self.ended = True
         held = self._frames.held_bytes
         if held and not self.closing:
             whole = f" of {self._frames.incomplete_size + 4}" if self._frames.incomplete_size else ""
-            reason = f"it hung up in the middle of a request, after {held}{whole} bytes"
+            reason = f"the client disconnected in the middle of a request, after {held}{whole} bytes"
             if self.is_answered:
                 self.close(reason)
                 return
-            self._complain(self.client, reason)
+            self._report_fault(self.client, reason)
             self._frames.discard()
             self.incomplete_since_ms = None
             self._account()
 
     def proceed(self) -> None:
-        """Answer what is pending: the first request, and more as far as order, output and the turn allow."""
+        """Answer pending requests: always the first, and more as order, output and the turn allow."""
         if self._pending or self._reserved or self.starved:
             self._answer_pending()
             self._account()
 
     def release_answered(self) -> None:
-        """Replies were sent: give back the memory that their requests had reserved."""
+        """Replies were sent: release the memory that their requests had reserved."""
         if self._reserved or self.starved:
             self._account()
 
     def take(self) -> Piece:
-        """The next piece to send. A piece of a file is released by whoever took it."""
+        """Return the next piece to send. The caller releases a piece of a file."""
         if self._appends.is_open:
             self._appends.commit()
         piece = self.outgoing.pop(0)
-        # A write that failed may have changed the length of what is queued.
+        # A failed write may have changed the length of the queued replies.
         self._outgoing_bytes = self._outgoing_bytes - len(piece) if self.outgoing else 0
         return piece
 
     def settle(self) -> None:
-        """Write what was left to be written together, before anything that was answered is sent."""
+        """Commit the batched writes, before any reply to them is sent."""
         self._appends.commit()
 
     def close(self, reason: str | None = None) -> None:
-        """Answer nothing more; the driver sends what is queued and hangs up. `reason`: the client's fault, logged."""
+        """Answer nothing more; the driver sends the queue, then closes. `reason`: the client's fault, for the log."""
         if self.closing:
             return
         self.closing = True
         if reason is not None:
-            self._complain(self.client, reason)
+            self._report_fault(self.client, reason)
         self._pending.clear()
         self._pending_bytes = 0
         if self._parked is not None:
@@ -253,7 +253,7 @@ class Connection:
             self._muted = None
 
     def mute(self, scheduler: Scheduler, throttle_ms: int) -> None:
-        """Answer nothing more for so long; the answers until now are sent, and a parked request goes on (KIP-219)."""
+        """Answer no new request for `throttle_ms`. Queued replies are sent; a parked request continues (KIP-219)."""
         if self.closing:
             return
         if self._muted is not None:
@@ -270,15 +270,15 @@ class Connection:
         self.wake()
 
     def finish(self) -> None:
-        """The socket is gone: let go of everything that is held, now and not when the garbage collector comes by."""
+        """The socket is closed: release all resources now, without waiting for the garbage collector."""
         self.close()
         try:
-            self.settle()  # nobody else may come to it
-        except Exception as error:  # what is held is let go all the same
+            self.settle()  # no later step of this connection would commit
+        except Exception as error:  # the resources are released in any case
             logger.error("writing failed at the end of %s", self.client, exc_info=error)
         self.wake = _nobody
         self._frames.discard()
-        self._memory.forget(self._granted)  # before the release, which would grant it
+        self._memory.forget(self._granted)  # before the release below, which would grant it
         self._release_memory()
         while self.outgoing:
             piece = self.outgoing.pop(0)
@@ -286,7 +286,7 @@ class Connection:
                 piece.release()
 
     def _take_frames(self, frames: list[memoryview], now_ms: float) -> None:
-        """Answer frames where they lie, in the driver's buffer; copy those that have to wait."""
+        """Answer frames in place, in the driver's buffer; copy the frames that have to wait."""
         answered = 0
         if not self._pending:
             for frame in frames:
@@ -328,7 +328,7 @@ class Connection:
             self.close()
         else:
             self._queue(reply)
-            if not reply:  # nothing will be sent, after which it would be done
+            if not reply:  # without a reply no send follows that would account for the memory
                 self._account()
         self.wake()
 
@@ -338,23 +338,23 @@ class Connection:
             self._outgoing_bytes += len(piece)
 
     def _note_progress(self, now_ms: float, held: int, has_frames: bool) -> None:
-        """Keep the moment since which an incomplete frame has not come on, by `SMALL_BYTES` at least."""
+        """Record since when an incomplete frame has not grown; growth means at least `SMALL_BYTES`."""
         if not held:
             self.incomplete_since_ms = None
         elif has_frames or self.incomplete_since_ms is None or held - self._held_before >= SMALL_BYTES:
             self.incomplete_since_ms, self._held_before = now_ms, held
 
     def _account(self) -> None:
-        """Reserve what unanswered requests take: those pending, a parked one, and the one of which a part is here.
+        """Reserve memory for the unanswered requests: pending, parked, and partly received.
 
-        Of a large one its whole size, but once `SMALL_BYTES` have come: a claim alone must not keep others waiting.
+        A large request counts with its whole size only after `SMALL_BYTES` of it: a mere claim must not block others.
         """
         wanted = self._pending_bytes + self._parked_bytes
         if self._frames.incomplete_size:
             whole, held = self._frames.incomplete_size, self._frames.held_bytes
             wanted += whole if held > SMALL_BYTES else min(whole, SMALL_BYTES)
         missing = wanted - self._reserved
-        if missing <= 0 and self.starved:  # what it waited for was answered meanwhile
+        if missing <= 0 and self.starved:  # the awaited memory is not needed any more
             self._memory.forget(self._granted)
             self.starved = False
         if missing < 0:
@@ -387,9 +387,9 @@ class Connection:
 
 
 def _never() -> bool:
-    """Nobody else waits for a turn."""
+    """No other connection waits for a turn."""
     return False
 
 
 def _nobody() -> None:
-    """There is no driver to be woken."""
+    """There is no driver to wake."""

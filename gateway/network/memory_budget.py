@@ -1,19 +1,19 @@
-"""The memory that clients' unanswered requests may take, over all connections."""
+"""The memory budget for unanswered requests, over all connections."""
 
 from collections.abc import Callable
 
 Granted = Callable[[int], None]
 
 SMALL_BYTES = 1 << 20
-"""What a request may take before it has to queue: ordinary requests do not wait for those who send large ones."""
+"""A larger request has to queue for memory; smaller, ordinary requests do not wait for clients that send large ones."""
 
 
 class MemoryBudget:
-    """Grants large amounts first come first served, and small ones ahead of them.
+    """Grants large amounts in the order of their requests, and small amounts ahead of them.
 
-    As Apache Kafka's memory pool does for `queued.max.request.bytes`, an amount is granted while anything is left,
-    whatever its size: so the budget may be exceeded by one frame, and a frame larger than the budget is not stuck for
-    ever. Small amounts stop at twice the budget.
+    As in Apache Kafka's memory pool for `queued.max.request.bytes`, an amount of any size is granted while any memory
+    is left. So one frame may exceed the budget, and a frame larger than the budget does not wait for ever. Small
+    amounts are granted up to twice the budget.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -22,7 +22,7 @@ class MemoryBudget:
         self._waiting: dict[Granted, int] = {}
 
     def reserve(self, size: int, granted: Granted) -> bool:
-        """Take `size` bytes now (True), or later (False): then `granted(size)` is called once they are taken."""
+        """Reserve `size` bytes. True: reserved now. False: reserved later, and then `granted(size)` is called."""
         if self._is_free(size) and (size <= SMALL_BYTES or not self._waiting):
             self.used_bytes += size
             return True
@@ -30,7 +30,7 @@ class MemoryBudget:
         return False
 
     def release(self, size: int) -> None:
-        """Give `size` bytes back, and grant what waits for them."""
+        """Return `size` bytes, and grant the reservations that wait for memory."""
         self.used_bytes -= size
         while self._waiting:
             granted, wanted = next(iter(self._waiting.items()))
@@ -41,7 +41,7 @@ class MemoryBudget:
             granted(wanted)
 
     def forget(self, granted: Granted) -> None:
-        """Drop a reservation that was not granted yet."""
+        """Drop a reservation that is not granted yet."""
         self._waiting.pop(granted, None)
 
     def _is_free(self, size: int) -> bool:

@@ -1,7 +1,7 @@
-"""The listener of metrics: HTTP/1.1, one GET a connection, for whoever collects metrics.
+"""The metrics listener: HTTP/1.1, one GET for each connection, for metrics collectors.
 
-A peer may send one head of `HEAD_BYTES` within `HEAD_S`, and has `ANSWER_S` to take the answer; `MOST_PEERS` are served
-at a time, and others wait in the backlog. The text is made metric by metric, with turns for everybody else in between.
+A peer may send one request head of `HEAD_BYTES` within `HEAD_S`, and has `ANSWER_S` to take the response. `MAX_PEERS`
+are served at a time; others wait in the backlog. The text is built metric by metric; other tasks run in between.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import trio
 HEAD_BYTES = 8192
 HEAD_S = 5.0
 ANSWER_S = 10.0
-MOST_PEERS = 8
+MAX_PEERS = 8
 BACKLOG = 16
 PATHS = (b"/metrics", b"/")
 
@@ -24,18 +24,18 @@ Exposition = Callable[[], Iterator[bytes]]
 
 
 async def open_listeners(host: str, port: int) -> list[trio.SocketListener]:
-    """Listen on that address. Raises OSError."""
+    """Listen on this address. Raises OSError."""
     return await trio.open_tcp_listeners(port, host=host, backlog=BACKLOG)
 
 
 class MetricsListener:
-    """Answers each GET with the metrics of now."""
+    """Answers each GET with the current metrics."""
 
     def __init__(self, exposition: Exposition, content_type: str) -> None:
-        """`exposition()`: the lines of one metric after another."""
+        """`exposition()` yields the lines of one metric after another."""
         self._exposition = exposition
         self._content_type = content_type
-        self._peers = trio.CapacityLimiter(MOST_PEERS)
+        self._peers = trio.CapacityLimiter(MAX_PEERS)
 
     async def serve(self, listeners: Sequence[trio.abc.Listener[trio.abc.Stream]]) -> None:
         """Serve until cancelled."""
@@ -52,7 +52,7 @@ class MetricsListener:
                     stream = await listener.accept()
                 except OSError as error:
                     self._peers.release_on_behalf_of(peer)
-                    logger.error("cannot accept a reader of metrics: %s; trying again", error)
+                    logger.error("cannot accept a metrics connection: %s; retrying", error)
                     await trio.sleep(1.0)
                     continue
                 nursery.start_soon(self._handle, stream, peer)
@@ -63,9 +63,9 @@ class MetricsListener:
                 await self._answer(stream)
                 await stream.aclose()
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
-            pass  # the reader is gone
+            pass  # the collector disconnected
         except Exception:
-            logger.exception("the metrics could not be read")
+            logger.exception("cannot write the metrics for a collector")
         finally:
             self._peers.release_on_behalf_of(peer)
             await trio.aclose_forcefully(stream)
@@ -86,7 +86,7 @@ class MetricsListener:
 
 
 async def _head(stream: trio.abc.Stream) -> bytes:
-    """The head of a request, without the empty line; nothing if it does not end, or is too long."""
+    """Read the head of a request, without its empty line; b"" if the head does not end or is too long."""
     received = bytearray()
     while len(received) <= HEAD_BYTES:
         data = await stream.receive_some(HEAD_BYTES)
@@ -100,7 +100,7 @@ async def _head(stream: trio.abc.Stream) -> bytes:
 
 
 def _refusal(head: bytes) -> str | None:
-    """The status with which a request is refused; None if the request is for the metrics."""
+    """The HTTP status of a refusal; None if the request is for the metrics."""
     method, _, rest = head.split(b"\r\n", 1)[0].partition(b" ")
     path, _, version = rest.partition(b" ")
     if not version.startswith(b"HTTP/1."):

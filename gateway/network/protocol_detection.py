@@ -1,8 +1,8 @@
-"""Who speaks another protocol on a Kafka port: recognised by its first four bytes, and told so in its own language.
+"""Detection of clients that speak another protocol on a Kafka port, and answers in their own protocol.
 
-A Kafka connection begins with the size of a frame. The first bytes of a TLS hello, of an HTTP request or of one of
-ZooKeeper's four-letter words are sizes too, of 369 megabytes and more: they are looked at only where such a size is
-refused, so that no Kafka client can be mistaken, whatever the limit.
+A Kafka connection begins with the size of a frame. The first four bytes of a TLS hello, of an HTTP request or of one of
+ZooKeeper's four-letter words are also sizes, of 369 megabytes and more. Detection runs only after such a size is
+refused, so that no Kafka client can be mistaken, whatever the size limit.
 
 Sources: RFC 8446 (alerts, section 6; records, 5.1), RFC 9112 (HTTP/1.1), RFC 9113 (HTTP/2: preface, section 3.4;
 GOAWAY, 6.8), ZooKeeper's administrator's guide (four-letter words).
@@ -26,33 +26,33 @@ _HTTP_2_SETTINGS, _HTTP_2_GOAWAY, _HTTP_2_PROTOCOL_ERROR = 4, 7, 1
 
 
 class ForeignProtocol(NamedTuple):
-    """What a connection turned out to be, as a log line says it, and the answer that its client understands."""
+    """A detected protocol: the reason for the log, and an answer that the client understands."""
 
     reason: str
     answer: bytes
 
 
 def detect(size: int) -> ForeignProtocol | None:
-    """Who begins a connection with four bytes that, read as the size of a frame, are `size`; None if nobody known."""
+    """Detect a protocol by the first four bytes, given as a frame size; None if unknown."""
     beginning = struct.pack(">i", size)
     if beginning[0] == _TLS_HANDSHAKE and beginning[1] == _TLS_MAJOR:
         return ForeignProtocol(
-            "it speaks TLS, and this listener does not: set security.protocol=PLAINTEXT in that client",
+            "the client speaks TLS, which this listener does not: set security.protocol=PLAINTEXT in the client",
             _tls_alert(beginning[2]),
         )
     if beginning in _HTTP_METHODS:
-        return ForeignProtocol("it sent an HTTP request: this is a Kafka listener", _http_response(beginning))
+        return ForeignProtocol("the client sent an HTTP request: this is a Kafka listener", _http_response(beginning))
     if beginning == _HTTP_2:
-        return ForeignProtocol("it sent the preface of HTTP/2: this is a Kafka listener", _http_2_goaway())
+        return ForeignProtocol("the client sent the preface of HTTP/2: this is a Kafka listener", _http_2_goaway())
     if beginning in _ZOOKEEPER_WORDS:
         word = beginning.decode()
-        reason = f"it sent ZooKeeper's command {word!r}: this is a Kafka listener, no ZooKeeper server"
+        reason = f"the client sent ZooKeeper's command {word!r}: this is a Kafka listener, not a ZooKeeper server"
         return ForeignProtocol(reason, _SENTENCE.format("to ZooKeeper's clients").encode())
     return None
 
 
 def _tls_alert(minor: int) -> bytes:
-    """A fatal handshake_failure, in a record of the version that the client's own hello came in."""
+    """A fatal handshake_failure alert, in a record of the version of the client's hello."""
     return bytes((_TLS_ALERT, _TLS_MAJOR, minor, 0, 2, _FATAL, _HANDSHAKE_FAILURE))
 
 
@@ -68,7 +68,7 @@ def _http_response(method: bytes) -> bytes:
 
 
 def _http_2_goaway() -> bytes:
-    """The server's own preface, which is its settings, and the end of the connection with a sentence as debug data."""
+    """The server's preface (its settings), then a GOAWAY with a sentence as debug data."""
     last_stream = 0
     payload = struct.pack(">II", last_stream, _HTTP_2_PROTOCOL_ERROR) + _SENTENCE.format("HTTP").encode()
     return _http_2_frame(_HTTP_2_SETTINGS, b"") + _http_2_frame(_HTTP_2_GOAWAY, payload)

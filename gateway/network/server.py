@@ -1,4 +1,4 @@
-"""Listeners: who may connect, and what happens to connections from their first byte to shutdown."""
+"""The server: admits connections on its listeners, and keeps them from the first byte to shutdown."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from headgate.gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.server")
 
-# A frame of which less than a megabyte arrives in this time holds memory for nothing.
+# A frame that grows by less than a megabyte in this time holds memory for nothing.
 FRAME_DEADLINE_MS = 30_000
 SWEEP_INTERVAL_S = 5.0
 SHOWN_REASON = 300
-# trio lowers this for every stream; at its 16 KiB a fetch would wake the loop for each such portion.
+# trio lowers this for every stream; with its 16 KiB a fetch would wake the event loop for each 16 KiB.
 _NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 
 
@@ -37,7 +37,7 @@ Socket = socket.socket | trio.socket.SocketType
 
 
 class Limits(NamedTuple):
-    """What peers may take. Bytes and counts; 0 or less for the socket buffers means the system's own size."""
+    """Limits on peers, in bytes and counts. 0 or less for a socket buffer means the system's own size."""
 
     max_frame_bytes: int
     max_memory_bytes: int
@@ -46,11 +46,11 @@ class Limits(NamedTuple):
     max_idle_ms: int
     send_buffer_bytes: int
     receive_buffer_bytes: int
-    max_descriptors: int  # for connections; the others that the process may have are kept for files
+    max_descriptors: int  # for connections; the other descriptors of the process are reserved for files
 
 
 class Server:
-    """Accepts connections on any number of listeners: TCP by an engine each where there is epoll, others as streams."""
+    """Accepts connections on any number of listeners: with epoll, TCP by one engine each; otherwise as streams."""
 
     def __init__(self, dispatcher: Dispatcher, limits: Limits, clock: Clock, scheduler: Scheduler) -> None:
         self.drivers: dict[Driver, None] = {}
@@ -67,7 +67,7 @@ class Server:
         self._all_gone = trio.Event()
 
     def limit(self, limits: Limits) -> None:
-        """Admit further connections by these limits; those that are there stay. Memory and buffers are as before."""
+        """Admit new connections by these limits; open ones stay. The memory budget and open sockets do not change."""
         self._limits = limits
 
     async def serve(
@@ -75,7 +75,7 @@ class Server:
         listeners: Sequence[tuple[str, trio.abc.Listener[Any]]],
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve `(listener name, listener)` pairs until `stop` has let the last connection go."""
+        """Serve `(listener name, listener)` pairs until `stop` has closed the last connection."""
         async with trio.open_nursery() as connections:
             connections.start_soon(self._sweep)
             task_status.started()
@@ -117,7 +117,7 @@ class Server:
                     connections.start_soon(self._handle, name, stream)
 
     def _admit(self, name: str, engine: SocketEngine, sock: socket.socket) -> SocketDriver | None:
-        """A connection of an engine, if there may be one more."""
+        """Make the driver of an engine's connection; None if the limits refuse it."""
         connection = self._connect(_client(name, sock))
         if connection is None:
             return None
@@ -148,7 +148,7 @@ class Server:
             self._log.warning(f"refused {client.remote_host}", "refused a connection from %s: %s", client, refusal)
             return None
         limits = self._limits
-        connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self._memory, self._complain)
+        connection = Connection(client, self._dispatcher, limits.max_frame_bytes, self._memory, self._report_fault)
         connection.active_ms = self._clock.monotonic_ms()
         if self._dispatcher.has_quota:
             client.mute = partial(connection.mute, self._scheduler)
@@ -158,9 +158,9 @@ class Server:
         self.drivers[driver] = None
         self._by_address[driver.connection.client.remote_host] += 1
 
-    def _complain(self, client: Client, reason: str) -> None:
+    def _report_fault(self, client: Client, reason: str) -> None:
         shown = reason if len(reason) <= SHOWN_REASON else reason[:SHOWN_REASON] + "..."
-        shown = shown.encode("unicode_escape").decode("ascii")  # what a client wrote cannot look like a line of ours
+        shown = shown.encode("unicode_escape").decode("ascii")  # a client's text cannot forge a log line of ours
         self._log.warning(f"closed {client.remote_host}", "closing the connection of %s: %s", client, shown)
 
     def _forget(self, driver: Driver) -> None:
@@ -174,8 +174,8 @@ class Server:
 
     def _refusal(self, address: str) -> str | None:
         if len(self.drivers) >= self._limits.max_descriptors:
-            kept = f"{len(self.drivers)} are open, and what else this process may open is kept for its files"
-            return f"{kept}; raise its limit on open files (`ulimit -Hn`), or close some"
+            kept = f"{len(self.drivers)} are open; the other descriptors of this process are reserved for files"
+            return f"{kept}; raise the limit on open files (`ulimit -Hn`), or close some connections"
         if len(self.drivers) >= self._limits.max_connections:
             return f"max.connections={self._limits.max_connections} are open; raise it, or close some"
         if self._by_address[address] >= self._limits.max_connections_per_ip:
@@ -193,10 +193,10 @@ class Server:
             logger.debug("TCP_NOTSENT_LOWAT cannot be set here")
 
     async def _sweep(self) -> None:
-        """Close what has been idle for too long, and what holds part of a frame for too long."""
+        """Close connections that are idle too long, or hold an incomplete frame too long."""
         while True:
             await trio.sleep(SWEEP_INTERVAL_S)
-            self._log.tell_left_out()
+            self._log.report_suppressed()
             now_ms = self._clock.monotonic_ms()
             for driver in list(self.drivers):
                 reason = self._overdue(driver, now_ms)
@@ -205,17 +205,17 @@ class Server:
                     driver.abort()
 
     def _overdue(self, driver: Driver, now_ms: float) -> str | None:
-        """Why a connection has to end: only what the client fails to do counts, not what the broker still owes it."""
+        """The reason to close a connection, or None. Only the client's delays count, not time that the broker takes."""
         connection = driver.connection
         since_ms = connection.incomplete_since_ms
         if since_ms is not None and driver.is_reading and now_ms - since_ms > FRAME_DEADLINE_MS:
-            return f"a request did not come on for {FRAME_DEADLINE_MS // 1000} s"
-        if not driver.is_owed and 0 < self._limits.max_idle_ms < now_ms - connection.active_ms:
+            return f"a request did not grow for {FRAME_DEADLINE_MS // 1000} s"
+        if not driver.awaits_broker and 0 < self._limits.max_idle_ms < now_ms - connection.active_ms:
             return f"idle for longer than connections.max.idle.ms={self._limits.max_idle_ms}"
         return None
 
     async def stop(self, grace_s: float) -> None:
-        """Accept nothing more, let every connection send what it owes for at most `grace_s`, then close all."""
+        """Accept nothing more, let every connection send its replies for at most `grace_s` seconds, then close all."""
         self._accepting.cancel()
         for engine in self._engines:
             engine.stop_accepting()
@@ -228,7 +228,7 @@ class Server:
 
 
 def _socket_of(stream: trio.abc.Stream) -> trio.socket.SocketType | None:
-    """The socket below a stream, through all layers of TLS; None for a stream in memory."""
+    """The socket below a stream, through all TLS layers; None for a stream in memory."""
     while isinstance(stream, trio.SSLStream):
         stream = stream.transport_stream
     return stream.socket if isinstance(stream, trio.SocketStream) else None
@@ -239,11 +239,11 @@ def _client(listener: str, sock: Socket | None) -> Client:
         return Client("memory", 0, "memory", 0, listener)
     try:
         remote, local = sock.getpeername(), sock.getsockname()
-    except OSError:  # gone before it was looked at
+    except OSError:  # the client disconnected already
         return Client("unknown", 0, "unknown", 0, listener)
     return Client(_host(remote[0]), remote[1], _host(local[0]), local[1], listener)
 
 
 def _host(address: str) -> str:
-    """An address as people write it: an IPv4 client of a dual-stack socket is shown, and told, an IPv4 address."""
+    """The usual form of an address: an IPv4 client of a dual-stack socket has an IPv4 address in logs and replies."""
     return address.removeprefix("::ffff:") if "." in address else address

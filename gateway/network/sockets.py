@@ -1,31 +1,31 @@
 """The driver of plain TCP connections on Linux: one trio task and one epoll object for all sockets of a listener.
 
 A task and a stream for each connection cost more than most requests do. Here one task waits until the epoll object
-itself is readable, serves what is ready in a bounded turn, then lets other tasks have theirs. Its rules:
+itself is readable, serves the ready sockets in a bounded turn, then lets other tasks run. The rules:
 
-- Level-triggered; interest changes at edges only. A socket is not read while its connection wants no data or output is
-  pending, or it would spin.
-- A client that sends nothing more (EPOLLRDHUP, or a receive of nothing) still gets the answer to each request that it
-  sent whole, for `HALF_CLOSED_MS`. Its socket is not asked about that again: a level-triggered poll would never end.
-  A reset (EPOLLHUP, EPOLLERR, always told) ends the connection at once.
-- One receive buffer for all connections: a connection copies what it keeps beyond the call. The rest of a large request
-  is received into the buffer that it will have.
-- A round first takes what the sockets have brought, then writes what that left to be written together (see
-  `gateway.replication.write_batcher`), then sends the answers: all of one receive in one send, pieces of files by the
-  kernel. It ends with one more such write, whatever has staged since: nothing staged outlives a round.
+- Polling is level-triggered; interest changes at edges only. A socket is not polled for reads while its connection
+  wants no data or output is pending; otherwise the engine would spin.
+- A half-closed client (EPOLLRDHUP, or an empty receive) still gets the reply to each complete request, for
+  `HALF_CLOSED_MS`. EPOLLRDHUP is not polled again for that socket: a level-triggered poll would report it for ever.
+  A reset (EPOLLHUP, EPOLLERR, always reported) ends the connection at once.
+- All connections share one receive buffer: a connection copies the bytes that it needs after the call. The rest of a
+  large request is received directly into the request's final buffer.
+- A round first receives from the sockets, then commits the batched writes (see `gateway.replication.write_batcher`),
+  then sends the replies: all replies to one receive in one send, pieces of files by the kernel. The round ends with a
+  second commit for everything staged since: no staged write outlives a round.
 - A turn is fair by time. The clock is read between the requests of one client, as a request of 50 bytes may cost
-  milliseconds: after a millisecond of the turn the others come. It is read between sockets, too: the last round of a
-  turn begins within a millisecond and serves sockets for one more, as 64 small writes, made as one, take 1.5 ms. Who
-  was not served yet keeps the place in the queue, before all who were; pending requests queue up behind new ones of
-  others. What is answered is still sent, for a millisecond more.
-- In a turn each socket is read for at most 256 KiB. Who waited for what a round did is answered in the next. When all
-  is served, a turn waits a millisecond for more, unless somebody else could have something to do: to go to sleep and be
-  woken through trio costs more than a request.
-- A `wake` from elsewhere only marks the connection and wakes this task: sockets are touched by their engine alone.
-- A fault in one connection closes that one.
-- Without free descriptors the listener pauses for 100 ms at a time, and clients wait in its backlog: the first
-  descriptor that comes free serves one of them. To accept and close them at once, with a descriptor kept in reserve,
-  would make each come back at once, and again, for as long as it lasts. Who wants to refuse sets `max.connections`.
+  milliseconds: after the first millisecond of the turn, other clients follow. The clock is also read between sockets:
+  the last round of a turn begins within a millisecond and serves sockets for one more, as 64 small writes, batched into
+  one, take 1.5 ms. An unserved socket keeps its place in the queue, before all served ones; pending requests queue
+  behind new requests of other clients. Sends continue for one more millisecond.
+- In a turn each socket is read for at most 256 KiB. A request that waited for an event of this round is answered in the
+  next round. When all sockets are served, a turn waits a millisecond for more events, unless another task could have
+  work: to sleep and wake up through trio costs more than a request.
+- A `wake` from elsewhere only marks the connection and wakes this task: only the engine touches its sockets.
+- A fault in one connection closes only that connection.
+- Without free descriptors the listener pauses for 100 ms at a time, and clients wait in the backlog: the first free
+  descriptor serves one of them. The alternative, to accept and close them at once with a reserved descriptor, would
+  make every client reconnect at once, again and again. To refuse clients, an operator sets `max.connections`.
 """
 
 from __future__ import annotations
@@ -53,40 +53,40 @@ AVAILABLE = hasattr(select, "epoll") and hasattr(os, "eventfd") and hasattr(os, 
 RECEIVE_BYTES = 1 << 16
 SOCKET_TURN_BYTES = 1 << 18
 TURN_MS = 1.0
-# For so long a turn waits for the next event, instead of going to sleep through trio, which takes as long as a request.
-PATIENCE_MS = 1.0
+# A turn waits this long for the next event; to sleep through trio instead would take as long as a request.
+POLL_WAIT_MS = 1.0
 EVENTS_AT_ONCE = 64
 ACCEPT_AT_ONCE = 64
 PAUSE_MS = 100.0
 LINGER_MS = 1_000.0
-# For so long a client that sends nothing more is owed an answer; it has as long again with each part that it takes.
+# A half-closed client has this long to take its replies; each part that the client takes starts the time anew.
 HALF_CLOSED_MS = 30_000.0
-# Up to this size a read and one send cost less than a send, a probe and a sendfile; where more bytes follow, which
-# would be sent by themselves, up to that size in all.
+# Up to this size, a read and one send cost less than a send, a probe and a sendfile. The second limit is for all small
+# pieces of a run, if more bytes follow, which would need a send of their own.
 SMALL_PIECE_BYTES = 1 << 14
 SMALL_PIECES_BYTES = 1 << 16
-# As many buffers go into one send without being joined.
+# Up to this many buffers go into one sendmsg without a join.
 BUFFERS_AT_ONCE = 64
-# This much of a piece is probed, and brought into the page cache, at a time.
+# The page cache is probed, and filled by a thread, in portions of this size.
 PROBED_BYTES = 1 << 20
 CANNOT_ACCEPT = "cannot accept connections: %s; they wait, and it is tried again every %d ms"
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-# What is asked of the poller: data; room for more output; or, of a socket that is not read now, only its end.
+# Poll for data; for room for more output; or only for the end of a socket that is not read now.
 READING = select.EPOLLIN | select.EPOLLRDHUP
 WRITING = select.EPOLLOUT | select.EPOLLRDHUP
-HANGING_UP = select.EPOLLRDHUP
+HANGUP = select.EPOLLRDHUP
 _DATA = select.EPOLLIN
 _GONE = select.EPOLLERR | select.EPOLLHUP
 BYTES = (bytes, bytearray, memoryview)
-MSG_MORE = int(socket.MSG_MORE)  # of an enumeration, it would be made a number for each send
+MSG_MORE = int(socket.MSG_MORE)  # a plain int: the enumeration would be converted at each send
 
 Admit = Callable[["SocketEngine", socket.socket], "SocketDriver | None"]
 Sendfile = Callable[[int, int, int, int], int]
 
 
 class Poller(Protocol):
-    """What an engine asks of a level-triggered epoll: interest and `poll` are as `select.epoll` has them."""
+    """The engine's interface to a level-triggered epoll; interest and `poll` are those of `select.epoll`."""
 
     def register(self, descriptor: int, events: int) -> None: ...
     def modify(self, descriptor: int, events: int) -> None: ...
@@ -94,21 +94,21 @@ class Poller(Protocol):
     def poll(self, timeout_s: float, most: int) -> list[tuple[int, int]]: ...
 
     async def ready(self) -> None:
-        """Wait until `poll` would return something, or `wake` was called."""
+        """Wait until `poll` would return an event, or until `wake`."""
 
     def wake(self) -> None:
-        """End the present `ready`. `poll` may then return a descriptor that nobody registered."""
+        """End the present `ready`. `poll` may then return an unregistered descriptor."""
 
     def close(self) -> None: ...
 
 
 class Epoll:
-    """The system's epoll object, awaited through trio's."""
+    """The system's epoll object; trio waits for it."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        # Edge-triggered: told once for each write, so that it never has to be read.
+        # Edge-triggered: reported once for each write, so that the eventfd never has to be read.
         self._epoll.register(self._alarm, select.EPOLLIN | select.EPOLLET)
         self.register = self._epoll.register
         self.modify = self._epoll.modify
@@ -129,7 +129,7 @@ class Epoll:
 
 
 class SocketDriver:
-    """One socket and its connection. Everything here runs inside a turn of the engine."""
+    """One socket and its connection. All methods run inside a turn of the engine."""
 
     __slots__ = (
         "_deadline",
@@ -157,14 +157,14 @@ class SocketDriver:
         self._unsent: memoryview | None = None
         self._piece: Splice | None = None
         self._piece_sent = 0
-        self._piece_warm = 0  # up to where it was found, or brought, into the page cache
+        self._piece_warm = 0  # the end of the part that is known to be in the page cache
         self._is_warming = False
         self.is_closed = False
         self._is_lingering = False
         self._draining = False
         self._half_closed = False
-        self._deadline: Timer | None = None  # of the answers to a half-closed client
-        self.queued: int | None = None  # the events that wait for their turn in the engine's queue; 0 if it was marked
+        self._deadline: Timer | None = None  # for the replies to a half-closed client
+        self.queued: int | None = None  # events that wait in the engine's queue; 0: the driver was marked
         connection.wake = self._wake
         connection.is_late = engine.is_late
 
@@ -173,25 +173,25 @@ class SocketDriver:
 
     @property
     def is_reading(self) -> bool:
-        """Whether what the client sends is read now."""
+        """Whether the engine reads from this socket now."""
         return bool(self._interest & _DATA)
 
     @property
-    def is_owed(self) -> bool:
-        """Whether the client waits for the broker, and not the broker for the client to take what it is sent."""
-        return self._is_warming or (not self._interest & select.EPOLLOUT and self.connection.is_owed)
+    def awaits_broker(self) -> bool:
+        """Whether the client waits for the broker. False while the broker waits for the client to take data."""
+        return self._is_warming or (not self._interest & select.EPOLLOUT and self.connection.awaits_broker)
 
     def drain(self) -> None:
-        """Answer what was received, then hang up: at once, if there is nothing to answer."""
+        """Answer the received requests, then close the connection; with nothing to answer, close at once."""
         self._draining = True
         self._engine.mark(self)
 
     def abort(self) -> None:
-        """Hang up now."""
+        """Close the connection now."""
         self._engine.remove(self)
 
     def release(self) -> None:
-        """The socket is closed: let go of everything. A piece that a thread reads is given back when that is done."""
+        """The socket is closed: release all resources. A piece that a thread still reads is released after the read."""
         self.is_closed = True
         if self._deadline is not None:
             self._deadline.cancel()
@@ -202,7 +202,7 @@ class SocketDriver:
         self.connection.finish()
 
     def serve(self, events: int) -> None:
-        """What the poller told of this socket; 0 if it was marked. What it is answered is sent by `advance`."""
+        """Process poll events; 0 means that the driver was marked. `advance` sends the replies."""
         if events == _DATA and not self._is_lingering:
             self._engine.served.append(self)
             self._receive()
@@ -214,8 +214,8 @@ class SocketDriver:
             engine, connection = self._engine, self.connection
             engine.served.append(self)
             if not events:
-                connection.active_ms = engine.now_ms  # something that it waited for has happened
-            elif events & HANGING_UP:
+                connection.active_ms = engine.now_ms  # the awaited event has happened
+            elif events & HANGUP:
                 self._half_closed = True
             if events & _DATA and connection.wants_data:
                 self._receive()
@@ -224,11 +224,11 @@ class SocketDriver:
 
     @property
     def _is_blocked(self) -> bool:
-        """Whether output stands before what is answered next: the socket was full, or a thread reads."""
+        """Whether unsent output precedes the next reply: the socket was full, or a thread reads a file."""
         return self._unsent is not None or self._piece is not None
 
     def _receive(self) -> None:
-        """Read what is there, within the bounds of a turn, up to the first answers."""
+        """Receive within the limits of a turn, until there are replies."""
         engine, connection = self._engine, self.connection
         left = SOCKET_TURN_BYTES
         while left > 0:
@@ -241,7 +241,7 @@ class SocketDriver:
             if not count:
                 connection.end_of_stream()
                 self._half_closed = True
-                return  # `advance` hangs up, once everything is answered
+                return  # `advance` closes the connection once every request is answered
             if room is None:
                 connection.receive(buffer[:count], engine.now_ms)
             else:
@@ -251,13 +251,13 @@ class SocketDriver:
             left -= count
 
     def advance(self) -> None:
-        """Send what is queued, and answer what that held back while the turn lasts."""
+        """Send the queue, then answer the requests that the queue delayed, while the turn lasts."""
         connection = self.connection
         has_more = connection.has_more
         while connection.outgoing or self._unsent is not None or self._piece is not None:
             connection.active_ms = self._engine.now_ms
             if self._is_warming or not self._send():
-                self._watch(HANGING_UP if self._is_warming else WRITING)
+                self._watch(HANGUP if self._is_warming else WRITING)
                 return
             connection.release_answered()
             has_more = connection.has_more
@@ -271,31 +271,31 @@ class SocketDriver:
             or (connection.ended and connection.is_answered)
             or (self._draining and not connection.parked)
         ):
-            self._hang_up()
+            self._close_gracefully()
             return
-        self._watch(READING if connection.wants_data else HANGING_UP)
+        self._watch(READING if connection.wants_data else HANGUP)
 
-    def _give_up(self) -> None:
-        """The client sends nothing more, and has waited for long enough."""
+    def _check_deadline(self) -> None:
+        """The half-closed client's time is over: close, unless there was progress or a silent request still runs."""
         engine, connection = self._engine, self.connection
         now_ms, until_ms = engine.clock.monotonic_ms(), connection.active_ms + HALF_CLOSED_MS
-        if connection.waits_silently:  # it needs no answer, only that all is done
+        if connection.waits_silently:  # such a request needs no reply, only to be run
             until_ms = now_ms + HALF_CLOSED_MS
         if until_ms <= now_ms:
             self.abort()
         else:
-            self._deadline = engine.scheduler.call_at(until_ms, self._give_up)
+            self._deadline = engine.scheduler.call_at(until_ms, self._check_deadline)
 
-    def _hang_up(self) -> None:
-        """Close; but where the client was told something in farewell, let it read that first.
+    def _close_gracefully(self) -> None:
+        """Close; but a client with a last reply first gets time to read the reply.
 
-        To close a socket with unread data resets it, and what was sent last is lost to the client.
+        A close with unread data resets the connection, and the client loses the last bytes sent.
         """
         if not self.connection.lingers:
             self.abort()
         elif not self._is_lingering:
             self._is_lingering = True
-            with suppress(OSError):  # the client may be gone already
+            with suppress(OSError):  # the client may have disconnected already
                 self.socket.shutdown(socket.SHUT_WR)
             self._watch(READING)
             self._engine.scheduler.call_after(LINGER_MS, self.abort)
@@ -309,9 +309,9 @@ class SocketDriver:
 
     def _watch(self, interest: int) -> None:
         if self._half_closed:
-            interest &= ~HANGING_UP
+            interest &= ~HANGUP
             if self._deadline is None:
-                self._deadline = self._engine.scheduler.call_after(HALF_CLOSED_MS, self._give_up)
+                self._deadline = self._engine.scheduler.call_after(HALF_CLOSED_MS, self._check_deadline)
         if interest != self._interest:
             if interest & _DATA:
                 self.connection.resume_reading(self._engine.now_ms)
@@ -319,7 +319,7 @@ class SocketDriver:
             self._engine.poller.modify(self.socket.fileno(), interest)
 
     def _send(self) -> bool:
-        """Send runs of bytes, each as one, and pieces of files in turn. False if the socket takes no more."""
+        """Send runs of bytes, each in one call, and pieces of files, in order. False if the socket takes no more."""
         while True:
             if self._unsent is not None:
                 if not self._send_bytes(self._unsent):
@@ -332,8 +332,8 @@ class SocketDriver:
                 return True
 
     def _send_bytes(self, data: bytes | bytearray | memoryview) -> bool:
-        """What the socket does not take of it becomes `_unsent`; then False."""
-        # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
+        """Send `data`. If the socket takes only a part, keep the rest in `_unsent` and return False."""
+        # MSG_MORE: the kernel joins these bytes in one segment with the piece of a file that follows.
         flags = 0 if self._piece is None else MSG_MORE
         try:
             sent = self.socket.send(data, flags)
@@ -346,10 +346,10 @@ class SocketDriver:
         return False
 
     def _send_run(self) -> bool:
-        """Send together what there is up to the next piece of a file that is not small, and take that piece too."""
+        """Send everything before the next large piece of a file in one call; that piece becomes `_piece`."""
         connection = self.connection
         if len(connection.outgoing) == 1 and isinstance(connection.outgoing[0], BYTES):
-            return self._send_bytes(connection.take())  # type: ignore[arg-type]  # most answers: nothing to be joined
+            return self._send_bytes(connection.take())  # type: ignore[arg-type]  # most replies need no join
         run: list[bytes | bytearray | memoryview] = []
         size = read = 0
         while connection.outgoing:
@@ -399,14 +399,14 @@ class SocketDriver:
         return True
 
     def _find_warm(self, piece: Splice, length: int) -> bool:
-        """Whether what comes next of a piece can be sent without waiting for the disk; if not, a thread reads it."""
+        """Whether the next part of `piece` is in the page cache; if not, start a thread that reads the part."""
         start = self._piece_sent
         if piece.is_cached(start, length):
             self._piece_warm = start + length
             return True
         self._is_warming = True
 
-        def done(result: object) -> None:  # if it failed, the sending will fail too
+        def done(result: object) -> None:  # after a failed read the send fails too
             self._is_warming = False
             self._piece_warm = start + length
             if self.is_closed:
@@ -422,7 +422,8 @@ class SocketDriver:
 class SocketEngine:
     """Serves all connections of one listening socket.
 
-    `admit(engine, socket)` makes the driver of a client, or returns None to refuse it; `gone(driver)` hears of its end.
+    `admit(engine, socket)` makes a client's driver, or returns None to refuse the client. `gone(driver)` is called when
+    the driver is closed.
     """
 
     def __init__(
@@ -438,48 +439,48 @@ class SocketEngine:
         sendfile: Sendfile | None = None,
         is_alone: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`is_alone()`: whether all connections of the process are this engine's: nobody else waits for a turn."""
+        """`is_alone()`: whether this engine has all connections of the process; then no other engine needs a turn."""
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
         self.poller: Poller = poller or Epoll()
         self.sendfile: Sendfile = sendfile or os.sendfile
-        self.now_ms = 0.0  # when the present round began
-        self.turn_at_most_ms = TURN_MS
+        self.now_ms = 0.0  # start of the present round
+        self.max_turn_ms = TURN_MS
         self._end_ms = self._last_round_end_ms = 0.0
         self._listener = listener
         self._admit = admit
         self._gone = gone
         self._is_alone = is_alone
         self.clock = clock
-        self._monotonic_ms = clock.monotonic_ms  # it is called between any two requests
+        self._monotonic_ms = clock.monotonic_ms  # called between any two requests
         self._log = log
         self._appends = appends
         self.scheduler = scheduler
         self._drivers: dict[int, SocketDriver] = {}
-        self._marked: dict[SocketDriver, None] = {}  # to be queued behind what the next poll brings
-        self._queue: deque[SocketDriver] = deque()  # to be served; what they wait for stands in `queued`
-        self.served: list[SocketDriver] = []  # in this round: what they are answered is still to be sent
+        self._marked: dict[SocketDriver, None] = {}  # queued behind the events of the next poll
+        self._queue: deque[SocketDriver] = deque()  # to be served; their events are in `queued`
+        self.served: list[SocketDriver] = []  # in this round; their replies are not sent yet
         self._is_accepting = False
         self._asleep = False
         listener.setblocking(False)
         self._accept_again()
 
     def __len__(self) -> int:
-        """How many connections it serves."""
+        """The number of connections."""
         return len(self._drivers)
 
     def is_late(self) -> bool:
-        """Whether one client has had enough of the present turn: what is left of its requests is for the next one."""
+        """Whether the present turn is over for one client; its remaining requests wait for the next turn."""
         return self._monotonic_ms() >= self._end_ms
 
     def mark(self, driver: SocketDriver) -> None:
-        """A connection has something to do. It is looked at in the next turn."""
+        """Note that a connection has work. The next turn serves it."""
         self._marked[driver] = None
         if self._asleep:
             self._asleep = False
             self.poller.wake()
 
     def stop_accepting(self) -> None:
-        """Refuse new connections; those that are open stay."""
+        """Refuse new connections; open ones stay."""
         if self._is_accepting:
             self._is_accepting = False
             self.poller.unregister(self._listener.fileno())
@@ -502,7 +503,7 @@ class SocketEngine:
             self._close()
 
     def remove(self, driver: SocketDriver) -> None:
-        """Close a socket and forget it."""
+        """Close a socket and forget its driver."""
         descriptor = driver.socket.fileno()
         if self._drivers.pop(descriptor, None) is None:
             return
@@ -513,10 +514,10 @@ class SocketEngine:
         self._gone(driver)
 
     def _turn(self) -> bool:
-        """Serve what is ready, for a millisecond or two; whether there may be more."""
+        """Serve ready sockets for a millisecond or two. True if there may be more."""
         self.now_ms = self.clock.monotonic_ms()
-        self._end_ms = self.now_ms + self.turn_at_most_ms
-        self._last_round_end_ms = self._end_ms + self.turn_at_most_ms
+        self._end_ms = self.now_ms + self.max_turn_ms
+        self._last_round_end_ms = self._end_ms + self.max_turn_ms
         wait_s = 0.0
         self.scheduler.is_attended = True
         try:
@@ -526,21 +527,21 @@ class SocketEngine:
                 self.now_ms = self.clock.monotonic_ms()
                 if self.now_ms >= self._end_ms:
                     return True
-                wait_s = self._patience_s()
+                wait_s = self._poll_wait_s()
         finally:
             self.scheduler.is_attended = False
 
-    def _patience_s(self) -> float:
-        """How long to wait here for the next event: not at all, if anybody else could have something to do."""
-        if self._marked or self._queue or not self._is_alone() or self.scheduler.idle_ms() <= PATIENCE_MS:
+    def _poll_wait_s(self) -> float:
+        """How long to wait here for the next event, in seconds: 0 if any other task could have work."""
+        if self._marked or self._queue or not self._is_alone() or self.scheduler.idle_ms() <= POLL_WAIT_MS:
             return 0.0
-        return PATIENCE_MS / 1000.0
+        return POLL_WAIT_MS / 1000.0
 
     def _round(self, wait_s: float) -> bool:
-        """Serve every socket that is ready once, as far as the turn goes; False if there was nothing to do."""
+        """Serve every ready socket once, within the turn. False if there was no work."""
         events = self.poller.poll(wait_s, EVENTS_AT_ONCE)
         drivers, queue, monotonic_ms, end_ms = self._drivers, self._queue, self._monotonic_ms, self._last_round_end_ms
-        is_behind, is_over = bool(queue), False  # who waits already comes first
+        is_behind, is_over = bool(queue), False  # waiting drivers come first
         for descriptor, event in events:
             driver = drivers.get(descriptor)
             if driver is None:
@@ -549,13 +550,13 @@ class SocketEngine:
             elif not is_behind:
                 try:
                     driver.serve(event)
-                except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
+                except Exception as error:  # noqa: BLE001  our fault in one connection must not end the others
                     self._fail(driver, error)
                 is_behind = is_over = monotonic_ms() >= end_ms
             elif driver.queued is None:
                 driver.queued = event
                 queue.append(driver)
-            else:  # it waits already, and keeps its place
+            else:  # the driver waits already, and keeps its place
                 driver.queued |= event
         if self._marked:
             self._queue_marked()
@@ -578,26 +579,26 @@ class SocketEngine:
         self._marked.clear()
 
     def _serve(self) -> None:
-        """Serve who is queued up, one at least, until the turn is over."""
+        """Serve queued drivers, at least one, until the turn is over."""
         queue = self._queue
         while queue:
             driver = queue.popleft()
             events, driver.queued = driver.queued, None
             if driver.is_closed or events is None:
                 continue
-            if not events and self.served and driver.connection.has_more:  # the others' answers leave first
+            if not events and self.served and driver.connection.has_more:  # replies to others are sent first
                 driver.queued = 0
                 queue.appendleft(driver)
                 return
             try:
                 driver.serve(events)
-            except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
+            except Exception as error:  # noqa: BLE001  our fault in one connection must not end the others
                 self._fail(driver, error)
             if self._monotonic_ms() >= self._last_round_end_ms:
                 return
 
     def _answer(self) -> None:
-        """Send what those who were served are answered. After a millisecond the rest comes first in the next."""
+        """Send the replies of the served connections. After a millisecond, the rest are first in the next round."""
         served, self.served = self.served, []
         left, monotonic_ms = len(served), self._monotonic_ms
         end_ms = monotonic_ms() + TURN_MS if left > 1 else 0.0
@@ -607,7 +608,7 @@ class SocketEngine:
                 continue
             try:
                 driver.advance()
-            except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
+            except Exception as error:  # noqa: BLE001  our fault in one connection must not end the others
                 self._fail(driver, error)
             if left and monotonic_ms() >= end_ms:
                 for unsent in reversed(served[-left:]):
@@ -617,11 +618,11 @@ class SocketEngine:
                 return
 
     def _settle(self) -> None:
-        """Write what was left to be written together."""
+        """Commit the batched writes."""
         try:
             self._appends.commit()
         except Exception as error:  # noqa: BLE001
-            self._log.error("writing", "writing failed; who may have waited for it is hung up on", exc_info=error)
+            self._log.error("writing", "a batched write failed; clients with unsent replies are closed", exc_info=error)
             for driver in list(self._drivers.values()):
                 if driver.connection.outgoing:
                     self.remove(driver)
@@ -641,7 +642,7 @@ class SocketEngine:
                 if error.errno in NO_DESCRIPTORS:
                     self._pause(error)
                     return
-                continue  # the client was gone before it was accepted
+                continue  # the client disconnected before the accept
             try:
                 self._add(sock)
             except OSError as error:

@@ -1,12 +1,12 @@
-"""The driver of connections over trio streams: one task each, any stream (TCP, TLS, memory).
+"""The connection driver over trio streams: one task for each connection, any stream (TCP, TLS, memory).
 
-The task reads while the connection wants data, and sends what it queued. While a request is parked it goes on reading,
-so that a reset is noticed at once; the read stands in a cancel scope of its own, which `wake` cancels when the reply is
-there. A client that only sends nothing more still gets what it is owed, for `HALF_CLOSED_S`. Pieces of files that are
-not in the page cache are read by a thread, so that the loop never waits for the disk.
+The task reads while the connection wants data, and sends what the connection queued. The task also reads while a
+request is parked, so that a reset is noticed at once; this read has its own cancel scope, and `wake` cancels the scope
+when the reply is ready. A client that closed only its sending side still gets its replies, for `HALF_CLOSED_S`. A
+thread reads pieces of files that are not in the page cache, so that the event loop never waits for the disk.
 
-A step is what the task does between two waits. It answers requests for `TURN_MS`; then it sends what is answered, or
-lets other tasks have their turn. Each step ends with one commit of what it left to be written together (see
+A step is the work between two waits of the task. A step answers requests for `TURN_MS`; then the task sends the
+replies, or lets other tasks run. Each step ends with one commit of the writes that it batched (see
 `gateway.replication.write_batcher`).
 """
 
@@ -23,18 +23,18 @@ import trio
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import SERVING_FAILED, LimitedLog
-from headgate.gateway.runtime.workers import MOST_OF_DISK
+from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.protocol.compiler import Splice
 
 RECEIVE_BYTES = 1 << 16
-# Pieces of a file that the kernel cannot send by itself are read and sent in portions of this size.
+# The kernel cannot send some pieces of files by itself (TLS); they are read and sent in portions of this size.
 READ_BYTES = 1 << 18
-# This much of a piece is probed, and brought into the page cache, at a time.
+# The page cache is probed, and filled by a thread, in portions of this size.
 PROBED_BYTES = 1 << 20
 
 TURN_MS = 1.0
 LINGER_S = 1.0
-# For so long a client that sends nothing more is owed an answer; it has as long again with each part that it takes.
+# A half-closed client has this long to take its replies; each part that the client takes starts the time anew.
 HALF_CLOSED_S = 30.0
 
 T = TypeVar("T")
@@ -50,12 +50,12 @@ _readers: trio.lowlevel.RunVar[dict[str, trio.CapacityLimiter]] = trio.lowlevel.
 
 
 async def read_in_thread(work: Callable[[], T], disk: str) -> T:
-    """Run it in one of the few threads that wait for this disk (`Splice.disk`)."""
+    """Run `work` in one of the few threads for this disk (`Splice.disk`)."""
     limiters = _readers.get({})
     _readers.set(limiters)
     limiter = limiters.get(disk)
     if limiter is None:
-        limiter = limiters[disk] = trio.CapacityLimiter(MOST_OF_DISK)
+        limiter = limiters[disk] = trio.CapacityLimiter(MAX_THREADS_PER_EXECUTOR)
     return await trio.to_thread.run_sync(work, limiter=limiter)
 
 
@@ -79,23 +79,23 @@ class StreamDriver:
         self._waiting: trio.CancelScope | None = None
         self._draining = False
         self._is_sending = False
-        self._is_warming = False  # a thread reads what is to be sent next
-        self._was_paused = False  # since the last read something else was waited for
-        self._end_ms = 0.0  # of the present step
+        self._is_warming = False  # a thread reads the data to be sent next
+        self._was_paused = False  # the task waited for something other than a read since the last read
+        self._end_ms = 0.0  # end of the present step
         self.is_reading = False
         connection.wake = self.wake
         connection.is_late = self._is_late
 
     @property
-    def is_owed(self) -> bool:
-        """Whether the client waits for the broker, and not the broker for the client to take what it is sent."""
-        return self._is_warming or (not self._is_sending and self.connection.is_owed)
+    def awaits_broker(self) -> bool:
+        """Whether the client waits for the broker. False while the broker waits for the client to take data."""
+        return self._is_warming or (not self._is_sending and self.connection.awaits_broker)
 
     def _is_late(self) -> bool:
         return self._clock.monotonic_ms() >= self._end_ms
 
     def _begin_step(self) -> float:
-        """Returns the time, in milliseconds."""
+        """Return the present time in milliseconds."""
         now_ms = self._clock.monotonic_ms()
         self._end_ms = now_ms + TURN_MS
         return now_ms
@@ -106,24 +106,24 @@ class StreamDriver:
             self._waiting.cancel()
 
     def drain(self) -> None:
-        """Answer what was received, then hang up. At once, if there is nothing to answer."""
+        """Answer the received requests, then close the connection. With nothing to answer, close at once."""
         self._draining = True
         connection = self.connection
         if not (connection.parked or connection.has_more or connection.outgoing or self._is_sending):
             self.scope.cancel()
 
     def abort(self) -> None:
-        """Hang up now."""
+        """Close the connection now."""
         self.scope.cancel()
 
     async def run(self) -> None:
-        """Serve until the client, the connection or `scope` ends it; always closes the stream."""
+        """Serve until the client, the connection or `scope` ends the service; always close the stream."""
         try:
             with self.scope:
                 await self._serve()
         except (trio.BrokenResourceError, trio.ClosedResourceError, ConnectionError):
-            pass  # the client is gone, which is its right
-        except Exception as error:  # noqa: BLE001  a fault of ours must not end the others
+            pass  # the client closed the connection, as clients may
+        except Exception as error:  # noqa: BLE001  our fault in one connection must not end the others
             self._log.error("serving", SERVING_FAILED, self.connection.client, exc_info=error)
         finally:
             self.connection.finish()
@@ -140,7 +140,7 @@ class StreamDriver:
                 self._is_sending = False
                 connection.active_ms = self._begin_step()
                 connection.proceed()
-            elif connection.has_more:  # the step took its time; or what was parked is owed no reply
+            elif connection.has_more:  # the step's time was over, or the parked request needs no reply
                 await trio.lowlevel.checkpoint()
                 self._begin_step()
                 connection.proceed()
@@ -152,14 +152,14 @@ class StreamDriver:
                 await self._receive()
 
     def _limit_end(self) -> None:
-        """Bound the wait for what a client is owed that sends nothing more. What needs no answer is not given up."""
+        """Limit how long a half-closed client has to take its replies. A request that needs no reply has no limit."""
         connection = self.connection
         if connection.ended:
             is_silent = connection.waits_silently
             self.scope.deadline = math.inf if is_silent else trio.current_time() + HALF_CLOSED_S
 
     async def _linger(self) -> None:
-        """Let the client read what it was told in farewell: closing at once, with data unread, would take it back."""
+        """Let the client read the last reply: a close with unread data would reset the connection and lose it."""
         if isinstance(self._stream, trio.abc.HalfCloseableStream):
             await self._stream.send_eof()
             with trio.move_on_after(LINGER_S):
@@ -167,7 +167,7 @@ class StreamDriver:
                     pass
 
     async def _receive(self) -> None:
-        """Read once. Returns early, with nothing read, when woken."""
+        """Read once. A `wake` ends the read early, without data."""
         data: bytes | bytearray | None = None
         connection = self.connection
         self.is_reading = connection.wants_data
@@ -189,7 +189,7 @@ class StreamDriver:
             connection.end_of_stream()
 
     async def _send(self) -> None:
-        """Send all that is queued; runs of bytes go out together, pieces of files by the kernel where it can."""
+        """Send the whole queue; join runs of bytes, and let the kernel send pieces of files where possible."""
         self._was_paused = True
         gathered: list[bytes | bytearray | memoryview] = []
         while self.connection.outgoing:
@@ -211,7 +211,7 @@ class StreamDriver:
             return
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         if more and isinstance(self._stream, trio.SocketStream):
-            # MSG_MORE: the kernel puts these bytes into one segment with the piece of a file that follows.
+            # MSG_MORE: the kernel joins these bytes in one segment with the piece of a file that follows.
             sent = await self._stream.socket.send(data, socket.MSG_MORE)
             data = memoryview(data)[sent:]
         if data:

@@ -1,1 +1,1 @@
-"""Time, threads and waiting: what the synchronous core runs on."""
+"""Time, threads and waiting: the runtime of the synchronous core."""

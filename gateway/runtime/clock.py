@@ -1,6 +1,6 @@
-"""Time, as the broker sees it.
+"""The broker's clock.
 
-Nothing else in the core asks the operating system for the time: what takes a `Clock` can be driven by a test.
+Nothing else in the core asks the operating system for the time, so that a test can drive anything that takes a `Clock`.
 """
 
 import time
@@ -8,13 +8,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two readings: one for what is written down, one for how long things take."""
+    """Two readings: `now_ms` for timestamps, `monotonic_ms` for durations."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970 (UTC): timestamps of records and retention. May step backwards."""
+        """Milliseconds since 1970 (UTC), for record timestamps and retention. May step backwards."""
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since an arbitrary moment: deadlines and durations. Never steps back."""
+        """Milliseconds since an arbitrary moment, for deadlines and durations. Never steps back."""
 
 
 class SystemClock:

@@ -1,7 +1,7 @@
-"""How many files a broker may have open. Every connection is one, and every segment that is in use.
+"""The limit on open files: each connection and each segment in use takes a descriptor.
 
-A shell gives a process 1,024 where the system would give it many times that, and brokers find out when clients hang:
-so the broker takes what it may have, and says at its start where that is too little.
+A shell often gives a process 1,024 descriptors, though the system would give many more, and operators notice when
+clients hang. So the broker raises its limit to the maximum at the start, and warns if the maximum is too small.
 """
 
 from __future__ import annotations
@@ -13,42 +13,42 @@ try:
 except ImportError:  # not a POSIX system
     resource = None  # type: ignore[assignment]
 
-# No broker needs more; some systems name a limit that they then do not grant.
-ENOUGH = 1 << 20
-# What even a small cluster's clients come to; Kafka's own documentation asks for 100,000 descriptors.
-ENOUGH_CONNECTIONS = 1000
-# For listeners, checkpoints, the metadata log, whatever else is opened for a moment.
+# No broker needs more; some systems report a limit that they do not grant.
+SUFFICIENT_DESCRIPTORS = 1 << 20
+# Clients of even a small cluster need this many; Kafka's own documentation asks for 100,000 descriptors.
+USUAL_CONNECTIONS = 1000
+# For listeners, checkpoints, the metadata log, and files that are opened briefly.
 RESERVED = 64
 UNLIMITED_CONNECTIONS = 0x7FFF_FFFF
 
 
 def raise_limit() -> int:
-    """Let this process open as many files as the system allows it to; how many these are."""
+    """Raise this process's limit on open files as far as the system allows. Returns the new limit."""
     if resource is None:
-        return ENOUGH
+        return SUFFICIENT_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
+    wanted = SUFFICIENT_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, SUFFICIENT_DESCRIPTORS)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return ENOUGH if soft == resource.RLIM_INFINITY else soft
+        return SUFFICIENT_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, ValueError):  # a sandbox keeps it from us: what we have must do
+    except (OSError, ValueError):  # a sandbox forbids the change; the present limit stays
         return soft
     return wanted
 
 
-def for_connections(limit: int) -> int:
-    """How many connections there may be at a limit, so that a storm of them leaves descriptors for every log."""
+def max_connections_for(limit: int) -> int:
+    """How many connections a limit allows, so that a storm of connections leaves descriptors for every log."""
     return max(1, limit - RESERVED - min(MAX_OPEN_SEGMENTS, limit // 2))
 
 
-def complaint(limit: int, max_connections: int) -> str | None:
-    """What there is to be said of a limit: nothing, if all connections that are allowed can be had beside segments."""
-    wanted = ENOUGH_CONNECTIONS if max_connections == UNLIMITED_CONNECTIONS else max_connections
-    if for_connections(limit) >= wanted:
+def low_limit_warning(limit: int, max_connections: int) -> str | None:
+    """A warning if the limit does not allow all permitted connections beside the segments; None if it does."""
+    wanted = USUAL_CONNECTIONS if max_connections == UNLIMITED_CONNECTIONS else max_connections
+    if max_connections_for(limit) >= wanted:
         return None
     needed = wanted + RESERVED + min(MAX_OPEN_SEGMENTS, wanted + RESERVED)
     return (
-        f"this process may have {limit} files open, and so {for_connections(limit)} connections beside its logs; raise"
-        f" its limit to {needed} for {wanted} of them (`ulimit -Hn`, or LimitNOFILE= of a systemd unit)"
+        f"this process may have {limit} files open, which leaves {max_connections_for(limit)} connections beside its"
+        f" logs; raise the limit to {needed} for {wanted} connections (`ulimit -Hn`, or LimitNOFILE= of a systemd unit)"
     )

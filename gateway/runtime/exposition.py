@@ -1,6 +1,6 @@
-"""The metrics as Prometheus reads them: the text format, one metric after another.
+"""The metrics in Prometheus' text format, one metric after another.
 
-Imported only where metrics are read from outside: the library takes memory and time at the start.
+Only the metrics listener imports this module: the library takes memory and time at the start.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from headgate.gateway.runtime.metrics_table import COUNTER, HISTOGRAM, METRICS, 
 __all__ = ["CONTENT_TYPE_LATEST", "exposition"]
 
 SAMPLES_AT_ONCE = 32
-"""Each takes the library some ten microseconds."""
+"""The library takes some ten microseconds for each."""
 _BOUNDS = [*map(str, LATENCY_BOUNDS_S), "+Inf"]
 
 
-class _One(Collector):
-    """A registry of one metric."""
+class _SingleMetric(Collector):
+    """A collector of one metric."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -34,9 +34,9 @@ class _One(Collector):
 
 
 def exposition(metrics: Metrics) -> Iterator[bytes]:
-    """The lines of one metric after another, each read when it is asked for.
+    """Yield the lines of one metric after another; each metric is read when its lines are asked for.
 
-    A part takes less than a millisecond, so that others may have a turn in between.
+    A part takes less than a millisecond, so that other tasks can run in between.
     """
     known = set(metrics.names())
     for row in METRICS:
@@ -47,11 +47,11 @@ def exposition(metrics: Metrics) -> Iterator[bytes]:
 
 
 def _texts(metric: Metric) -> Iterator[bytes]:
-    """The lines of one metric, some samples at a time, under one head."""
-    samples, one = metric.samples, _One(metric)
+    """The lines of one metric, `SAMPLES_AT_ONCE` samples at a time, under one head."""
+    samples, collector = metric.samples, _SingleMetric(metric)
     for start in range(0, max(1, len(samples)), SAMPLES_AT_ONCE):
         metric.samples = samples[start : start + SAMPLES_AT_ONCE]
-        text = generate_latest(one)
+        text = generate_latest(collector)
         if start:
             text = b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
         yield text
@@ -59,17 +59,17 @@ def _texts(metric: Metric) -> Iterator[bytes]:
 
 def _metric(row: Row, metrics: Metrics) -> Metric:
     labels, values = metrics.read(row.name)
-    made: CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+    family: CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
     if row.type == HISTOGRAM:
-        made = HistogramMetricFamily(row.exposed, row.help, labels=labels)
-        for named, value in values:
+        family = HistogramMetricFamily(row.exposed, row.help, labels=labels)
+        for label_values, value in values:
             if isinstance(value, Histogram):
                 buckets = list(zip(_BOUNDS, accumulate(value.buckets), strict=True))
-                made.add_metric(named, buckets, value.sum_s)
-        return made
+                family.add_metric(label_values, buckets, value.sum_s)
+        return family
     kind = CounterMetricFamily if row.type == COUNTER else GaugeMetricFamily
-    made = kind(row.exposed, row.help, labels=labels)
-    for named, value in values:
+    family = kind(row.exposed, row.help, labels=labels)
+    for label_values, value in values:
         if not isinstance(value, Histogram):
-            made.add_metric(named, value)
-    return made
+            family.add_metric(label_values, value)
+    return family

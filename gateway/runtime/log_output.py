@@ -1,4 +1,4 @@
-"""Log lines on stderr, by the standard `logging`: their form, and a limit on lines that come again and again."""
+"""Log lines on stderr through the standard `logging`: their format, and limits on repeated lines."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ SERVING_FAILED = "serving %s failed; only this connection is closed"
 
 
 def configure(level: str = "info", stream: TextIO | None = None) -> None:
-    """Send all log lines to `stream` (stderr), with time, level and name; a second call replaces the first."""
+    """Send all log lines to `stream` (default: stderr) with time, level and name. A second call replaces the first."""
     handler = logging.StreamHandler(stream)
-    handler.addFilter(Repeated())
+    handler.addFilter(RepeatedErrorFilter())
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
 
 
-class Repeated(logging.Filter):
-    """Errors that come again and again: at most `lines` from one place in `interval_s`, then how many were left out.
+class RepeatedErrorFilter(logging.Filter):
+    """Limits repeated errors: at most `lines` from one place in `interval_s`, then the number of suppressed lines.
 
-    The same line comes once in `same_s`. A fault of ours writes a traceback, and a client that has found one can cause
-    it as often as it likes; a producer that a full disk refuses comes again twice a second, for hours.
+    An identical line is logged once in `same_s`. An error of ours has a traceback, and a client that can cause the
+    error can cause it as often as it likes; a producer that a full disk refuses retries twice a second, for hours.
     """
 
     def __init__(self, lines: int = 20, interval_s: float = 10.0, places: int = 1000, *, same_s: float = 30.0) -> None:
@@ -34,41 +34,41 @@ class Repeated(logging.Filter):
         self._places = places
         self._same_s = same_s
         self._windows: dict[tuple[str, str], tuple[float, int]] = {}
-        self._same: dict[tuple[str, str], tuple[float, int]] = {}  # when it was told, and how often it came since
+        self._same: dict[tuple[str, str], tuple[float, int]] = {}  # when the line was logged; suppressions since
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.ERROR:
             return True
         error = repr(record.exc_info[1]) if record.exc_info else ""
         place, line = (record.name, str(record.msg)), (record.name, f"{record.msg} {record.args} {error}")
-        told_s, again = self._same.get(line, (record.created, -1))
-        if again >= 0 and record.created - told_s < self._same_s:
-            self._same[line] = told_s, again + 1
+        logged_s, suppressed = self._same.get(line, (record.created, -1))
+        if suppressed >= 0 and record.created - logged_s < self._same_s:
+            self._same[line] = logged_s, suppressed + 1
             return False
         begun_s, count = self._windows.get(place, (record.created, 0))
         if record.created - begun_s >= self._interval_s:
-            again = max(again, 0) + max(count - self._lines, 0)
+            suppressed = max(suppressed, 0) + max(count - self._lines, 0)
             begun_s, count = record.created, 0
         self._remember(self._windows, place, (begun_s, count + 1))
         if count >= self._lines:
             return False
         self._remember(self._same, line, (record.created, 0))
-        if again > 0:
-            record.msg = f"{record.msg} ({again} more of such lines were left out)"
+        if suppressed > 0:
+            record.msg = f"{record.msg} ({suppressed} more of such lines were left out)"
         return True
 
     def _remember(
         self, known: dict[tuple[str, str], tuple[float, int]], key: tuple[str, str], value: tuple[float, int]
     ) -> None:
-        if len(known) >= self._places:  # a place that puts values into its sentence
+        if len(known) >= self._places:  # a message that contains values makes a new place each time
             known.clear()
         known[key] = value
 
 
 class LimitedLog:
-    """Log lines that a peer causes: at most `lines` of a kind in `interval_ms`, then how many were left out.
+    """Limits log lines that a peer causes: at most `lines` of a kind in `interval_ms`, then the number suppressed.
 
-    A kind is any short text; of each only a count is kept, and of at most `kinds` kinds, so that memory is bounded.
+    A kind is any short text. Only a count is kept for each kind, and at most `kinds` kinds, so that memory is bounded.
     """
 
     def __init__(
@@ -82,39 +82,39 @@ class LimitedLog:
         self._windows: dict[str, tuple[float, int]] = {}
 
     def warning(self, kind: str, message: str, *arguments: object) -> None:
-        """Log a warning of this kind, unless there were too many of late."""
+        """Log a warning of this kind, unless there were too many recently."""
         self.log(logging.WARNING, kind, message, *arguments)
 
     def error(self, kind: str, message: str, *arguments: object, exc_info: BaseException | None = None) -> None:
-        """The same for what somebody has to look at."""
+        """Log an error of this kind, unless there were too many recently."""
         self.log(logging.ERROR, kind, message, *arguments, exc_info=exc_info)
 
     def log(
         self, level: int, kind: str, message: str, *arguments: object, exc_info: BaseException | None = None
     ) -> None:
-        """Log a line of this kind, unless there were too many of late."""
+        """Log a line of this kind, unless there were too many recently."""
         now_ms = self._clock.monotonic_ms()
         begun_ms, count = self._windows.get(kind, (now_ms, 0))
         if now_ms - begun_ms >= self._interval_ms:
-            self._tell_left_out(kind, count)
+            self._report_suppressed(kind, count)
             begun_ms, count = now_ms, 0
         self._remember(kind, begun_ms, count + 1)
         if count < self._lines:
             self._logger.log(level, message, *arguments, exc_info=exc_info)
 
-    def tell_left_out(self) -> None:
-        """Say how many lines were left out of kinds that have been quiet since. For whoever looks around regularly."""
+    def report_suppressed(self) -> None:
+        """Log the number of suppressed lines of each kind whose interval has ended. Called regularly."""
         now_ms = self._clock.monotonic_ms()
         ended = [kind for kind, (begun_ms, _) in self._windows.items() if now_ms - begun_ms >= self._interval_ms]
         for kind in ended:
-            self._tell_left_out(kind, self._windows.pop(kind)[1])
+            self._report_suppressed(kind, self._windows.pop(kind)[1])
 
-    def _tell_left_out(self, kind: str, count: int) -> None:
+    def _report_suppressed(self, kind: str, count: int) -> None:
         if count > self._lines:
             self._logger.warning("%s: %d more of such lines were left out", kind, count - self._lines)
 
     def _remember(self, kind: str, begun_ms: float, count: int) -> None:
         if kind not in self._windows and len(self._windows) >= self._kinds:
             oldest = next(iter(self._windows))
-            self._tell_left_out(oldest, self._windows.pop(oldest)[1])
+            self._report_suppressed(oldest, self._windows.pop(oldest)[1])
         self._windows[kind] = (begun_ms, count)

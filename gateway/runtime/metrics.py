@@ -1,8 +1,8 @@
-"""Counters, gauges and histograms: the numbers of a broker.
+"""Counters, gauges and histograms of a broker.
 
-A counter is incremented where something happens, which costs one addition; a gauge is a function that is called when
-someone reads the metrics. Names are words with dots, as in `compaction.runs`; `gateway.runtime.metrics_table` has the
-name and the meaning of each for readers outside of the process.
+A counter is incremented at the event, which costs one addition; a gauge is a function that is called at each reading of
+the metrics. Names are words with dots, as in `compaction.runs`; `gateway.runtime.metrics_table` has the exposed name
+and the meaning of each.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Counter:
         self.value = 0
 
     def add(self, amount: int = 1) -> None:
-        """Count `amount` more."""
+        """Add `amount`."""
         self.value += amount
 
 
 class Histogram:
-    """How many of some times, in seconds, were in each bucket, and their sum."""
+    """The number of durations, in seconds, in each bucket, and their sum."""
 
     __slots__ = ("buckets", "sum_s")
 
@@ -38,22 +38,22 @@ class Histogram:
         self.sum_s = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Note one time."""
+        """Record one duration."""
         self.buckets[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
     @property
     def count(self) -> int:
-        """The number of times that were noted."""
+        """The number of recorded durations."""
         return sum(self.buckets)
 
 
 Values: TypeAlias = Iterable[tuple[tuple[str, ...], int | float | Histogram]]
-"""Numbers, or histograms, each with the values of its labels."""
+"""Numbers or histograms, each with its label values."""
 
 
 class Labelled(NamedTuple):
-    """A metric with labels; `read` is called when someone reads the metrics."""
+    """A metric with labels; `read` is called at each reading of the metrics."""
 
     labels: tuple[str, ...]
     read: Callable[[], Values]
@@ -68,27 +68,27 @@ class Metrics:
         self._labelled: dict[str, Labelled] = {}
 
     def counter(self, name: str) -> Counter:
-        """The counter of that name; made when it is first asked for, so keep it where it is used often."""
+        """Return the counter with this name, made at the first call. Frequent users keep the counter."""
         self._refuse_other_kind(name, self._gauges)
         return self._counters.setdefault(name, Counter())
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """Have `read` called whenever someone looks. A second gauge of the same name replaces the first."""
+        """Register a gauge: `read` is called at each reading. A second gauge of the same name replaces the first."""
         self._refuse_other_kind(name, self._counters)
         self._gauges[name] = read
 
     def labelled(self, name: str, labels: tuple[str, ...], read: Callable[[], Values]) -> None:
-        """Have `read` called for the numbers of a metric with labels. A second of the same name replaces the first."""
+        """Register a metric with labels: `read` is called at each reading. A second of the same name replaces it."""
         self._labelled[name] = Labelled(labels, read)
 
     def snapshot(self) -> dict[str, float]:
-        """All values without labels now, by name in alphabetical order."""
+        """The present values of all metrics without labels, by name in alphabetical order."""
         values: dict[str, float] = {name: counter.value for name, counter in self._counters.items()}
         values.update((name, read()) for name, read in self._gauges.items())
         return dict(sorted(values.items()))
 
     def read(self, name: str) -> tuple[tuple[str, ...], Values]:
-        """The labels of a metric, none for most, and its numbers now. Raises KeyError for an unknown name."""
+        """The label names of a metric (none for most), and its present values. Raises KeyError for an unknown name."""
         labelled = self._labelled.get(name)
         if labelled is not None:
             return labelled.labels, labelled.read()
@@ -102,4 +102,4 @@ class Metrics:
     @staticmethod
     def _refuse_other_kind(name: str, others: dict[str, Counter] | dict[str, Callable[[], float]]) -> None:
         if name in others:
-            raise ValueError(f"the metric {name} exists already, as one of the other kind")
+            raise ValueError(f"the metric {name} already exists with the other type")

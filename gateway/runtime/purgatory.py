@@ -1,15 +1,15 @@
-"""The purgatory: requests that wait, what completes them, and when they expire.
+"""The purgatory: requests that wait, the events that complete them, and their expiry.
 
-A handler that cannot answer yet returns a `Waiting` with a deadline. There is no task and no polling per request. Two
-kinds of events complete one:
+A handler that cannot answer yet returns a `Waiting` with a deadline. No request has a task or a poll of its own. Two
+kinds of events complete a request:
 
 - A change *touches* a `WaitList` (records for a fetch, a decision of a coordinator). After the present turn every
-  waiter of a touched list is tried once, however many changes the turn brought. So one receive that carries a hundred
-  appends wakes a long-polling consumer once.
-- Somebody who knows that nothing is left to wait for calls `complete`: the end of the last append of a produce request
-  does. No other request is tried then.
+  waiter of a touched list is tried once, however many changes the turn brought. So one receive with a hundred appends
+  wakes a long-polling consumer once.
+- Code that knows that nothing is left to wait for calls `complete`, such as the end of a produce request's last append.
+  No other request is tried then.
 
-What makes an event due, and in which order waiters stand, belongs to the owner of the thing that is waited for.
+The owner of the awaited thing decides when an event is due, and in which order requests wait.
 """
 
 import logging
@@ -22,35 +22,35 @@ from headgate.gateway.runtime.scheduler import Scheduler, Timer
 logger = logging.getLogger("headgate.waiting")
 
 
-SILENCE = object()
-"""The reply, once it is due, to a request that is owed none."""
+NO_REPLY = object()
+"""The reply, once due, to a request that needs none."""
 
 
 class Watch(Protocol):
     """A lasting interest in a `WaitList`. The next touch of the list ends the watch."""
 
     def mark(self) -> "WaitList":
-        """Note that the thing has changed. Returns the list that waits for that note; the list is touched next."""
+        """Mark the watched thing as changed. Returns the list that waits for the mark; that list is touched next."""
 
 
 class WaitList:
-    """The requests that wait for one thing. The owner of the thing touches the list when the thing changes."""
+    """The requests that wait for one thing. The owner of the thing touches the list at each change."""
 
     __slots__ = ("waiters", "watches")
 
     def __init__(self) -> None:
         self.watches: tuple[Watch, ...] = ()
-        # A dict, because it keeps the order of arrival and a set does not; for most partitions nobody ever waits.
+        # A dict keeps the order of arrival, unlike a set. None: nobody ever waits for most partitions.
         self.waiters: dict[Waiting, None] | None = None
 
 
 class Waiting:
     """A parked reply.
 
-    attempt(list) -> the reply once it can be made, else None; called with each touched list.
-    expire() -> the reply that is sent when the request is completed, at the deadline, or at shutdown.
-    Either may return another `Waiting`: the request then waits for what that one names.
-    is_silent: no reply is owed, so that the request also goes on for a client that has closed its connection.
+    attempt(list) -> the reply, or None if it is not ready; called with each touched list.
+    expire() -> the reply when the request is completed, at the deadline, or at shutdown.
+    Either may return another `Waiting`: the request then waits for that one's lists and deadline.
+    is_silent: the request needs no reply, and so continues after its client has closed the connection.
     """
 
     __slots__ = ("attempt", "deadline_ms", "done", "expire", "is_complete", "is_silent", "lists", "timer")
@@ -74,7 +74,7 @@ class Waiting:
 
 
 class Purgatory:
-    """Keeps what waits, and answers each exactly once: by an event, by its deadline, or never if it is abandoned."""
+    """Keeps waiting requests, and answers each exactly once: at an event or its deadline; never if abandoned."""
 
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
         self._clock = clock
@@ -87,7 +87,7 @@ class Purgatory:
         return len(self._parked)
 
     def park(self, waiting: Waiting, done: Callable[[Any], None]) -> None:
-        """Keep `waiting`; later call `done(reply)` once, or `done(exception)` if making the reply failed."""
+        """Keep `waiting`; later call `done(reply)` once, or `done(exception)` if the reply failed."""
         waiting.done = done
         self._parked[waiting] = None
         for wait_list in waiting.lists:
@@ -95,11 +95,11 @@ class Purgatory:
                 wait_list.waiters = {}
             wait_list.waiters[waiting] = None
         waiting.timer = self._scheduler.call_at(waiting.deadline_ms, self._expire, waiting)
-        if waiting.is_complete:  # before it was parked
+        if waiting.is_complete:  # the request was complete before this call
             self.complete(waiting)
 
     def touch(self, wait_list: WaitList) -> None:
-        """Something that `wait_list` stands for has changed: mark its watches, try its waiters after this turn."""
+        """The thing behind `wait_list` has changed: mark the watches now, try the waiters after this turn."""
         if wait_list.watches:
             watches, wait_list.watches = wait_list.watches, ()
             for watch in watches:
@@ -110,19 +110,19 @@ class Purgatory:
             self._touched[wait_list] = None
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Run `callback` after the present turn, as waiters of a touched list are tried."""
+        """Run `callback` after the present turn, when the waiters of touched lists are tried."""
         self._scheduler.call_soon(callback)
 
     def complete(self, waiting: Waiting) -> None:
-        """Nothing is left to wait for: answer after this turn with what `expire` makes."""
+        """Nothing is left to wait for: answer after this turn with the result of `expire`."""
         waiting.is_complete = True
         if waiting.done is not None:
             if not self._complete:
                 self._scheduler.call_soon(self._run_complete)
             self._complete.append(waiting)
 
-    def instead(self, waiting: Waiting, other: Waiting) -> None:
-        """Go on waiting for something else: what `other` says, whose `attempt` or `expire` makes the reply."""
+    def continue_with(self, waiting: Waiting, other: Waiting) -> None:
+        """Continue to wait with the lists, deadline, `attempt` and `expire` of `other`."""
         done = waiting.done
         if done is not None:
             self._remove(waiting)
@@ -132,11 +132,11 @@ class Purgatory:
             self.park(waiting, done)
 
     def abandon(self, waiting: Waiting) -> None:
-        """Forget a request: its client is gone."""
+        """Forget a request whose client is gone."""
         self._remove(waiting)
 
     def expire_all(self) -> None:
-        """Answer everything now with what it has: the broker is about to stop."""
+        """Expire all requests now: the broker is about to stop."""
         for waiting in list(self._parked):
             self._expire(waiting)
 
@@ -145,7 +145,7 @@ class Purgatory:
         for wait_list in touched:
             for waiting in list(wait_list.waiters or ()):
                 if waiting.done is not None:
-                    self._finish(waiting, _made(waiting.attempt, wait_list))
+                    self._finish(waiting, _reply_or_error(waiting.attempt, wait_list))
 
     def _run_complete(self) -> None:
         complete, self._complete = self._complete, []
@@ -154,12 +154,12 @@ class Purgatory:
 
     def _expire(self, waiting: Waiting) -> None:
         if waiting.done is not None:
-            self._finish(waiting, _made(waiting.expire))
+            self._finish(waiting, _reply_or_error(waiting.expire))
 
     def _finish(self, waiting: Waiting, reply: Any | None) -> None:
         done = waiting.done
         if isinstance(reply, Waiting):
-            self.instead(waiting, reply)
+            self.continue_with(waiting, reply)
         elif reply is not None and done is not None:
             self._remove(waiting)
             done(reply)
@@ -174,8 +174,8 @@ class Purgatory:
             waiting.timer.cancel()
 
 
-def _made(make: Callable[..., Any], *arguments: Any) -> Any:
-    """The reply, or the exception that making it raised: the connection it belongs to deals with either."""
+def _reply_or_error(make: Callable[..., Any], *arguments: Any) -> Any:
+    """The reply, or the exception from making it; the request's connection handles either."""
     try:
         return make(*arguments)
     except Exception as error:  # noqa: BLE001

@@ -1,9 +1,9 @@
-"""The seam to trio: how the synchronous core asks for something to happen later, or elsewhere.
+"""The seam to trio: the synchronous core schedules functions here, for later or for another thread.
 
-The core never awaits. It hands a function to this scheduler: to run at a moment (`call_at`), after the present turn
-(`call_soon`), in a worker thread (`in_thread`), or as a task of its own (`spawn`). All functions given to it run on the
-loop's thread, one after another. A function that raises is logged and does not stop the others. When a run of them
-ends, `settle` finishes what they began.
+The core never awaits. The core passes a function to this scheduler: to run at a moment (`call_at`), after the present
+turn (`call_soon`), in a worker thread (`in_thread`), or as a task (`spawn`). Callbacks run on the event loop's thread,
+one after another. A callback that raises is logged and does not stop the others. After each run of callbacks, `settle`
+finishes their batched work.
 """
 
 import heapq
@@ -20,25 +20,25 @@ from typing import Any, TypeVar
 import trio
 
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.workers import BoundedExecutor, Workers, most_threads
+from headgate.gateway.runtime.workers import BoundedExecutor, Workers, max_threads
 
 T = TypeVar("T")
 logger = logging.getLogger("headgate.scheduler")
 
-# A timer that was cancelled stays in the heap until it is due, or until such timers outnumber the live ones.
+# A cancelled timer stays in the heap until it is due, or until cancelled timers outnumber the live ones.
 _COMPACT_ABOVE = 1024
 
-# A thread that works in slices leaves Python's lock to the loop after so long: for a moment, in which the loop takes it
-# if it wants it, and then, while the loop is at work, for as long as it had it itself.
+# A thread that works in slices releases Python's lock (GIL) after `SLICE_S`: first for `MOMENT_S`, in which the loop
+# can take the lock, and then, while the loop is busy, for as long as the thread had held the lock.
 SLICE_S = 0.0005
 MOMENT_S = 0.00005
-# Threads that work in slices take turns: two of them would hand the lock to each other, past the loop. If one waits for
-# longer than this, turns go on without the one that it waits for: that waits for a disk, and not for the lock.
+# Threads that work in slices take turns: two of them would pass the lock to each other, past the loop. After this wait
+# for a turn, turns go on without the present holder: it waits for a disk, not for the lock.
 TURN_WITHIN_S = 0.02
 
 
 class StoppedError(RuntimeError):
-    """What work in slices ends with, when the loop ended before it."""
+    """The result of sliced work if the loop ended first."""
 
 
 class TrioClock:
@@ -55,7 +55,7 @@ class TrioClock:
 
 
 class Timer:
-    """A function that runs once at `when_ms`, unless it is cancelled first."""
+    """A function that runs once at `when_ms`, unless cancelled first."""
 
     __slots__ = ("_scheduler", "arguments", "callback", "when_ms")
 
@@ -68,7 +68,7 @@ class Timer:
         self.arguments = arguments
 
     def cancel(self) -> None:
-        """Forget the function. Cancelling twice, or after it ran, does nothing."""
+        """Drop the function. A second call, or a call after the run, does nothing."""
         if self.callback is not None:
             self.callback, self.arguments = None, ()
             self._scheduler.note_cancelled()
@@ -78,17 +78,17 @@ class Scheduler:
     """One heap of timers and one queue of functions, served by one trio task (`run`)."""
 
     def __init__(self, clock: Clock, disks: int = 1) -> None:
-        """`disks`: how many log directories there are, each of which may hang."""
+        """`disks`: the number of log directories; each may hang."""
         self._clock = clock
-        self._most_threads = most_threads(disks)
+        self._most_threads = max_threads(disks)
         self._timers: list[tuple[float, int, Timer]] = []
         self._sequence = itertools.count()
         self._cancelled = 0
         self._soon: deque[Callable[[], None]] = deque()
         self.is_attended: bool | None = None
-        """Somebody is in a turn, and calls `run_soon` before it ends: the scheduler's task need not be woken.
+        """Whether a turn is in progress that calls `run_soon` before its end; then `run` needs no wakeup.
 
-        None where nobody tells of turns.
+        None if no driver reports its turns.
         """
         self._wakeup = trio.Event()
         self._sleeping_until_ms = float("-inf")
@@ -96,11 +96,11 @@ class Scheduler:
         self._workers: Workers | None = None
         self._reads: dict[str, BoundedExecutor] = {}
         self._turn = threading.Lock()
-        self._in_slices: set[int] = set()  # threads
+        self._in_slices: set[int] = set()  # thread identifiers
         self.is_over = False
-        """`run` has ended: nothing can be spawned any more."""
+        """Whether `run` has ended: nothing can be spawned any more."""
         self.settle: Callable[[], None] = _nothing
-        """Called at the end of each run of functions: timers, ends of threads and tasks, what was to run soon."""
+        """Called after each run of callbacks: timers, ends of threads and tasks, functions of `call_soon`."""
 
     def call_at(self, when_ms: float, callback: Callable[..., None], *arguments: Any) -> Timer:
         """Run `callback(*arguments)` once the clock's `monotonic_ms` reaches `when_ms`."""
@@ -111,7 +111,7 @@ class Scheduler:
         return timer
 
     def call_after(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Run `callback` in `delay_ms` from now."""
+        """Run `callback` after `delay_ms`."""
         return self.call_at(self._clock.monotonic_ms() + delay_ms, callback)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -121,24 +121,24 @@ class Scheduler:
             self._wakeup.set()
 
     def in_thread(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Run `work` in a worker thread, then `done` with its result, or with the exception it raised, on the loop."""
+        """Run `work` in a worker thread, then `done` on the loop, with the result or the raised exception."""
         if self._workers is None or self.is_over:
             raise RuntimeError("the scheduler is not running: in_thread() was called before run() or after it ended")
         self._workers.run(work, done)
 
     def reads(self, disk: str) -> BoundedExecutor:
-        """The threads that read for clients what a disk has: that of a log directory, by its path."""
+        """The threads that read from a disk for clients. `disk`: the path of the log directory."""
         share = self._reads.get(disk)
         if share is None:
             share = self._reads[disk] = BoundedExecutor(self)
         return share
 
     def _wake(self, token: trio.lowlevel.TrioToken) -> None:
-        with suppress(trio.RunFinishedError):  # the loop has died, and `run` with it
-            token.run_sync_soon(self._take_back, idempotent=True)
+        with suppress(trio.RunFinishedError):  # the loop and `run` have ended
+            token.run_sync_soon(self._deliver_ended, idempotent=True)
 
-    def _take_back(self) -> None:
-        """Call who asked for work that has ended, and what they call soon: no other task need be woken for that."""
+    def _deliver_ended(self) -> None:
+        """Call the callbacks of ended work and the functions that these schedule, without waking another task."""
         workers, was_attended, self.is_attended = self._workers, self.is_attended, True
         try:
             while workers is not None and (ended := workers.ended()) is not None:
@@ -152,12 +152,12 @@ class Scheduler:
             self._wakeup.set()
 
     def in_slices(self, work: Generator[None, None, T], done: Callable[[T | BaseException], None]) -> None:
-        """Run a generator in a worker thread, then `done` with what it returned, or with the exception it raised.
+        """Run a generator in a worker thread, then `done` with its return value, or with the raised exception.
 
-        That is a `StoppedError` where the loop ended first.
+        The exception is a `StoppedError` if the loop ended first.
 
-        A thread that computes takes Python's lock whenever the loop waits for anything, and keeps it for 5 ms. One that
-        pauses makes the loop wait for a slice at most, so `work` has to yield often.
+        A computing thread takes Python's lock whenever the loop waits for anything, and keeps the lock for 5 ms. A
+        thread that pauses delays the loop by one slice at most, so `work` has to yield often.
         """
         self.in_thread(lambda: self._run_slices(work), done)
 
@@ -175,7 +175,7 @@ class Scheduler:
                 finally:
                     turn.release()
                 if len(self._in_slices) > 1:
-                    time.sleep(MOMENT_S)  # else this thread would have the next turn as well
+                    time.sleep(MOMENT_S)  # otherwise this thread would get the next turn as well
         finally:
             self._in_slices.discard(me)
 
@@ -187,21 +187,21 @@ class Scheduler:
                     return turn
                 turn.release()
             elif turn is self._turn:
-                self._turn = threading.Lock()  # who waits for a disk may keep the other one: nobody waits for it again
+                self._turn = threading.Lock()  # leave the old turn to the thread that waits for a disk
 
     def _run_slice(self, work: Generator[None, None, T]) -> None:
-        """One slice, and the pause behind it. Raises StopIteration at the end."""
+        """Run one slice, then pause. Raises StopIteration at the end."""
         until_s = time.perf_counter() + SLICE_S
         while time.perf_counter() < until_s:
             next(work)
         time.sleep(MOMENT_S)
         if self.is_over:  # the loop is about to end, and waits for this thread
-            raise StoppedError("the scheduler has stopped: nobody waits for this work")
+            raise StoppedError("the scheduler has stopped; the work is abandoned")
         if self.is_attended is not False:
             time.sleep(SLICE_S)
 
     def spawn(self, work: Callable[[], Awaitable[T]], done: Callable[[T | BaseException], None]) -> None:
-        """Run `work` as a task, then `done` with its result or with the exception it raised."""
+        """Run `work` as a task, then `done` with the result or the raised exception."""
         if self._nursery is None:
             raise RuntimeError("the scheduler is not running: spawn() was called before run() or after it ended")
         self._nursery.start_soon(self._guard, work, done)
@@ -210,13 +210,13 @@ class Scheduler:
         result: T | BaseException
         try:
             result = await work()
-        except Exception as error:  # noqa: BLE001  whoever asked for the work decides what its failure means
+        except Exception as error:  # noqa: BLE001  the caller decides what a failure means
             result = error
         _call(done, result)
         _call(self.settle)
 
     def note_cancelled(self) -> None:
-        """Count a cancelled timer; drop them all once they are most of the heap."""
+        """Count a cancelled timer; remove all cancelled timers once they are most of the heap."""
         self._cancelled += 1
         if self._cancelled > _COMPACT_ABOVE and self._cancelled * 2 > len(self._timers):
             self._timers[:] = [entry for entry in self._timers if entry[2].callback is not None]
@@ -224,7 +224,7 @@ class Scheduler:
             self._cancelled = 0
 
     def run_due(self) -> None:
-        """Run what was queued and every timer that is due; what these add with `call_soon` runs as well."""
+        """Run every due timer and all queued functions, including those that they queue with `call_soon`."""
         now_ms, timers = self._clock.monotonic_ms(), self._timers
         while timers and timers[0][0] <= now_ms:
             timer = heapq.heappop(timers)[2]
@@ -238,14 +238,14 @@ class Scheduler:
         self.run_soon()
 
     def run_soon(self) -> None:
-        """Run what was queued by `call_soon`, and what that queues; then `settle`."""
+        """Run the functions of `call_soon`, and those that they queue; then `settle`."""
         while self._soon:
             while self._soon:
                 _call(self._soon.popleft())
-            _call(self.settle)  # which may wake somebody
+            _call(self.settle)  # may queue more
 
     def idle_ms(self) -> float:
-        """How long there is nothing to be done, if nothing new comes. A thread may end at any time, or has to begin."""
+        """Milliseconds until the next scheduled work; 0 while any thread runs, which may end at any time."""
         if self._soon or (self._workers is not None and self._workers.running):
             return 0.0
         return self._timers[0][0] - self._clock.monotonic_ms() if self._timers else float("inf")
@@ -267,7 +267,7 @@ class Scheduler:
                 await self._end_threads(self._workers)
 
     async def _end_threads(self, workers: Workers) -> None:
-        """Nobody may find a thread at work on what the end of the loop leaves to others."""
+        """Wait until no thread works: a thread must not run on after the loop's end."""
         with trio.CancelScope(shield=True):
             while workers.running:
                 self._wakeup = trio.Event()
@@ -275,7 +275,7 @@ class Scheduler:
         workers.close()
 
     async def _sleep(self) -> None:
-        """Wait for the next timer, or for something sooner."""
+        """Wait for the next timer, or for an earlier wakeup."""
         if self._wakeup.is_set():
             self._wakeup = trio.Event()
         if self._soon:
@@ -289,11 +289,11 @@ class Scheduler:
 
 
 def _nothing() -> None:
-    """There is nothing to settle."""
+    """Settle nothing."""
 
 
 def _call(callback: Callable[..., None], *arguments: Any) -> None:
     try:
         callback(*arguments)
     except Exception:
-        logger.exception("a scheduled function failed; the broker goes on without it")
+        logger.exception("a scheduled function failed; the broker continues without its result")

@@ -1,8 +1,8 @@
-"""Long works on the loop's thread, a millisecond at a time.
+"""Long work on the event loop's thread, in slices of a millisecond.
 
-What takes long and needs the state of the core cannot go to a thread: it is written as a generator, which yields often,
-and run here, with a turn for everybody else after every slice of a millisecond. All works share that millisecond: they
-take turns, step by step. Only those that are given to `add` go one after another, as one work.
+Long work that needs the state of the core cannot run in a thread. Such work is a generator that yields often; it runs
+here, and all other tasks run after each slice of a millisecond. All works share the slice: they take turns, step by
+step. Only the works given to `add` run one after another, as one work.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ logger = logging.getLogger("headgate.groups")
 
 SLICE_MS = 1.0
 AT_ONCE_MS = 0.5
-"""A work that ends so soon ends where it begins, in the turn of whoever asked for it."""
+"""Work that takes no longer ends at once, in the caller's turn."""
 
 Steps: TypeAlias = Generator[None, None, Any]
 
 
 class Work:
-    """Steps on their way. `done(result)` takes what they return, or the exception that they raise."""
+    """A generator in progress. `done(result)` gets its return value, or the exception that it raised."""
 
     __slots__ = ("_done", "_steps", "result")
 
@@ -35,7 +35,7 @@ class Work:
         self.result: Any = None
 
     def step(self) -> bool:
-        """Do one step; false at the end, and after `cancel`."""
+        """Run one step. False at the end, and after `cancel`. Raises what the step raises."""
         if self._steps is None:
             return False
         try:
@@ -46,46 +46,46 @@ class Work:
         return True
 
     def run(self) -> bool:
-        """Do one step as `step` does, and tell `done` of the end."""
+        """Run one step as `step` does; at the end call `done`."""
         if self._steps is None:
             return False
         try:
             if self.step():
                 return True
             result = self.result
-        except Exception as error:  # noqa: BLE001  whoever asked for the work decides what its failure means
+        except Exception as error:  # noqa: BLE001  the caller decides what a failure means
             self._steps, result = None, error
         try:
             self._done(result)
         except Exception:
-            logger.exception("what follows a long work failed")
+            logger.exception("the callback of a long work failed")
         return False
 
     def cancel(self) -> None:
-        """Give it up: no step follows, and `done` is not called."""
+        """Abandon the work: no step follows, and `done` is not called."""
         steps, self._steps = self._steps, None
         if steps is not None:
             steps.close()
 
 
 class TimeSlices:
-    """The works that wait, in the order in which they have their steps."""
+    """The waiting works, in the order of their next steps."""
 
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
         self._clock = clock
         self._scheduler = scheduler
         self._works: deque[Work] = deque()
         self._line: deque[tuple[Iterator[object], Callable[[], None]]] = deque()
-        self._has_line = False  # one of the works goes through the line
+        self._has_line = False  # one of the works runs the line
         self._is_armed = False
 
     def __len__(self) -> int:
         return len(self._works)
 
     def begin(self, work: Work) -> bool:
-        """Do as much of a work as is done soon; true if that is all, which `done` is not told. The rest follows later.
+        """Run the first steps of `work` now. True if the work ended, without a call of `done`; else the rest follows.
 
-        Raises what its steps raise.
+        Raises what the steps raise.
         """
         end_ms = self._clock.monotonic_ms() + AT_ONCE_MS
         while work.step():
@@ -95,22 +95,22 @@ class TimeSlices:
         return True
 
     def put(self, work: Work) -> None:
-        """Do a work after the present turn, and as slowly as need be."""
+        """Run `work` after the present turn, as slowly as need be."""
         self._works.append(work)
         self._arm()
 
     def add(self, steps: Iterator[object], done: Callable[[], None] = lambda: None) -> None:
-        """Go through `steps` behind all others that were given here; then call `done`.
+        """Run `steps` behind all earlier work given to `add`; then call `done`.
 
-        What `done` adds comes next: a work of several parts is done before another begins.
-        One that raises is logged and given up, without `done`.
+        Work that `done` adds comes next, so that a work of several parts ends before another begins. Work that raises
+        is logged and abandoned, without `done`.
         """
         self._line.append((steps, done))
         if not self._has_line:
             self._has_line = True
-            self.put(Work(self._one_after_another(), lambda _: None))
+            self.put(Work(self._run_line(), lambda _: None))
 
-    def _one_after_another(self) -> Steps:
+    def _run_line(self) -> Steps:
         line = self._line
         while line:
             steps, done = line[0]
@@ -119,9 +119,9 @@ class TimeSlices:
                     yield
                 others = len(line)
                 done()
-                line.rotate(len(line) - others)  # what it goes on with comes before the others
+                line.rotate(len(line) - others)  # the additions of `done` come before the others
             except Exception:
-                logger.exception("a long work is given up")
+                logger.exception("a long work failed and is abandoned")
             line.remove((steps, done))
             yield
         self._has_line = False

@@ -1,8 +1,8 @@
-"""Worker threads of a loop: they wait for disks, and compute what takes long.
+"""Worker threads of an event loop: they wait for disks, and run long computations.
 
-A thread of trio's own is reached through a task, a limiter and a context, which cost the loop more than the sync of a
-log does: see `docs/performance.md`. These take their work from a queue, and what has ended meanwhile is handed back to
-the loop together, in the order of its ends.
+A thread of trio's costs a task, a limiter and a context, which cost the loop more than the sync of a log does: see
+`docs/performance.md`. These threads take work from a queue. Ended work returns to the loop in batches, in the order of
+the ends.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
-MOST_OF_DISK = 8
-"""So many threads wait for one disk with the same kind of work: one that hangs keeps no more of them."""
+MAX_THREADS_PER_EXECUTOR = 8
+"""At most this many threads wait for one disk with one kind of work: a hanging disk blocks no more of them."""
 
-# All kinds of work on one log directory, and what is of none: `docs/architecture.md` counts them ("A slow disk").
-THREADS_OF_DISK, OTHER_THREADS = 4 * MOST_OF_DISK, 16
+# For all kinds of work on one log directory, and for other work: `docs/architecture.md` counts them ("A slow disk").
+THREADS_PER_DISK, OTHER_THREADS = 4 * MAX_THREADS_PER_EXECUTOR, 16
 
-# From so many on those that wait are looked through.
+# The queue is checked for unwanted work from this length on.
 _FEW = 64
 
 _Done = Callable[[Any], None]
 _numbers = itertools.count(1)
 
 
-def most_threads(disks: int) -> int:
-    """How many there may be with so many log directories, so that those that hang leave enough to the others."""
-    return OTHER_THREADS + disks * THREADS_OF_DISK
+def max_threads(disks: int) -> int:
+    """The maximum number of threads for `disks` log directories; hanging disks leave enough threads for the others."""
+    return OTHER_THREADS + disks * THREADS_PER_DISK
 
 
 class Workers:
-    """Threads that serve one loop, whose thread alone may call what is here.
+    """Threads that serve one loop; only the loop's thread may call these methods.
 
-    They are made when they are needed, and stay. Where there are `most`, further work waits for one of them.
+    A thread is made when it is needed, and stays. At `most` threads, further work waits.
     """
 
     def __init__(self, wake: Callable[[], None], most: int) -> None:
-        """`wake()` is called in any thread: there is something to be taken from `ended`."""
+        """`wake()` may be called in any thread: `ended` has a result."""
         self._wake = wake
         self._most = most
         self._queue: SimpleQueue[tuple[Callable[[], Any], _Done] | None] = SimpleQueue()
         self._ended: deque[tuple[_Done, Any]] = deque()
         self._threads = 0
         self.running = 0
-        """How many works were not taken back yet."""
+        """The number of works whose results were not taken by `ended`."""
 
     def run(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Run `work` in one of the threads. Its result, or the exception it raised, comes back with `done`.
+        """Run `work` in one of the threads. `ended` returns `done` with the result or the raised exception.
 
-        A RuntimeError does so too, where the system allows not even one thread.
+        If the system allows not even one thread, the result is a RuntimeError.
         """
         self.running += 1
         if self.running > self._threads and self._threads < self._most:
@@ -69,14 +69,14 @@ class Workers:
         self._queue.put((work, done))
 
     def ended(self) -> tuple[_Done, Any] | None:
-        """The next `done` to be called, and with what; None if nothing else has ended."""
+        """Take the next ended work: its `done` and the argument; None if there is none."""
         if not self._ended:
             return None
         self.running -= 1
         return self._ended.popleft()
 
     def close(self) -> None:
-        """End the threads, each when its work has ended."""
+        """End each thread after its present work."""
         for _ in range(self._threads):
             self._queue.put(None)
         self._threads = 0
@@ -84,24 +84,24 @@ class Workers:
     def _serve(self) -> None:
         while (item := self._queue.get()) is not None:
             self._ended.append((item[1], _result(item[0])))
-            del item  # else it would be held until the next one comes
+            del item  # otherwise the item would be referenced until the next one comes
             self._wake()
 
 
 class Scheduling(Protocol):
-    """Who has the threads (`gateway.runtime.scheduler`)."""
+    """The owner of the threads (`gateway.runtime.scheduler`)."""
 
     is_over: bool
 
     def in_thread(self, work: Callable[[], Any], done: _Done) -> None:
-        """Run `work` in one of them, then `done` on the loop."""
+        """Run `work` in a thread, then `done` on the loop."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run `callback` on the loop, after the present turn."""
 
 
 class UnwantedError(RuntimeError):
-    """What work ends with that was not begun, as nobody wanted it any more."""
+    """The result of work that was not begun, because it was not wanted any more."""
 
 
 class _Work(NamedTuple):
@@ -114,18 +114,18 @@ _Waiting = _Work | Callable[[], None]
 
 
 class BoundedExecutor:
-    """A few of the threads, for one kind of work on one disk. More of it waits for one of these, in order.
+    """A limited number of threads for one kind of work on one disk. Further work waits, in order.
 
-    Clients of a disk that hangs give up and come again, for as long as it hangs. So what waits is looked through for
-    what nobody wants any more each time that it has doubled: it is at most twice as much as was wanted at one time.
+    Clients of a hanging disk give up and retry, for as long as the disk hangs. So whenever the queue has doubled,
+    unwanted work is removed: the queue has at most twice the length of the work that was wanted at one time.
     """
 
-    def __init__(self, scheduler: Scheduling, most: int = MOST_OF_DISK) -> None:
+    def __init__(self, scheduler: Scheduling, most: int = MAX_THREADS_PER_EXECUTOR) -> None:
         self._scheduler = scheduler
         self._most = most
         self._running = 0
         self._waiting: deque[_Waiting] = deque()
-        self._look_at = _FEW  # the number of those that wait at which they are looked through
+        self._look_at = _FEW  # the queue length at which unwanted work is removed
 
     @property
     def is_full(self) -> bool:
@@ -133,10 +133,10 @@ class BoundedExecutor:
         return self._running >= self._most
 
     def in_thread(self, work: Callable[[], Any], done: _Done, is_wanted: Callable[[], bool] = lambda: True) -> None:
-        """As `Scheduler.in_thread`. What still waits when the broker stops is not run.
+        """As `Scheduler.in_thread`. Work that still waits when the broker stops is not run.
 
-        Nor is what is not wanted any more when it is looked at, in a later turn: `done` is called with an
-        `UnwantedError`, to give back what is held for it.
+        Unwanted work is not run either, if a later turn finds it: `done` gets an `UnwantedError`, to release what the
+        work holds.
         """
         if not self.is_full:
             self._begin(work, done)
@@ -146,10 +146,10 @@ class BoundedExecutor:
             self._scheduler.call_soon(self._forget_unwanted)
 
     def when_free(self, begin: Callable[[], None]) -> None:
-        """Call `begin` on the loop once a thread is free for what it then asks for by `in_thread`; now, where one is.
+        """Call `begin` on the loop once a thread is free for the `in_thread` call of `begin`; now, if one is free.
 
-        For work that holds something from its beginning, such as an open file. What still waits when the broker stops
-        is not called.
+        For work that holds a resource from its beginning, such as an open file. `begin` is not called if it still waits
+        when the broker stops.
         """
         if self.is_full:
             self._waiting.append(begin)
@@ -167,29 +167,29 @@ class BoundedExecutor:
 
     def _begin_next(self) -> None:
         while self._waiting and not (self.is_full or self._scheduler.is_over):
-            one = self._waiting.popleft()
-            if not isinstance(one, _Work):
-                one()
-            elif one.is_wanted():
-                self._begin(one.work, one.done)
+            waiting = self._waiting.popleft()
+            if not isinstance(waiting, _Work):
+                waiting()
+            elif waiting.is_wanted():
+                self._begin(waiting.work, waiting.done)
             else:
-                self._forget(one)
+                self._forget(waiting)
 
     def _forget_unwanted(self) -> None:
         waiting, self._waiting = self._waiting, deque()
-        for one in waiting:
-            if not isinstance(one, _Work) or one.is_wanted():
-                self._waiting.append(one)
+        for work in waiting:
+            if not isinstance(work, _Work) or work.is_wanted():
+                self._waiting.append(work)
             else:
-                self._forget(one)
+                self._forget(work)
         self._look_at = max(_FEW, 2 * len(self._waiting))
 
-    def _forget(self, one: _Work) -> None:
-        self._scheduler.call_soon(partial(one.done, UnwantedError("nobody wants it any more")))
+    def _forget(self, work: _Work) -> None:
+        self._scheduler.call_soon(partial(work.done, UnwantedError("the work is not wanted any more")))
 
 
 def _result(work: Callable[[], Any]) -> object:
     try:
         return work()
-    except BaseException as error:  # noqa: BLE001  whoever asked for the work decides what its failure means
+    except BaseException as error:  # noqa: BLE001  the caller decides what a failure means
         return error

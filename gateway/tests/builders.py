@@ -139,7 +139,7 @@ class Node:
                 self.config.max_incremental_fetch_session_cache_slots,
                 self.random,
                 touch=purgatory.touch,
-                slowly=TimeSlices(clock, scheduler).add,
+                run_in_slices=TimeSlices(clock, scheduler).add,
             ),
             producer_ids=ProducerIds(metadata),
             groups=groups,

@@ -1,8 +1,8 @@
-"""The handlers: one file an API, with a public function for each range of versions, registered by `@handles`.
+"""The handlers: one module for each API, with a public function for each range of versions, registered by `@handles`.
 
-A handler takes `(request, context)` and returns the response, `None` (no reply is due), a `Waiting`, or, for work of
-more than a millisecond, steps that end in one of these. A handler that waits for something outside the process is an
-`async def`; it runs as a task while its connection is parked.
+A handler takes `(request, context)` and returns the response, `None` (the request needs no reply), a `Waiting`, or, for
+work of more than a millisecond, steps that end in one of these. A handler that waits for something outside the process
+is an `async def`; it runs as a task while its connection is parked.
 """
 
 import importlib
@@ -24,13 +24,12 @@ H = TypeVar("H", bound=Handler)
 
 
 class Range(NamedTuple):
-    """Versions of one API, both ends included, with one handler.
+    """A range of versions of one API, both ends included, with one handler.
 
-    `authorize`: the rule that the request passes before the handler (`gateway.api.authorization`).
-    `is_lasting(response)`: True if the same request from the same viewpoint has the same answer, and no effect, until
-    the image changes. Such an answer is kept (`gateway.api.response_cache`).
-    `stages`: True if the handler may stage appends, written with others of its turn
-    (`gateway.replication.write_batcher`).
+    `authorize`: the rule that runs before the handler (`gateway.api.authorization`). `is_lasting(response)`: True if an
+    equal request from the same viewpoint has the same response, and no effect, until the image changes. Such a response
+    is cached (`gateway.api.response_cache`). `stages`: True if the handler may stage appends, which are written
+    together with others of its turn (`gateway.replication.write_batcher`).
     """
 
     first: int
@@ -42,23 +41,23 @@ class Range(NamedTuple):
 
 
 class Registration(NamedTuple):
-    """One served API: its ranges of versions, in order and without a gap."""
+    """One supported API: its ranges of versions, in order and without a gap."""
 
     request: type[Message]
     ranges: tuple[Range, ...]
 
     @property
     def served_min(self) -> int:
-        """The lowest served version."""
+        """The lowest supported version."""
         return self.ranges[0].first
 
     @property
     def served_max(self) -> int:
-        """The highest served version."""
+        """The highest supported version."""
         return self.ranges[-1].last
 
     def find(self, version: int) -> Range | None:
-        """The range of a version; None for a version that is not served."""
+        """The range of a version; None for an unsupported version."""
         return next((served for served in self.ranges if served.first <= version <= served.last), None)
 
 
@@ -75,7 +74,8 @@ def handles(
 ) -> Callable[[H], H]:
     """Register a handler for `versions` ("0-4", or "3") of a request; see `Range`.
 
-    An API whose old versions need more work has several handlers: the newest then has no branch for old versions.
+    An API whose old versions need more work has several handlers, so that the newest has no branch for old versions.
+    Raises ValueError for a gap between two ranges.
     """
     low, _, high = versions.partition("-")
 
@@ -85,7 +85,7 @@ def handles(
         ranges = sorted((added, *(known.ranges if known else ())))
         for before, after in pairwise(ranges):
             if before.last + 1 != after.first:
-                raise ValueError(f"the versions {before.first} to {after.last} of {request.__name__} do not touch")
+                raise ValueError(f"the versions {before.first} to {after.last} of {request.__name__} leave a gap")
         REGISTRATIONS[request.api_key] = Registration(request, tuple(ranges))
         return handler
 
@@ -93,7 +93,7 @@ def handles(
 
 
 def load() -> dict[int, Registration]:
-    """Import every handler of this package; the table of served APIs, by API key."""
+    """Import every handler of this package. Returns the table of supported APIs, by API key."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     return REGISTRATIONS

@@ -1,8 +1,9 @@
-"""AlterConfigs: replace all settings of topics, brokers and groups (KIP-133).
+"""AlterConfigs: replace all configs of topics, brokers and groups (KIP-133).
 
 v2 flexible
 
-Superseded by IncrementalAlterConfigs; old tools send it. A config that the request does not name gets its default back.
+Superseded by IncrementalAlterConfigs; old tools send it. A config without a value in the request returns to its
+default.
 """
 
 from collections.abc import Mapping
@@ -66,5 +67,5 @@ def _changes(resource: AlterConfigsResource, present: Mapping[str, str]) -> dict
 
 def _given(config: AlterableConfig) -> tuple[str, str | None]:
     if config.value is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{config.name} is null; leave it out instead")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{config.name} is null; omit it instead")
     return config.name, config.value

@@ -9,7 +9,7 @@ from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import TOO_MANY, each_row, is_too_many
+from headgate.gateway.api.handlers.each import TOO_MANY_ROWS, each_row, exceeds_max_rows
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import check_brokers
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -27,9 +27,9 @@ from headgate.protocol.messages.alter_partition_reassignments import (
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: HandlerContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Answer for every partition; without replicas the request cancels a move."""
-    if is_too_many(map(_size, request.topics)):
-        code, message = TOO_MANY
+    """Answer for every partition. A request without replicas cancels a reassignment."""
+    if exceeds_max_rows(map(_size, request.topics)):
+        code, message = TOO_MANY_ROWS
         return AlterPartitionReassignmentsResponse(error_code=code, error_message=message)
     image = context.broker.metadata.image
     return AlterPartitionReassignmentsResponse(

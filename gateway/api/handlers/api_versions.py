@@ -1,9 +1,9 @@
-"""ApiVersions: which APIs in which versions are served here, derived from the registrations of the handlers.
+"""ApiVersions: the supported APIs and versions, derived from the registrations of the handlers.
 
 v1 throttle   v3 flexible, name and version of the client's software (KIP-511), features (KIP-584)   v4 features whose
-range begins at 0 (KAFKA-17011)   v5 the cluster and node that the client means (KIP-1242)
+range begins at 0 (KAFKA-17011)   v5 the cluster and node that the client expects (KIP-1242)
 
-Nothing is advertised that is not served, and nothing is served that is not advertised.
+Exactly the supported versions are advertised.
 """
 
 import re
@@ -29,14 +29,14 @@ _ZERO_BASED_FROM = 4
 
 @handles(ApiVersionsRequest, versions="0-5", authorize=unrestricted)
 def api_versions(request: ApiVersionsRequest, context: HandlerContext) -> ApiVersionsResponse:
-    """Tell what is served, and remember what the client says of itself."""
+    """Advertise the supported APIs, and store the name and version of the client's software."""
     if context.version >= 3:
         _introduce(request, context)
     _check_destination(request, context)
     metadata = context.broker.metadata
     return ApiVersionsResponse(
         api_keys=_advertised(REGISTRATIONS),
-        # Clients that know versions below 4 only take a range that begins at 0 for a fault (KAFKA-17011)
+        # Clients below version 4 reject a feature range that begins at 0 (KAFKA-17011)
         supported_features=_SUPPORTED if context.version >= _ZERO_BASED_FROM else [],
         finalized_features_epoch=metadata.end_offset,
         finalized_features=[
@@ -49,7 +49,7 @@ _SUPPORTED = [SupportedFeatureKey(name, 0, level) for name, level in features.HI
 
 
 def unsupported_version(registrations: Mapping[int, Registration]) -> ApiVersionsResponse:
-    """The answer, in version 0, to a version of ApiVersions that is not served: the client asks again (KIP-511)."""
+    """The response, in version 0, to an unsupported version of ApiVersions: the client retries (KIP-511)."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_advertised(registrations))
 
 
@@ -65,13 +65,13 @@ def _introduce(request: ApiVersionsRequest, context: HandlerContext) -> None:
     for what, text in (("name", name), ("version", version)):
         if len(text) > _MAX_SOFTWARE_LENGTH or _SOFTWARE.fullmatch(text) is None:
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"the {what} of the client's software is not one: {text[:80]!r}"
+                ErrorCode.INVALID_REQUEST, f"the {what} of the client's software is illegal: {text[:80]!r}"
             )
     context.client.software_name, context.client.software_version = name, version
 
 
 def _check_destination(request: ApiVersionsRequest, context: HandlerContext) -> None:
-    """Send a client back to its bootstrap servers if it took this broker for another."""
+    """Send a client back to its bootstrap servers if it expected another broker."""
     cluster_id, node_id = context.broker.metadata.image.cluster_id, context.broker.config.node_id
     if request.cluster_id not in (None, cluster_id) or (request.node_id >= 0 and request.node_id != node_id):
         message = f"this is node {node_id} of cluster {cluster_id}, not node {request.node_id} of {request.cluster_id}"

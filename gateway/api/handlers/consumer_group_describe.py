@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: consumer groups with their members, what they read, and what they are to read (KIP-848).
+"""ConsumerGroupDescribe: consumer groups with their members, and the members' current and target assignments (KIP-848).
 
 v1 member types (KIP-1099)
 """
@@ -22,7 +22,7 @@ from headgate.protocol.messages.consumer_group_describe import (
 
 
 def _authorize_topics(authorization: Authorization) -> None:
-    """DESCRIBE on each topic that a member reads; a group with a denied one has its error in the place of members."""
+    """Require DESCRIBE on each topic of a member; a group with a denied topic has an error in place of its members."""
 
     def hide(response: ConsumerGroupDescribeResponse) -> None:
         response.groups = [_hidden(group) if is_denied(group) else group for group in response.groups]
@@ -62,7 +62,7 @@ def _hidden(group: DescribedGroup) -> DescribedGroup:
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: HandlerContext
 ) -> ConsumerGroupDescribeResponse | Waiting:
-    """Describe every group that is named, once. A group that is not there, or is of another kind, is not found."""
+    """Describe every named group once. A group of another kind counts as not found."""
     features.check_is_on(features.GROUP_VERSION, context.broker.metadata.image)
 
     def refused(group_id: str, error: KafkaError) -> DescribedGroup:

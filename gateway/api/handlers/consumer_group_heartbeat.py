@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat: join, stay in and leave a consumer group (KIP-848).
 
-v1 regular expressions; the member makes its own id (KIP-1082)
+v1 regular expressions; the member chooses its own id (KIP-1082)
 """
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
@@ -18,7 +18,7 @@ from headgate.protocol.messages.consumer_group_heartbeat import (
 
 
 def _authorize_topics(authorization: Authorization) -> None:
-    """DESCRIBE on each topic that is subscribed to by its name; one that is denied denies the request."""
+    """Require DESCRIBE on each topic that is subscribed by name; one denied topic denies the request."""
     for name in authorization.request.subscribed_topic_names or ():
         authorization.require(AclOperation.DESCRIBE, AclResource.TOPIC, name)
 
@@ -27,7 +27,7 @@ def _authorize_topics(authorization: Authorization) -> None:
 def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: HandlerContext
 ) -> ConsumerGroupHeartbeatResponse | Waiting:
-    """Have the group decide. The machine checks the ids too: with INVALID_REQUEST, as Kafka does in this API."""
+    """Let the group decide. The state machine also checks ids: with INVALID_REQUEST, as Kafka does in this API."""
     features.check_is_on(features.GROUP_VERSION, context.broker.metadata.image)
     response: ConsumerGroupHeartbeatResponse | Waiting = ask_group(heartbeats.heartbeat, request, context)
     return response

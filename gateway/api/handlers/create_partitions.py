@@ -51,13 +51,13 @@ def create_partitions(request: CreatePartitionsRequest, context: HandlerContext)
 def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: HandlerContext) -> Change:
     metadata = context.broker.metadata
     if wanted.name in INTERNAL_TOPICS and wanted.name in metadata.image.topics:
-        # The partition of a group depends on the number: after a change every group would seem to be new
+        # A group's partition depends on the number: after a change every group would seem to be new
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"the number of partitions of {wanted.name} cannot be changed")
     assignments = None
     if wanted.assignments is not None:
         present = len(metadata.image.topic(wanted.name).partitions)
         if not wanted.assignments and wanted.count > present:
-            message = f"{wanted.count - present} new partitions of {wanted.name} must be assigned, or null given"
+            message = f"{wanted.count - present} new partitions of {wanted.name} need assignments, or null for all"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         assignments = {index: row.broker_ids for index, row in enumerate(wanted.assignments, start=present)}
     return metadata.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)

@@ -1,4 +1,4 @@
-"""CreateTopics: new topics, each with an outcome of its own.
+"""CreateTopics: create topics, each with its own result.
 
 v1 validate_only, messages   v2 throttle   v4 defaults for counts (KIP-464)   v5 flexible, configs in the reply
 (KIP-525)   v6 quota errors (KIP-599)   v7 topic ids (KIP-516)
@@ -30,7 +30,7 @@ from headgate.protocol.wire import ZERO_UUID
 
 
 def _authorize_configs(authorization: Authorization) -> None:
-    """DESCRIBE_CONFIGS on each topic that was made: without it, the reply does not tell how the topic is configured."""
+    """Require DESCRIBE_CONFIGS on each created topic; otherwise the response omits the topic's configs."""
 
     def limited(row: CreatableTopicResult) -> CreatableTopicResult:
         if not row.error_code and not authorization.allows(AclOperation.DESCRIBE_CONFIGS, AclResource.TOPIC, row.name):
@@ -66,8 +66,8 @@ def create_topics(request: CreateTopicsRequest, context: HandlerContext) -> Crea
 
     unique = {topic.name: topic for topic in request.topics}
 
-    def respond(made: list[CreatableTopicResult]) -> CreateTopicsResponse:
-        return CreateTopicsResponse(topics=made)
+    def respond(rows: list[CreatableTopicResult]) -> CreateTopicsResponse:
+        return CreateTopicsResponse(topics=rows)
 
     response: CreateTopicsResponse | Waiting = each_in_turns(
         list(unique.values()), answer, _refuse, respond, request.timeout_ms, context
@@ -76,7 +76,7 @@ def create_topics(request: CreateTopicsRequest, context: HandlerContext) -> Crea
 
 
 def _check_size(request: CreateTopicsRequest, context: HandlerContext) -> None:
-    """Raises KafkaError(POLICY_VIOLATION) for too many partitions, of however many topics."""
+    """Raises KafkaError(POLICY_VIOLATION) for too many partitions, over all topics."""
     default, total = context.broker.config.num_partitions, len(request.topics)
     if total <= MAX_PARTITIONS_AT_ONCE:
         total = sum(len(topic.assignments) or max(topic.num_partitions, default) for topic in request.topics)

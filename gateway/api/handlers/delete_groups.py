@@ -1,4 +1,4 @@
-"""DeleteGroups: forget groups without members, with their offsets (KIP-229).
+"""DeleteGroups: delete groups without members, with their offsets (KIP-229).
 
 v2 flexible   v3 error messages
 """
@@ -20,11 +20,11 @@ from headgate.protocol.messages.delete_groups import DeletableGroupResult, Delet
     authorize=elements(AclOperation.DELETE, AclResource.GROUP, "groups_names", "results"),
 )
 def delete_groups(request: DeleteGroupsRequest, context: HandlerContext) -> DeleteGroupsResponse | Waiting:
-    """Delete every group that is named, with its offsets, or say why not."""
+    """Delete every named group with its offsets, or return an error for the group."""
     group_ids = request.groups_names
 
     def assemble(rows: list[DeletableGroupResult | KafkaError]) -> DeleteGroupsResponse:
-        return DeleteGroupsResponse(results=[_told(*pair) for pair in zip(group_ids, rows, strict=True)])
+        return DeleteGroupsResponse(results=[_result(*pair) for pair in zip(group_ids, rows, strict=True)])
 
     response: DeleteGroupsResponse | Waiting = context.broker.groups.gather(group_ids, _delete, assemble)
     return response
@@ -35,10 +35,10 @@ def _delete(shard: GroupShard, group_id: str, ticket: Ticket) -> Decision:
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} not found")
     group.check_delete()
-    # The group comes last: whoever finds it half deleted, after a crash, can delete it again
+    # The group's tombstone is last: a group that a crash left half deleted can be deleted again
     records = [*shard.offsets.tombstones(group_id), *group.tombstones()]
     return Decision(records, [(ticket, DeletableGroupResult(group_id))], is_atomic=False)
 
 
-def _told(group_id: str, row: DeletableGroupResult | KafkaError) -> DeletableGroupResult:
+def _result(group_id: str, row: DeletableGroupResult | KafkaError) -> DeletableGroupResult:
     return DeletableGroupResult(group_id, row.code, row.message) if isinstance(row, KafkaError) else row

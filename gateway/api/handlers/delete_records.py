@@ -1,4 +1,4 @@
-"""DeleteRecords: let a log begin later (KIP-107). The space comes back with the next clean-up of old segments.
+"""DeleteRecords: advance the start of logs (KIP-107). The next clean-up of old segments frees the space.
 
 v2 flexible
 """
@@ -26,7 +26,7 @@ from headgate.protocol.steps import Steps, finish_if_few
 
 @handles(DeleteRecordsRequest, versions="0-2", authorize=partitions(AclOperation.DELETE))
 def delete_records(request: DeleteRecordsRequest, context: HandlerContext) -> Any:
-    """Move the start of every log that is named up to an offset, at most to the high watermark."""
+    """Advance the start of every named log to an offset, at most to the high watermark."""
     return finish_if_few(_delete_all(request, context), sum(len(topic.partitions) for topic in request.topics))
 
 
@@ -51,7 +51,7 @@ def _delete_all(request: DeleteRecordsRequest, context: HandlerContext) -> Steps
 def _delete(topic: str, wanted: DeleteRecordsPartition, context: HandlerContext) -> int:
     partition = context.broker.partitions.get(topic, wanted.partition_index)
     if topic in INTERNAL_TOPICS:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are its coordinators' to delete")
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only its coordinators delete records of {topic}")
     offset = partition.high_watermark if wanted.offset == TO_HIGH_WATERMARK else wanted.offset
     if not 0 <= offset <= partition.high_watermark:
         message = f"offset {offset} is outside of [0, {partition.high_watermark}] of {topic}-{partition.index}"

@@ -1,4 +1,4 @@
-"""DeleteTopics: remove topics with all their records, each with an outcome of its own.
+"""DeleteTopics: delete topics with all their records, each with its own result.
 
 v1 throttle   v3 TOPIC_DELETION_DISABLED   v4 flexible   v5 messages, quota errors (KIP-599)   v6 by topic id (KIP-516)
 """
@@ -26,7 +26,7 @@ Key = tuple[str | None, bytes]
 
 
 def _authorize(authorization: Authorization) -> None:
-    """DELETE on the cluster, or on each topic. The name behind a denied id is told only to a client with DESCRIBE."""
+    """Require DELETE on the cluster, or on each topic. The name of a denied id needs DESCRIBE."""
     if authorization.allows_cluster(AclOperation.DELETE):
         return
     if authorization.context.version >= 6:
@@ -47,8 +47,8 @@ def _denied(authorization: Authorization, topics: list[DeleteTopicState]) -> lis
     rows = []
     for topic in topics:
         name = topic.name or names[topic.topic_id]
-        is_told = topic.name is not None or authorization.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name)
-        rows.append(_refuse((name if is_told else None, topic.topic_id), *DENIAL))
+        is_visible = topic.name is not None or authorization.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name)
+        rows.append(_refuse((name if is_visible else None, topic.topic_id), *DENIAL))
     return rows
 
 
@@ -57,17 +57,17 @@ DENIAL = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAI
 
 @handles(DeleteTopicsRequest, versions="0-6", authorize=_authorize)
 def delete_topics(request: DeleteTopicsRequest, context: HandlerContext) -> DeleteTopicsResponse | Waiting:
-    """Delete each topic, by name or from v6 also by id."""
+    """Delete each topic, by name or since version 6 also by id."""
     if not context.broker.config.delete_topic_enable:
         code = ErrorCode.TOPIC_DELETION_DISABLED if context.version >= 3 else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "topics cannot be deleted: delete.topic.enable=false")
     states = request.topics if context.version >= 6 else [DeleteTopicState(name=name) for name in request.topic_names]
     image = context.broker.metadata.image
     wanted = Counter((state.name, state.topic_id) for state in states)
-    meant = Counter(_meant(key, image) for key in wanted)
+    counts = Counter(_resolved(key, image) for key in wanted)
 
     def answer(key: Key) -> tuple[DeletableTopicResult, Change]:
-        if wanted[key] > 1 or meant[_meant(key, image)] > 1:
+        if wanted[key] > 1 or counts[_resolved(key, image)] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has the topic more than once")
         return _delete(*key, context)
 
@@ -80,8 +80,8 @@ def delete_topics(request: DeleteTopicsRequest, context: HandlerContext) -> Dele
     return response
 
 
-def _meant(key: Key, image: Image) -> Key:
-    """One key for the name and the id of the same topic; the key as it is for an unknown topic."""
+def _resolved(key: Key, image: Image) -> Key:
+    """The same key for the name and the id of a topic; the key itself for an unknown topic."""
     name, topic_id = key
     known = image.topic_names.get(topic_id) if name is None else name
     return key if known is None else (known, ZERO_UUID)

@@ -20,7 +20,7 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 def _authorize(authorization: Authorization) -> None:
-    """Everybody may ask for the brokers; the operations on the cluster are those that the client may do."""
+    """Allow everybody to list the brokers; limit the cluster's authorized operations to those of the client."""
     if authorization.request.include_cluster_authorized_operations:
         authorization.amends.append(
             lambda response: setattr(response, "cluster_authorized_operations", cluster_operations(authorization))
@@ -29,11 +29,11 @@ def _authorize(authorization: Authorization) -> None:
 
 @handles(DescribeClusterRequest, versions="0-2", authorize=_authorize)
 def describe_cluster(request: DescribeClusterRequest, context: HandlerContext) -> DescribeClusterResponse:
-    """Tell of the brokers; there is no endpoint of controllers."""
+    """Describe the brokers; there is no controller endpoint."""
     if request.endpoint_type == CONTROLLERS:
-        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is an endpoint of brokers; ask it for brokers")
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker endpoint; request endpoint type 1")
     if request.endpoint_type != BROKERS:
-        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}")
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {request.endpoint_type} does not exist")
     image = context.broker.metadata.image
     wants_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(

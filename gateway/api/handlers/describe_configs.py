@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings of brokers, topics, groups and loggers, and where their values come from.
+"""DescribeConfigs: the configs of brokers, topics, groups and loggers, with the sources of their values.
 
 v1 sources and synonyms (KIP-226)   v3 types and documentation (KIP-569)   v4 flexible
 """
@@ -32,14 +32,14 @@ from headgate.protocol.steps import Steps, finish_if_few
 
 @handles(DescribeConfigsRequest, versions="0-4", authorize=configs(AclOperation.DESCRIBE_CONFIGS, "results"))
 def describe_configs(request: DescribeConfigsRequest, context: HandlerContext) -> Any:
-    """Describe every resource that is named, once."""
+    """Describe every named resource once."""
     return finish_if_few(_describe(request, context), len(request.resources))
 
 
 def _describe(request: DescribeConfigsRequest, context: HandlerContext) -> Steps[DescribeConfigsResponse]:
     resources = yield from _unique(request.resources)
     image = context.broker.metadata.image
-    config = copy(context.broker.config)  # the one that is served may change while rows are made
+    config = copy(context.broker.config)  # the broker's own may change while rows are made
     topics = TopicRows(config, lambda entry: _row(entry, request))
 
     def rows(resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
@@ -61,12 +61,12 @@ def _describe(request: DescribeConfigsRequest, context: HandlerContext) -> Steps
 
 
 def _unique(resources: Iterable[DescribeConfigsResource]) -> Steps[list[DescribeConfigsResource]]:
-    """Every resource once, with all the names it is asked for: describing one takes long enough to do it only once."""
+    """Merge repeated resources, with all their names: a description takes too long to repeat it."""
     wanted: dict[tuple[int, str], dict[str, None] | None] = {}
     for number, resource in enumerate(resources, 1):
         key = resource.resource_type, resource.resource_name
         names = wanted.setdefault(key, {})
-        if not resource.configuration_keys:  # an empty list means all, as null does
+        if not resource.configuration_keys:  # an empty list means all, like null
             wanted[key] = None
         elif names is not None:
             names.update(dict.fromkeys(resource.configuration_keys))
@@ -93,7 +93,7 @@ def _entries(
 def _broker_entries(
     resource: DescribeConfigsResource, names: list[str] | None, config: BrokerConfig, context: HandlerContext
 ) -> list[ConfigEntry]:
-    """Those of this broker; of the empty name, what was changed for all brokers at run time."""
+    """The configs of this broker; for an empty name, the dynamic configs of all brokers."""
     if not resource.resource_name:
         return describe.describe_all_brokers(config, names)
     this_broker(resource, context)

@@ -3,8 +3,8 @@
 v1 throttle   v3 authorized operations (KIP-430)   v4 static members (KIP-345)   v5 flexible   v6 GROUP_ID_NOT_FOUND
 (KIP-1043)
 
-A group that is not there, or is of another kind, is Dead; from v6 on it is not found. Consumer groups are told of by
-ConsumerGroupDescribe.
+An unknown group, or a group of another kind, is Dead; since version 6 it is not found. ConsumerGroupDescribe describes
+consumer groups.
 """
 
 from headgate.gateway.api.authorization import AclOperation, AclResource
@@ -28,7 +28,7 @@ _DEAD = "Dead"
     authorize=every(elements(AclOperation.DESCRIBE, AclResource.GROUP, "groups", "groups"), authorize_group_operations),
 )
 def describe_groups(request: DescribeGroupsRequest, context: HandlerContext) -> DescribeGroupsResponse | Waiting:
-    """Describe every group that is named, once."""
+    """Describe every named group once."""
     version = context.version
 
     def refused(group_id: str, error: KafkaError) -> DescribedGroup:

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies in each data directory (KIP-113), and which of them cannot be used.
+"""DescribeLogDirs: the partitions in each log directory (KIP-113), and failed directories.
 
 v2 flexible   v3 an error at the top   v4 sizes of the volume (KIP-827)   v5 cordoned directories (KIP-1066)
 """
@@ -27,7 +27,7 @@ from headgate.storage.files import parent
 
 @handles(DescribeLogDirsRequest, versions="0-5", authorize=cluster(AclOperation.DESCRIBE))
 def describe_log_dirs(request: DescribeLogDirsRequest, context: HandlerContext) -> Any:
-    """Bytes of every partition that is named and here, or of all."""
+    """The sizes in bytes of the named partitions with a log here, or of all."""
     here = list(context.broker.partitions)
     return finish_if_few(_describe(request, here, context), len(here))
 
@@ -40,15 +40,15 @@ def _describe(
         named.update((topic.topic, index) for index in topic.partitions)
         yield
     partitions = context.broker.partitions
-    found: dict[str, dict[str, DescribeLogDirsTopic]] = {directory: {} for directory in partitions.directories}
+    directories: dict[str, dict[str, DescribeLogDirsTopic]] = {directory: {} for directory in partitions.directories}
     for number, partition in enumerate(here, 1):
         if request.topics is None or (partition.topic, partition.index) in named:
-            topics = found[parent(partition.log.directory)]
+            topics = directories[parent(partition.log.directory)]
             row = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
             row.partitions.append(DescribeLogDirsPartition(partition.index, partition.log.size))
         if not number % ROWS_A_STEP:
             yield
-    results = [_result(directory, list(topics.values()), context) for directory, topics in found.items()]
+    results = [_result(directory, list(topics.values()), context) for directory, topics in directories.items()]
     results += [
         DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=_absolute(directory))
         for directory in partitions.refused_directories
@@ -63,7 +63,7 @@ def _result(directory: str, topics: list[DescribeLogDirsTopic], context: Handler
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result
     if context.version >= 4:
-        try:  # one that answers is asked each second; of one that hangs what it told last is true still
+        try:  # a live directory is asked each second; a hanging one keeps its last answer
             result.total_bytes, result.usable_bytes = status.space or context.broker.partitions.space(directory)
         except OSError:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,6 +1,6 @@
-"""DescribeProducers: the idempotent producers that partitions know (KIP-664).
+"""DescribeProducers: the idempotent producers of partitions (KIP-664).
 
-Tools that look for hanging transactions ask for it.
+Tools that look for hanging transactions send this request.
 """
 
 from collections.abc import Iterable
@@ -24,9 +24,9 @@ from headgate.storage.log.producers import Producer
 
 @handles(DescribeProducersRequest, versions="0", authorize=partitions(AclOperation.READ))
 def describe_producers(request: DescribeProducersRequest, context: HandlerContext) -> DescribeProducersResponse:
-    """Tell of every partition who wrote last in which epoch and with which sequence.
+    """The active producers of every partition, with epoch and last sequence.
 
-    Each is told once, however often it is named: it may have many producers.
+    A repeated partition is described once: a partition may have many producers.
     """
     topics: dict[str, dict[int, None]] = {}
     for topic in request.topics:
@@ -42,7 +42,7 @@ def _partitions(topic: str, indexes: Iterable[int], context: HandlerContext) -> 
     def answer(index: int) -> PartitionResponse:
         check_name(topic)
         known = context.broker.partitions.get(topic, index).log.producers.by_id
-        return PartitionResponse(index, active_producers=lazy_map(list(known.items()), lambda one: _state(*one)))
+        return PartitionResponse(index, active_producers=lazy_map(list(known.items()), lambda entry: _state(*entry)))
 
     return each_row(list(indexes), answer, PartitionResponse)
 

@@ -1,8 +1,9 @@
-"""DescribeQuorum: who votes on the cluster's metadata, and how far each voter is (KIP-595).
+"""DescribeQuorum: the voters of the metadata quorum, with the log end offset of each (KIP-595).
 
 v1 times of fetches (KIP-836)   v2 messages, directory ids, addresses of the voters (KIP-853)
 
-Kafka's tools ask for it. The quorum is this node alone: the log of metadata is its own, and on disk when it answers.
+Kafka's tools send this request. The quorum is this node alone: it owns the metadata log, which is synced before
+replies.
 """
 
 from headgate.gateway.api.authorization import AclOperation
@@ -22,12 +23,12 @@ from headgate.protocol.messages.describe_quorum import (
 )
 
 METADATA = "__cluster_metadata"
-"""Kafka's name of the metadata log, which is the name that tools ask for."""
+"""Kafka's name of the metadata log, which tools use in requests."""
 
 
 @handles(DescribeQuorumRequest, versions="0-2", authorize=cluster(AclOperation.DESCRIBE))
 def describe_quorum(request: DescribeQuorumRequest, context: HandlerContext) -> DescribeQuorumResponse:
-    """Describe partition 0 of the metadata; a request for anything else, or for more, hears that it is not there."""
+    """Describe partition 0 of the metadata log; a request for any other partition gets unknown partitions."""
     asked = [(topic.topic_name, row.partition_index) for topic in request.topics for row in topic.partitions]
     if asked == [(METADATA, 0)] and len(request.topics) == 1:
         partitions, nodes = [_quorum(context)], [_node(context)]

@@ -24,7 +24,7 @@ from headgate.protocol.steps import Steps, finish_if_few
 
 
 def _authorize(authorization: Authorization) -> None:
-    """DESCRIBE on each topic. Where all topics are asked for, a denied one is left out."""
+    """Require DESCRIBE on each topic. In a request for all topics, denied ones are omitted."""
 
     def is_allowed(name: str) -> bool:
         return authorization.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name)
@@ -41,7 +41,7 @@ def _authorize(authorization: Authorization) -> None:
     if cursor is not None and cursor.topic_name not in names:
         names = [name for name in names if name > cursor.topic_name]
         cursor = None
-    if not names:  # to ask for none would mean all
+    if not names:  # an empty list would mean all topics
         authorization.response = DescribeTopicPartitionsResponse()
         return
     authorization.request = DescribeTopicPartitionsRequest(
@@ -51,7 +51,7 @@ def _authorize(authorization: Authorization) -> None:
 
 @handles(DescribeTopicPartitionsRequest, versions="0", authorize=_authorize)
 def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: HandlerContext) -> Any:
-    """One page, in order of the names from the cursor on, and the cursor of the next."""
+    """One page in the order of topic names, from the cursor on, with the cursor of the next page."""
     topics = context.broker.metadata.image.topics
     return finish_if_few(_page(request, topics, context), len(request.topics) or len(topics))
 

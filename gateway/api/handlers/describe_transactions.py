@@ -1,4 +1,4 @@
-"""DescribeTransactions: the state of transactional ids (KIP-664). Transactions are not served yet, so none is known."""
+"""DescribeTransactions: the state of transactional ids (KIP-664). Transactions are not supported yet: none is known."""
 
 from headgate.gateway.api.authorization import AclOperation, AclResource
 from headgate.gateway.api.authorization_rules import elements
@@ -24,5 +24,5 @@ def describe_transactions(
     code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     ids = dict.fromkeys(request.transactional_ids)
     return DescribeTransactionsResponse(
-        transaction_states=[TransactionState(error_code=code, transactional_id=each) for each in ids]
+        transaction_states=[TransactionState(error_code=code, transactional_id=name) for name in ids]
     )

@@ -1,4 +1,4 @@
-"""What handlers share: the loop over topics and partitions, in which an error is a value and stops nothing else."""
+"""Helpers of handlers: loops over topics and partitions, where an error makes one row, and stops no other."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ logger = logging.getLogger("headgate.handlers")
 
 
 def each(partitions: Iterable[P], answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> list[R]:
-    """One row for every partition: `answer(partition)`, or `refuse(partition, code, message)` where that raised."""
+    """One row for every partition: `answer(partition)`, or `refuse(partition, code, message)` after an error."""
     return [guarded(partition, answer, refuse) for partition in partitions]
 
 
 def each_row(items: Sequence[P], answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> list[R]:
-    """What `each` gives, for a response alone: many rows are made while they are written (`protocol.steps.LazyArray`).
+    """The rows of `each`, for a response: many rows are made while they are written (`protocol.steps.LazyArray`).
 
-    `answer` must have no effect, and must look at nothing that changes meanwhile.
+    `answer` must have no effect, and must read nothing that changes meanwhile.
     """
     return lazy_map(items, lambda item: guarded(item, answer, refuse))
 
@@ -48,22 +48,22 @@ def each_in_steps(
     refuse: Callable[[P, ErrorCode, str], R],
     topic_row: Callable[[N, list[R]], Any],
 ) -> Steps[list[Any]]:
-    """A row for every partition of every topic, made in order: for rows that have effects, or are filled later."""
-    told, made = [], 0
+    """A row for every partition of every topic, in order: for rows that have effects, or are completed later."""
+    rows, count = [], 0
     for topic in topics:
         partitions: list[R] = []
         answer_partition = partial(answer, topic)
         for partition in partitions_of(topic):
             partitions.append(guarded(partition, answer_partition, refuse))
-            made += 1
-            if not made % ROWS_A_STEP:
+            count += 1
+            if not count % ROWS_A_STEP:
                 yield
-        told.append(topic_row(topic, partitions))
-    return told
+        rows.append(topic_row(topic, partitions))
+    return rows
 
 
 ROWS_A_STEP = 16
-"""Each takes a few microseconds, a refusal up to ten."""
+"""A row takes a few microseconds, a refusal up to ten."""
 
 
 def guarded(partition: P, answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> R:
@@ -74,29 +74,29 @@ def guarded(partition: P, answer: Callable[[P], R], refuse: Callable[[P, ErrorCo
         return refuse(partition, *refusal(error))
 
 
-MOST_ROWS = 10_000
-"""Of a request that is answered within a turn: each may be an exception, and hold up everybody else by 2 us."""
+MAX_ROWS = 10_000
+"""The maximum for a request that is answered within a turn: each row may raise, and so delay others by 2 us."""
 
 
-def is_too_many(counts: Iterable[int]) -> bool:
-    """Whether a request has too much for a turn, with so many rows in each of its topics; none count as one."""
-    left = MOST_ROWS
+def exceeds_max_rows(counts: Iterable[int]) -> bool:
+    """Whether a request has too many rows for a turn. `counts`: the rows of each topic; no rows count as one."""
+    left = MAX_ROWS
     return any((left := left - max(1, count)) < 0 for count in counts)
 
 
-TOO_MANY = ErrorCode.INVALID_REQUEST, f"a request may name {MOST_ROWS} partitions at most"
-"""What such a request is refused with."""
+TOO_MANY_ROWS = ErrorCode.INVALID_REQUEST, f"a request may name at most {MAX_ROWS} partitions"
+"""The error of such a request."""
 
-MOST_PENDING, PENDING_PAUSE_MS = 8, 2.0
-"""So many changes of one request wait for the disk; then a pause is made. Each holds an image, a megabyte with 10,000
-topics: thousands of them would fill the memory, and the garbage collector would look through all."""
+MAX_PENDING, PENDING_PAUSE_MS = 8, 2.0
+"""With this many pending changes, a request pauses. Each change holds an image, a megabyte with 10,000 topics:
+thousands of them would fill the memory, and slow down the garbage collector."""
 
 AT_ONCE = 10
-"""Topics that one request makes or removes within a turn. Each takes files, and so half a millisecond or more."""
+"""Topics that one request creates or deletes in a turn. Each touches files, which takes half a millisecond or more."""
 
 
 class _Rows(Generic[P, R]):
-    """Rows of a response, each with a change of the metadata: made in order, complete when the changes have settled."""
+    """Rows of a response, each with a metadata change: made in order, complete when the changes have settled."""
 
     def __init__(
         self,
@@ -108,10 +108,10 @@ class _Rows(Generic[P, R]):
         self._answer = answer
         self._refuse = refuse
         self._rows: list[R] = []
-        self._pending: deque[tuple[int, Change]] = deque()  # each holds an image: only those are kept that have to be
+        self._pending: deque[tuple[int, Change]] = deque()  # only unsettled changes, because each holds an image
         self._failed: dict[int, KafkaError] = {}
         self.fault: Exception | None = None
-        """The unexpected exception that kept rows from being made."""
+        """An unexpected exception, which ended the work."""
 
     def add(self) -> None:
         """Make the next row."""
@@ -126,7 +126,7 @@ class _Rows(Generic[P, R]):
         self._settle()
 
     def _settle(self) -> None:
-        """Forget the changes that have settled; changes settle in order."""
+        """Forget settled changes; changes settle in order."""
         pending = self._pending
         while pending and pending[0][1].is_settled:
             number, change = pending.popleft()
@@ -135,24 +135,24 @@ class _Rows(Generic[P, R]):
 
     def steps(self) -> Steps[None]:
         """Make rows until all are made, or too many changes are pending."""
-        while not self.are_made and len(self._pending) < MOST_PENDING:
+        while not self.are_made and len(self._pending) < MAX_PENDING:
             self.add()
             yield
             self._settle()
 
     @property
     def are_made(self) -> bool:
-        """True if every item has a row."""
+        """Whether every item has a row."""
         return len(self._rows) == len(self._items)
 
     @property
     def is_settled(self) -> bool:
-        """True if every item has a row, and no change is pending."""
+        """Whether every item has a row, and no change is pending."""
         self._settle()
         return self.are_made and not self._pending
 
     def results(self) -> list[R]:
-        """All rows. What has not settled yet has timed out, and may still be done."""
+        """All rows. Unsettled ones have timed out, and may still take effect."""
         self._settle()
         made = len(self._rows)
         failed = dict(self._failed)
@@ -161,7 +161,7 @@ class _Rows(Generic[P, R]):
         def result(number: int) -> R:
             item = self._items[number]
             if number >= made:
-                return self._late(item, "its turn has not come yet")
+                return self._late(item, "the request's time ended before this change began")
             if number in pending:
                 return self._late(item, "the change is not on the disk yet")
             error = failed.get(number)
@@ -183,38 +183,38 @@ def each_in_turns(
 ) -> Any:
     """The response that `respond` makes of the rows of all items, or a `Waiting` for it.
 
-    `answer` returns the row of an item with the change of the metadata that the row reports; the response waits until
-    every change has settled. More than `AT_ONCE` items take several turns. What has not settled when the client no
-    longer waits, or the broker stops, is reported as timed out; it may still be done.
+    `answer` returns the row of an item with its metadata change; the response waits until every change has settled.
+    More than `AT_ONCE` items take several turns. At the client's timeout, or when the broker stops, unsettled changes
+    are reported as timed out; they may still take effect.
     """
-    services, made, is_done = context.broker, _Rows(items, answer, refuse), WaitList()
+    services, rows, is_done = context.broker, _Rows(items, answer, refuse), WaitList()
 
     def response() -> Any:
-        if made.fault is not None:
-            raise made.fault
-        finished = respond(made.results())
+        if rows.fault is not None:
+            raise rows.fault
+        finished = respond(rows.results())
         return as_steps(finished) if len(items) > FEW_ITEMS else finished
 
     def begin() -> None:
-        services.slices.put(Work(made.steps(), ended))
+        services.slices.put(Work(rows.steps(), ended))
 
     def ended(result: Exception | None) -> None:
-        if result is None and not made.are_made:
+        if result is None and not rows.are_made:
             services.scheduler.call_after(PENDING_PAUSE_MS, begin)
             return
-        made.fault = result
+        rows.fault = result
         services.purgatory.touch(is_done)
 
     if len(items) <= AT_ONCE:
-        finish(made.steps())
-        if made.is_settled:
+        finish(rows.steps())
+        if rows.is_settled:
             return response()
-    if not made.are_made:
+    if not rows.are_made:
         begin()
-    deadline_ms = services.clock.monotonic_ms() + max(timeout_ms, _LEAST_TIMEOUT_MS)
+    deadline_ms = services.clock.monotonic_ms() + max(timeout_ms, _MIN_TIMEOUT_MS)
 
     def attempt(_: WaitList) -> Any:
-        return response() if made.is_settled or made.fault is not None else None
+        return response() if rows.is_settled or rows.fault is not None else None
 
     return Waiting([is_done, services.metadata.waiters], deadline_ms, attempt, response)
 
@@ -222,7 +222,7 @@ def each_in_turns(
 def settled(
     context: HandlerContext, change: Change | None, respond: Callable[[], Any], *, in_any_case: bool = False
 ) -> Any:
-    """What `respond` makes once a change of the metadata has settled, or a `Waiting` for it; None has settled.
+    """The response of `respond` once a metadata change has settled, or a `Waiting` for it; None counts as settled.
 
     The response raises the KafkaError of a failed change, unless `in_any_case` is set.
     """
@@ -237,7 +237,7 @@ def settled(
         if in_any_case:
             return respond()
         if not change.is_settled:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the change of the metadata is not on the disk yet")
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the metadata change is not on the disk yet")
         if change.error is not None:
             raise change.error
         return respond()
@@ -248,21 +248,21 @@ def settled(
 
 
 SETTLED_MS = 30_000.0
-"""The time limit of a change of the metadata, for requests without a timeout."""
+"""The time limit of a metadata change, for requests without a timeout."""
 
-_LEAST_TIMEOUT_MS = 1_000
+_MIN_TIMEOUT_MS = 1_000
 
 
 def refusal(error: KafkaError | OSError, topic: str = "", index: int = -1) -> tuple[ErrorCode, str]:
-    """What a client hears of an error. An OSError is the disk's: KAFKA_STORAGE_ERROR, and the log has the rest.
+    """The code and message for a client. An OSError is a disk's: the client gets KAFKA_STORAGE_ERROR, the log the rest.
 
-    Clients show the code alone, and many retry without a word: why the store refuses has to stand in the broker's log.
-    `topic` and `index`: of which partition, for those errors that do not say it themselves.
+    Clients show the code alone, and many retry silently: the broker's log must have the reason for a storage error.
+    `topic` and `index`: the partition, for errors that do not name it.
     """
     if isinstance(error, KafkaError):
         _refusals[error.code] += 1
         if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-            logger.error("refused to a client%s: %s", _of(topic, index), error.message)
+            logger.error("storage error for a client%s: %s", _of(topic, index), error.message)
         return error.code, error.message
     _refusals[ErrorCode.KAFKA_STORAGE_ERROR] += 1
     logger.error("the store failed%s", _of(topic, index), exc_info=error)
@@ -270,11 +270,11 @@ def refusal(error: KafkaError | OSError, topic: str = "", index: int = -1) -> tu
 
 
 _refusals: Counter[ErrorCode] = Counter()
-"""How often `refusal` was called in this process, by the error: what refuses knows neither the API nor the broker."""
+"""How often `refusal` was called in this process, by error: its callers know neither the API nor the broker."""
 
 
 def count_refusals() -> Iterator[tuple[tuple[str, ...], int]]:
-    """The rows that were refused, in responses that were otherwise made, by the name of the error."""
+    """The number of refused rows in otherwise successful responses, by error name."""
     return iter([((code.name,), count) for code, count in _refusals.items()])
 
 
@@ -283,13 +283,13 @@ def _of(topic: str, index: int) -> str:
 
 
 def known_code(code: ErrorCode, version: int, storage_error_since: int) -> ErrorCode:
-    """The code as the client's version knows it: who does not know that a disk failed is made to come again."""
+    """The code for the client's version: clients that do not know KAFKA_STORAGE_ERROR must retry instead."""
     is_unknown = code == ErrorCode.KAFKA_STORAGE_ERROR and version < storage_error_since
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_unknown else code
 
 
 def check_group_id(group_id: str) -> None:
-    """Members and deletions need a name for their group. Raises KafkaError(INVALID_GROUP_ID) for an empty one."""
+    """Check the group id of a member or a deletion. Raises KafkaError(INVALID_GROUP_ID) if the id is empty."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group has no id: set group.id")
 
@@ -313,7 +313,7 @@ Machine = Callable[[GroupShard, Asked, RequestContext, Ticket, float], Decision]
 
 
 def ask_group(machine: Machine[Asked], request: Asked, context: HandlerContext) -> Any:
-    """Have the machine decide what a member asks of its group: the response, or what it is awaited by."""
+    """Let the group's state machine decide on a member's request. Returns the response, or a wait for it."""
     request_context, clock = context.request_context, context.broker.clock
 
     def decide(shard: GroupShard, ticket: Ticket) -> Decision:
@@ -331,19 +331,19 @@ def describe_groups_each(
     *,
     with_operations: bool,
 ) -> Any:
-    """The response, or what it is awaited by: a row for each group that is named, and one for each, however often.
+    """The response, or a wait for it: one row for each group, even if it is named repeatedly.
 
-    The reply must not become larger than all groups are.
+    So the response never becomes larger than all groups together.
     """
     unique = list(dict.fromkeys(group_ids))
 
     def decide(shard: GroupShard, group_id: str, ticket: Ticket) -> Decision:
         return Decision.reply(ticket, describe(shard, group_id))
 
-    def assemble(found: list[Row | KafkaError]) -> Any:
+    def assemble(replies: list[Row | KafkaError]) -> Any:
         described = [
             refuse(group_id, row) if isinstance(row, KafkaError) else row
-            for group_id, row in zip(unique, found, strict=True)
+            for group_id, row in zip(unique, replies, strict=True)
         ]
         if with_operations:
             for row in described:
@@ -362,15 +362,15 @@ def alter_each(
     respond: Callable[[list[P]], Any],
     context: HandlerContext,
 ) -> Any:
-    """The response of a row of (error code, message, type, name) for every resource, or a `Waiting` for it.
+    """A response with a row of (error code, message, type, name) for every resource, or a `Waiting` for it.
 
-    Each resource is changed, or refused as a whole. A resource that is named twice is refused.
+    Each resource is changed, or refused as a whole. A repeated resource is refused.
     """
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
 
     def answer(resource: Named) -> tuple[P, Change]:
         if counts[resource.resource_type, resource.resource_name] > 1:
-            message = f"{resource.resource_name} stands in the request more than once"
+            message = f"{resource.resource_name} is in the request more than once"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         change = alter(resource)
         return row(ErrorCode.NONE, None, resource.resource_type, resource.resource_name), change

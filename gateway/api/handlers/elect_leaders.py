@@ -26,7 +26,7 @@ from headgate.protocol.steps import lazy_map
 
 @handles(ElectLeadersRequest, versions="0-2", authorize=cluster(AclOperation.ALTER))
 def elect_leaders(request: ElectLeadersRequest, context: HandlerContext) -> ElectLeadersResponse:
-    """Answer for every partition in the request. A request for all partitions lists new leaders alone: none."""
+    """Answer for every partition in the request. A request for all partitions lists only new leaders, so none."""
     if request.election_type not in {PREFERRED, UNCLEAN}:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"election type {request.election_type} does not exist")
     topics = request.topic_partitions or ()

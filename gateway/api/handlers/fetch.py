@@ -5,10 +5,10 @@ log_start_offset   v7 sessions (KIP-227)   v9 leader epochs (KIP-320)   v10 zstd
 flexible, diverging epochs (KIP-595)   v13 topic ids (KIP-516)   v15 replica state   v16 node endpoints (KIP-951)   v17
 directory ids   v18 high watermark
 
-When a fetch is answered, and what it waits for, is said in `gateway.api.fetch_plan`; here is what its rows say.
+`gateway.api.fetch_plan` decides when a fetch is answered, and what it waits for; this module makes the rows.
 
-Versions before 10 do not know zstd, and those before 4 no batches: what they get is made from the pieces, in bytes.
-Versions from 4 on know nothing but batches: they are made of messages of magic 0 and 1, which an adopted log may hold.
+Versions before 10 do not know zstd, and those before 4 no batches: these clients get converted bytes instead of pieces.
+Versions since 4 know only batches: messages of magic 0 and 1, which an adopted log may hold, are converted for them.
 """
 
 import contextlib
@@ -41,20 +41,20 @@ from headgate.protocol.messages.fetch import (
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 
 _BLANK = PartitionData()
-# The defaults themselves, which the writer need not look into.
+# The default instances: the writer skips them without a look at their fields.
 NO_LEADER, NO_SNAPSHOT = _BLANK.current_leader, _BLANK.snapshot_id
 
-# What is converted is held in memory until it is sent: no more of it at once, unless a single batch is larger. While
-# others wait for their conversions it is less.
-CONVERTED_BYTES, LEAST_CONVERTED_BYTES = 1 << 20, 1 << 16
-# So much is looked at in a slice of that, with so much counted for a partition in which nothing is to be done.
+# Converted data stays in memory until it is sent. This is the limit of one response, unless a single batch is larger;
+# while other conversions wait, the limit is lower.
+CONVERTED_BYTES, MIN_CONVERTED_BYTES = 1 << 20, 1 << 16
+# How many bytes a slice of a conversion covers; a partition with nothing to convert counts as `LOOK_BYTES`.
 SLICE_BYTES, LOOK_BYTES = 1 << 14, 1 << 8
 
 HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-"""The errors with which a client is told the leader (KIP-951)."""
-Converted: TypeAlias = conversion.Made | KafkaError | OSError | None
+"""The errors with a leader hint (KIP-951)."""
+Converted: TypeAlias = conversion.ConvertedPiece | KafkaError | OSError | None
 STORAGE_ERROR_SINCE = 6
-"""The version from which on a client knows KAFKA_STORAGE_ERROR (KIP-112)."""
+"""The first version that has KAFKA_STORAGE_ERROR (KIP-112)."""
 
 
 class Plan(FetchPlan):
@@ -65,7 +65,7 @@ class Plan(FetchPlan):
     def _row(
         self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, blocking: bool = True
     ) -> PartitionData:
-        """Read one partition; note an error or a diverging epoch in `_is_told`.
+        """Read one partition; an error or a diverging epoch sets `_is_urgent`.
 
         Raises WouldBlock if not `blocking`.
         """
@@ -78,12 +78,12 @@ class Plan(FetchPlan):
             if wanted.last_fetched_epoch >= 0:
                 diverging = _diverging(partition, wanted)
             if diverging is not NO_DIVERGENCE:
-                self._is_told = True
+                self._is_urgent = True
             elif max_bytes > 0 or is_first:
                 records = partition.read(wanted.fetch_offset, max_bytes, self._isolation_level, is_first, blocking)
                 if records and self._isolation_level == READ_COMMITTED and partition.log.has_transactions:
-                    found = partition.aborted(wanted.fetch_offset, records, blocking)
-                    aborted = [AbortedTransaction(*one) for one in found]
+                    ranges = partition.aborted(wanted.fetch_offset, records, blocking)
+                    aborted = [AbortedTransaction(*transaction) for transaction in ranges]
         except (KafkaError, OSError) as error:
             return self._refused(key, wanted, error)
         self._seen = partition
@@ -102,7 +102,7 @@ class Plan(FetchPlan):
         )
 
     def _refused(self, key: TopicKey, wanted: FetchPartition, error: KafkaError | OSError) -> PartitionData:
-        self._is_told = True
+        self._is_urgent = True
         context = self._context
         code, _ = refusal(error, self._topic(key), wanted.partition)
         row = PartitionData(wanted.partition, code, -1, records=b"")
@@ -117,7 +117,7 @@ class Plan(FetchPlan):
         return row
 
     def _topic(self, key: TopicKey) -> str:
-        """The name behind a key; nothing where there is none."""
+        """The topic name of a key; empty if the topic is unknown."""
         with contextlib.suppress(KafkaError):
             return key if isinstance(key, str) else self._broker.partitions.topic_name(key)
         return ""
@@ -127,9 +127,9 @@ class Plan(FetchPlan):
 
 
 def _authorize(authorization: Authorization) -> None:
-    """READ on each topic; of a follower, CLUSTER_ACTION. A denied topic has TOPIC_AUTHORIZATION_FAILED in both cases.
+    """Require READ on each topic; of a follower, CLUSTER_ACTION. Denied topics have TOPIC_AUTHORIZATION_FAILED.
 
-    The partitions of a session are authorized whenever they are looked at: what was allowed once can be denied later.
+    A session's partitions are authorized at every read: an earlier permission may be revoked.
     """
     request = authorization.request
     if max(request.replica_id, request.replica_state.replica_id) >= 0:
@@ -145,7 +145,7 @@ def fetch(
     context: HandlerContext,
     kind: Callable[[FetchRequest, HandlerContext, FetchTurn, float], Plan] = Plan,
 ) -> FetchResponse | Waiting:
-    """Plan pieces of files for every partition wanted, or wait until there is enough to plan."""
+    """Plan pieces of files for every wanted partition, or wait until there is enough data."""
     broker = context.broker
     if kind is Plan and broker.partitions.has_legacy_format:
         kind = PlanOfBatches
@@ -156,56 +156,57 @@ def fetch(
 
 @handles(FetchRequest, versions="4-9", authorize=_authorize)
 def fetch_without_zstd(request: FetchRequest, context: HandlerContext) -> FetchResponse | Waiting:
-    """The same for versions that do not know zstd: such batches are sent as gzip."""
+    """Fetch for versions that do not know zstd: such batches are sent as gzip."""
     return fetch(request, context, PlanWithoutZstd)
 
 
 @handles(FetchRequest, versions="0-3", authorize=_authorize)
 def fetch_sets(request: FetchRequest, context: HandlerContext) -> FetchResponse | Waiting:
-    """The same for versions that know no batches: message sets."""
+    """Fetch for versions that know no batches: message sets."""
     return fetch(request, context, PlanOfSets)
 
 
 class _Converting(Plan):
-    """A plan whose pieces are looked into, and converted if they must be, before they are sent."""
+    """A plan whose pieces are checked, and if necessary converted, before they are sent."""
 
     __slots__ = ()
 
     def _convert_one(
         self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
-    ) -> Steps[conversion.Made | None]:
-        """What is to be sent in the place of a piece; None: the piece itself.
+    ) -> Steps[conversion.ConvertedPiece | None]:
+        """The replacement of a piece; None: send the piece itself.
 
-        Runs in a thread, where nothing but the piece may be touched. `room`: bytes that may be made.
+        Runs in a thread, and so may touch only the piece. `room`: the bytes that the replacement may have.
         """
         raise NotImplementedError
 
-    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.Made) -> bool:
-        """Put what was made into its row. Whether all of the piece was left out, and the next offset was noted."""
+    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece) -> bool:
+        """Put a conversion into its row. True if all of the piece was omitted; then `wanted` has the next offset."""
         raise NotImplementedError
 
     def _convert(self, rows: list[PartitionData]) -> Steps[list[Converted]]:
-        found: list[Converted] = []
+        replacements: list[Converted] = []
         room, spent = CONVERTED_BYTES, 0
         for (_, wanted), row in zip(self._turn.partitions, rows, strict=True):
-            one: Converted = None
+            replacement: Converted = None
             if isinstance(row.records, FileSlice) and self._is_open(row):
                 if spent > SLICE_BYTES:
                     spent = 0
                     yield
                 steps = self._convert_one(row.records, wanted, room, room == CONVERTED_BYTES)
-                one = yield from conversion.caught(steps)
-                room -= 0 if one is None or isinstance(one, Exception) else len(one.records or b"")
-                spent += LOOK_BYTES if one is None else len(row.records)
-            found.append(one)
-        return found
+                replacement = yield from conversion.errors_as_results(steps)
+                if replacement is not None and not isinstance(replacement, Exception):
+                    room -= len(replacement.records or b"")
+                spent += LOOK_BYTES if replacement is None else len(row.records)
+            replacements.append(replacement)
+        return replacements
 
     def _is_open(self, row: PartitionData) -> bool:
-        """Whether its piece has to be looked into."""
+        """Whether the row's piece has to be checked."""
         return isinstance(row.records, FileSlice)
 
     def _first_bytes(self, rows: list[PartitionData]) -> int:
-        """What the first slice of `_convert` takes at most, in bytes that are converted."""
+        """How many bytes the first slice of `_convert` converts at most."""
         first = 0
         for row in rows:
             if first > SLICE_BYTES:
@@ -215,7 +216,7 @@ class _Converting(Plan):
         return first
 
     def response(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
-        """The response once the rows are converted."""
+        """The response, after the rows are converted."""
         if not any(self._is_open(row) for row in rows):
             return super().response(rows)
         return self._run(rows, partial(self._broker.conversions.run, first_bytes=self._first_bytes(rows)))
@@ -227,7 +228,7 @@ class _Converting(Plan):
             results.append(result)
             self._broker.purgatory.touch(converted)
 
-        size = sum(map(self._is_open, rows)) * conversion.ROW_BYTES
+        size = sum(map(self._is_open, rows)) * conversion.BYTES_PER_ROW
         made = start(self._convert(rows), size, done, lambda: bool(converted.waiters), is_reading=True)
         if made is None and not results:
             deadline_ms = self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS
@@ -235,20 +236,20 @@ class _Converting(Plan):
         return self._take(rows, results[0] if made is None else made)
 
     def _take(self, rows: list[PartitionData], made: Any) -> FetchResponse | Waiting:
-        """Answer with what was made; if all was left out, as if the client had asked for what comes behind it."""
+        """Answer with the conversions. If all data was omitted, plan again from the offsets behind it."""
         if isinstance(made, Exception):
             raise made
         has_moved = False
-        for (key, wanted), row, one in zip(self._turn.partitions, rows, made, strict=True):
-            if isinstance(one, KafkaError | OSError):
-                self._is_told = True
-                code = self._known(refusal(one, self._topic(key), wanted.partition)[0])
-                # A fetching client knows one word for records that cannot be read, whatever is wrong with them.
-                row.error_code = ErrorCode.CORRUPT_MESSAGE if isinstance(one, KafkaError) else code
-                _give_up(row, b"")
-            elif one is not None:
-                has_moved = self._apply(wanted, row, one) or has_moved
-        is_something = self._is_told or any(row.records for row in rows)
+        for (key, wanted), row, replacement in zip(self._turn.partitions, rows, made, strict=True):
+            if isinstance(replacement, KafkaError | OSError):
+                self._is_urgent = True
+                code = self._known(refusal(replacement, self._topic(key), wanted.partition)[0])
+                # Fetching clients have one error for unreadable records, whatever the cause.
+                row.error_code = ErrorCode.CORRUPT_MESSAGE if isinstance(replacement, KafkaError) else code
+                _replace(row, b"")
+            elif replacement is not None:
+                has_moved = self._apply(wanted, row, replacement) or has_moved
+        is_something = self._is_urgent or any(row.records for row in rows)
         return self._again() if has_moved and not is_something else super().response(rows)
 
     def _again(self) -> FetchResponse | Waiting:
@@ -261,7 +262,7 @@ class _Converting(Plan):
 
 
 class PlanOfBatches(_Converting):
-    """For versions from 10 on, where there may be messages of magic 0 and 1: these are sent as batches."""
+    """The plan for versions since 10 and logs with messages of magic 0 and 1, which are sent as batches."""
 
     __slots__ = ()
 
@@ -270,17 +271,17 @@ class PlanOfBatches(_Converting):
 
     def _convert_one(
         self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
-    ) -> Steps[conversion.Made | None]:
-        return conversion.batches_of(piece, room)
+    ) -> Steps[conversion.ConvertedPiece | None]:
+        return conversion.convert_to_batches(piece, room)
 
-    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.Made) -> bool:
+    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece) -> bool:
         assert made.records is not None
-        _give_up(row, made.records)
+        _replace(row, made.records)
         return False
 
 
 class PlanWithoutZstd(_Converting):
-    """For versions 4 to 9: a piece ends where zstd begins, or is sent in bytes if it begins so."""
+    """The plan for versions 4 to 9: a piece ends before its first zstd batch; if zstd is first, bytes are sent."""
 
     __slots__ = ()
 
@@ -294,34 +295,34 @@ class PlanWithoutZstd(_Converting):
         return not known_from <= 0 < len(piece) <= known_to
 
     def _first_bytes(self, rows: list[PartitionData]) -> int:
-        """Of a batch its head is looked at, so that even of the smallest a quarter of the time is taken."""
+        """Only the header of a batch is read, so that even the smallest batches take a quarter of the time."""
         return super()._first_bytes(rows) >> 2
 
     def _convert_one(
         self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
-    ) -> Steps[conversion.Made | None]:
-        return conversion.without_zstd(piece, room)
+    ) -> Steps[conversion.ConvertedPiece | None]:
+        return conversion.replace_zstd(piece, room)
 
-    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.Made) -> bool:
+    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece) -> bool:
         if made.records is not None:
-            _give_up(row, made.records)
+            _replace(row, made.records)
         elif isinstance(row.records, FileSlice):
             row.records.length = made.position
         return False
 
 
 class PlanOfSets(_Converting):
-    """For versions 0 to 3: message sets of magic 0 or 1.
+    """The plan for versions 0 to 3: message sets of magic 0 or 1.
 
-    In versions 0 to 2 a partition's limit is a hard one: what is larger is cut, which tells the client of it. These
-    clients ask for all partitions in the same order each time, so that each time another comes first here.
+    In versions 0 to 2 a partition's limit is hard: a larger message is cut, by which the client notices its size. These
+    clients ask for all partitions in the same order each time, so each response begins with another partition.
     """
 
     __slots__ = ("_is_hard", "_magic")
 
     def __init__(self, request: FetchRequest, context: HandlerContext, turn: FetchTurn, now_ms: float) -> None:
         super().__init__(request, context, turn, now_ms)
-        share = context.broker.conversions.share(CONVERTED_BYTES, LEAST_CONVERTED_BYTES)
+        share = context.broker.conversions.share(CONVERTED_BYTES, MIN_CONVERTED_BYTES)
         self._max_bytes = min(self._max_bytes, share)
         self._min_bytes = min(self._min_bytes, self._max_bytes)
         self._magic = 0 if context.version < 2 else 1
@@ -338,34 +339,34 @@ class PlanOfSets(_Converting):
 
     def _convert_one(
         self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
-    ) -> Steps[conversion.Made | None]:
+    ) -> Steps[conversion.ConvertedPiece | None]:
         limit = min(wanted.partition_max_bytes, self._max_bytes - CONVERTED_BYTES + room)
         is_first = is_first or (self._is_hard and limit > 0)
-        return conversion.set_of(piece, self._magic, wanted.fetch_offset, limit, is_first)
+        return conversion.convert_to_message_set(piece, self._magic, wanted.fetch_offset, limit, is_first)
 
-    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.Made) -> bool:
+    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece) -> bool:
         assert made.records is not None
-        _give_up(row, made.records[: wanted.partition_max_bytes] if self._is_hard else made.records)
+        _replace(row, made.records[: wanted.partition_max_bytes] if self._is_hard else made.records)
         if made.records or made.position <= wanted.fetch_offset:
             return False
         wanted.fetch_offset = made.position
         return True
 
 
-def _give_up(row: PartitionData, records: bytes | bytearray) -> None:
-    """Send these bytes and not the piece."""
+def _replace(row: PartitionData, records: bytes | bytearray) -> None:
+    """Send these bytes instead of the piece."""
     release(row)
     row.records = records
 
 
 def _diverging(partition: Replica, wanted: FetchPartition) -> EpochEndOffset:
-    """Where the client's history leaves this leader's, NO_DIVERGENCE if it does not (KIP-595).
+    """Where the client's log diverges from this leader's; NO_DIVERGENCE if it does not (KIP-595).
 
-    Raises KafkaError(OFFSET_OUT_OF_RANGE) for an epoch that this leader has never heard of, as Kafka does.
+    Raises KafkaError(OFFSET_OUT_OF_RANGE) for an epoch that this leader does not know, as Kafka does.
     """
     epoch, end_offset = partition.end_offset_for(wanted.last_fetched_epoch)
     if epoch < 0:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing is known of epoch {wanted.last_fetched_epoch}")
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"leader epoch {wanted.last_fetched_epoch} is unknown")
     if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
         return NO_DIVERGENCE
     return EpochEndOffset(epoch=epoch, end_offset=end_offset)

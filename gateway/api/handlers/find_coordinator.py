@@ -1,11 +1,11 @@
-"""FindCoordinator: which broker coordinates a group or a transactional id.
+"""FindCoordinator: the broker that coordinates a group or a transactional id.
 
 v1 key types, throttle   v3 flexible   v4 many keys (KIP-699)   v5 TRANSACTION_ABORTABLE   v6 share groups (KIP-932)
 
-A group's coordinator leads its partition of `__consumer_offsets`; the first who asks has that topic made, and while it
-cannot be, hears COORDINATOR_NOT_AVAILABLE and asks again. Of transactions everything is here.
+A group's coordinator leads its partition of `__consumer_offsets`. The first request creates that topic; if the creation
+fails, clients get COORDINATOR_NOT_AVAILABLE and retry. This broker coordinates all transactional ids.
 
-Served from version 0 from the first day: librdkafka compresses with lz4 only if it is.
+Supported since version 0, because librdkafka compresses with lz4 only then.
 """
 
 from headgate.gateway.api.authorization import DENIALS, AclOperation, AclResource, Authorization
@@ -24,14 +24,14 @@ from headgate.protocol.messages.find_coordinator import (
 )
 
 MAX_KEYS = 10_000
-"""Of one request; nobody has that many groups, and the reply must not hold up everybody else."""
+"""The maximum of one request; no client has that many groups, and a larger reply would delay all other clients."""
 
 
 def _authorize(authorization: Authorization) -> None:
-    """DESCRIBE on each group or transactional id."""
+    """Require DESCRIBE on each group or transactional id."""
     request = authorization.request
     resource = _RESOURCES.get(request.key_type)
-    if resource is None:  # the handler refuses it
+    if resource is None:  # the handler refuses the type
         return
     if authorization.context.version < 4:
         authorization.require(AclOperation.DESCRIBE, resource, request.key)
@@ -49,17 +49,17 @@ _RESOURCES = {GROUP: AclResource.GROUP, TRANSACTION: AclResource.TRANSACTIONAL_I
 
 @handles(FindCoordinatorRequest, versions="0-6", authorize=_authorize)
 def find_coordinator(request: FindCoordinatorRequest, context: HandlerContext) -> FindCoordinatorResponse | Waiting:
-    """Answer every key with its coordinator."""
+    """The coordinator of every key."""
     key_type = request.key_type
     if key_type not in (GROUP, TRANSACTION):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"nothing of key type {key_type} is coordinated here")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} has no coordinator here")
     if len(request.coordinator_keys) > MAX_KEYS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.coordinator_keys)} keys exceed {MAX_KEYS}")
     change = context.broker.groups.prepare() if key_type == GROUP else None
-    found: FindCoordinatorResponse | Waiting = settled(
+    response: FindCoordinatorResponse | Waiting = settled(
         context, change, lambda: _find(request, context), in_any_case=True
     )
-    return found
+    return response
 
 
 def _find(request: FindCoordinatorRequest, context: HandlerContext) -> FindCoordinatorResponse:

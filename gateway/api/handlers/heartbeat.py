@@ -16,7 +16,7 @@ from headgate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResp
 
 @handles(HeartbeatRequest, versions="0-4", authorize=group(AclOperation.READ))
 def heartbeat(request: HeartbeatRequest, context: HandlerContext) -> HeartbeatResponse | Waiting:
-    """Have the group decide. While it is being loaded all is well, as with Kafka: sessions begin after that."""
+    """Let the group decide. While the group is loading, the reply has no error, as in Kafka: sessions begin later."""
     check_group_id(request.group_id)
     try:
         response: HeartbeatResponse | Waiting = ask_group(requests.heartbeat, request, context)

@@ -2,7 +2,7 @@
 
 v1 flexible
 
-Of a broker's configs those can be changed that Kafka changes at run time, except listeners.
+A broker's changeable configs are those that Kafka changes at run time, except listeners.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ from headgate.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-# The present items of a config that is a list, by its name; None for a config that is no list
+# The present items of a list config, by name; None for a config that is not a list
 Items = Callable[[str], Sequence[str] | None]
 
 
@@ -91,7 +91,7 @@ def _alter_broker(resource: AlterConfigsResource, context: HandlerContext, valid
 def _alter_loggers(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> Change:
     this_broker(resource, context)
     if any(change.config_operation in {APPEND, SUBTRACT} for change in resource.configs):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger is no list; set or delete it")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger is not a list; set or delete it")
     levels = _changes(resource, lambda _: None)
     for name, level in levels.items():
         loggers.check(name, level)
@@ -131,7 +131,7 @@ def _changed(change: AlterableConfig, items: Items) -> str | None:
         )
     present = items(change.name)
     if present is None:
-        message = f"{change.name} is no list, so nothing can be appended or subtracted"
+        message = f"{change.name} is not a list, which append and subtract need"
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
     named = [item.strip() for item in change.value.split(",")]
     if change.config_operation == SUBTRACT:

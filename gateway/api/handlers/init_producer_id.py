@@ -1,6 +1,6 @@
 """InitProducerId: an id and an epoch for an idempotent producer, the default of Java clients since 3.0 (KIP-98).
 
-v2 flexible   v3 the id and epoch to be raised (KIP-360)   v4 PRODUCER_FENCED   v5 TRANSACTION_ABORTABLE (KIP-890)
+v2 flexible   v3 present id and epoch (KIP-360)   v4 PRODUCER_FENCED   v5 TRANSACTION_ABORTABLE (KIP-890)
 """
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied
@@ -13,7 +13,7 @@ from headgate.protocol.messages.init_producer_id import InitProducerIdRequest, I
 
 
 def _authorize(authorization: Authorization) -> None:
-    """WRITE on the transactional id; without one, IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679)."""
+    """Require WRITE on the transactional id; without an id, IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679)."""
     transactional_id = authorization.request.transactional_id
     if transactional_id is not None:
         authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
@@ -26,10 +26,10 @@ def _authorize(authorization: Authorization) -> None:
 
 @handles(InitProducerIdRequest, versions="0-5", authorize=_authorize)
 def init_producer_id(request: InitProducerIdRequest, context: HandlerContext) -> InitProducerIdResponse | Waiting:
-    """Hand out a new id with epoch 0. An idempotent producer with an id gets a new one too, as in Kafka."""
+    """Allocate a new id with epoch 0. As in Kafka, an idempotent producer that has an id gets a new one too."""
     if request.transactional_id is not None:
         message = (
-            f"transactions are not served yet; use a producer without transactional.id ({request.transactional_id})"
+            f"transactions are not supported yet; use a producer without transactional.id ({request.transactional_id})"
         )
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
     if (request.producer_id == -1) != (request.producer_epoch == -1):

@@ -16,7 +16,7 @@ from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRes
 
 @handles(JoinGroupRequest, versions="0-9", authorize=group(AclOperation.READ))
 def join_group(request: JoinGroupRequest, context: HandlerContext) -> JoinGroupResponse | Waiting:
-    """Have the group decide; the reply mostly comes with its next generation."""
+    """Let the group decide; the reply usually comes with the next generation."""
     check_group_id(request.group_id)
     response: JoinGroupResponse | Waiting = ask_group(requests.join, request, context)
     return response

@@ -1,4 +1,4 @@
-"""LeaveGroup: cease to be a member of a classic group, without waiting for the session to time out.
+"""LeaveGroup: leave a classic group, without a wait for the session timeout.
 
 v1 throttle   v3 many members, static ones too (KIP-345)   v4 flexible   v5 reasons (KIP-800)
 """
@@ -15,7 +15,7 @@ from headgate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroup
 
 @handles(LeaveGroupRequest, versions="0-5", authorize=group(AclOperation.READ))
 def leave_group(request: LeaveGroupRequest, context: HandlerContext) -> LeaveGroupResponse | Waiting:
-    """Have the group decide."""
+    """Let the group decide."""
     check_group_id(request.group_id)
     response: LeaveGroupResponse | Waiting = ask_group(requests.leave, request, context)
     return response

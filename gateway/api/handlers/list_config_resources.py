@@ -1,6 +1,6 @@
-"""ListConfigResources: what has settings.
+"""ListConfigResources: the resources with configs.
 
-v0 subscriptions to client metrics, of which there are none (KIP-1000)   v1 every type (KIP-1142)
+v0 client metrics subscriptions, of which there are none (KIP-1000)   v1 every type (KIP-1142)
 """
 
 from headgate.gateway.api.authorization import AclOperation
@@ -18,7 +18,7 @@ from headgate.protocol.messages.list_config_resources import (
 
 @handles(ListConfigResourcesRequest, versions="0-1", authorize=cluster(AclOperation.DESCRIBE_CONFIGS))
 def list_config_resources(request: ListConfigResourcesRequest, context: HandlerContext) -> ListConfigResourcesResponse:
-    """The names by type; no type named means all."""
+    """The names by type; an empty list of types means all."""
     if context.version == 0:
         return ListConfigResourcesResponse()
     wanted = dict.fromkeys(request.resource_types or [*ResourceType])
@@ -35,5 +35,5 @@ def _names(resource_type: int, context: HandlerContext) -> list[str]:
     if resource_type == ResourceType.GROUP:
         return [name for kind, name in image.configs if kind == resource_type and image.configs[kind, name]]
     if resource_type not in list(ResourceType):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there is no resource type {resource_type}")
-    return []  # clients are not asked for metrics
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"resource type {resource_type} does not exist")
+    return []  # no client metrics are collected

@@ -17,7 +17,7 @@ _GROUPS_A_STEP = 32
 
 
 def _authorize(authorization: Authorization) -> None:
-    """DESCRIBE on the cluster, or on each group: a denied group is left out."""
+    """Require DESCRIBE on the cluster, or on each group; denied groups are omitted."""
     if not authorization.allows_cluster(AclOperation.DESCRIBE):
         authorization.keep_rows(
             "groups", lambda row: authorization.allows(AclOperation.DESCRIBE, AclResource.GROUP, row.group_id)
@@ -26,9 +26,9 @@ def _authorize(authorization: Authorization) -> None:
 
 @handles(ListGroupsRequest, versions="0-5", authorize=_authorize)
 def list_groups(request: ListGroupsRequest, context: HandlerContext) -> Any:
-    """Those in the wanted states and of the wanted types, however these are spelt; a filter that is empty takes all.
+    """The groups in the wanted states and of the wanted types, in any case; an empty filter matches all.
 
-    While a part of the groups is loaded, nothing is told: the client would take it for all.
+    While a part of the groups is loading, the request fails: clients would take a partial list for all groups.
     """
     groups = [group for shard in context.broker.groups.shards() for group in shard.groups.values()]
     return finish_if_few(_list(request, groups), len(groups))
@@ -36,13 +36,13 @@ def list_groups(request: ListGroupsRequest, context: HandlerContext) -> Any:
 
 def _list(request: ListGroupsRequest, groups: Iterable[Group]) -> Steps[ListGroupsResponse]:
     states, types = _filter(request.states_filter), _filter(request.types_filter)
-    found = []
+    rows = []
     for number, group in enumerate(groups, 1):
         if (not states or group.state.lower() in states) and (not types or group.kind in types):
-            found.append(ListedGroup(group.group_id, group.protocol_type, group.state, group.kind))
+            rows.append(ListedGroup(group.group_id, group.protocol_type, group.state, group.kind))
         if not number % _GROUPS_A_STEP:
             yield
-    return ListGroupsResponse(groups=found)
+    return ListGroupsResponse(groups=rows)
 
 
 def _filter(names: Iterable[str]) -> frozenset[str]:

@@ -1,8 +1,8 @@
-"""ListOffsets: the offset at a time, or at an end of a partition.
+"""ListOffsets: the offset for a timestamp, or at an end of a partition.
 
-v0 offsets where segments begin   v1 one offset   v2 isolation level   v4 leader epochs (KIP-320)   v6 flexible   v7
-the maximum timestamp (KIP-734)   v8 earliest local (KIP-405)   v9 latest tiered (KIP-1005)   v10 timeout for remote
-lists (KIP-1075)   v11 earliest pending upload (KIP-1023)
+v0 offsets where segments begin   v1 one offset   v2 isolation level   v4 leader epochs (KIP-320)   v6 flexible   v7 the
+maximum timestamp (KIP-734)   v8 earliest local (KIP-405)   v9 latest tiered (KIP-1005)   v10 timeout for remote lists
+(KIP-1075)   v11 earliest pending upload (KIP-1023)
 """
 
 from bisect import bisect_right
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext, Services
-from headgate.gateway.api.conversion import ROW_BYTES, caught
+from headgate.gateway.api.conversion import BYTES_PER_ROW, errors_as_results
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_steps, refusal
 from headgate.gateway.replication.replica import Replica
@@ -34,18 +34,25 @@ from headgate.storage.log.log import Log
 from headgate.storage.log.timestamp_lookup import Found, More, TimestampOffset
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
-SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-"""The version from which on each of these may be asked for."""
+FIRST_VERSIONS = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The first version that has each special timestamp."""
 NOTHING = (-1, -1, -1)
-"""Offset, timestamp and leader epoch where nothing matches."""
+"""Offset, timestamp and leader epoch if nothing matches."""
 
 
-# A client's own limit is 30 s in most libraries: who waits longer has asked again by then.
+# The limit of most client libraries is 30 s: a client that waits longer has retried by then.
 DEADLINE_MS = 30_000.0
 AT_ONCE = 16
 
-MOST_OFFSETS = 100_000
-"""So many offsets where segments begin are in a reply; rows for which there is no more room have one each."""
+MAX_SEGMENT_OFFSETS = 100_000
+"""The maximum number of segment offsets in a response; after that, each row has one."""
 
 Row = ListOffsetsPartitionResponse
 Answer = Callable[[ListOffsetsPartition, Replica], Row]
@@ -53,9 +60,9 @@ Outcome = Found | KafkaError | OSError
 
 
 class Search(NamedTuple):
-    """A time that is sought in a partition, and the rows that want it.
+    """A search for a timestamp in a partition, with the rows that want the result.
 
-    `more`: what was looked through already. `brought`: what a thread has just read for its plan.
+    `more`: the state of a search in progress. `brought`: the place that a thread has just read for the plan.
     """
 
     partition: Replica
@@ -67,7 +74,7 @@ class Search(NamedTuple):
 
 @handles(ListOffsetsRequest, versions="1-11", authorize=partitions(AclOperation.DESCRIBE))
 def list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Any:
-    """Answer every partition from its log; what asks for a time has to look into records, which may take long."""
+    """Answer every partition from its log. A search for a timestamp reads records, which may take long."""
     return finish_if_few(_list_offsets(request, context), _count(request))
 
 
@@ -97,9 +104,9 @@ def _list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Steps
 
 @handles(ListOffsetsRequest, versions="0", authorize=partitions(AclOperation.DESCRIBE))
 def list_segments(request: ListOffsetsRequest, context: HandlerContext) -> Any:
-    """Answer every partition with the offsets where its segments begin."""
+    """Answer every partition with the base offsets of its segments."""
     known: dict[Replica, SegmentStarts] = {}
-    room = MOST_OFFSETS
+    room = MAX_SEGMENT_OFFSETS
 
     def answer(wanted: ListOffsetsPartition, partition: Replica) -> Row:
         nonlocal room
@@ -131,7 +138,7 @@ def _respond(request: ListOffsetsRequest, context: HandlerContext, answer: Answe
 
 
 class Searching:
-    """What a request seeks by time, some searches at once: each holds files open until it has ended."""
+    """The searches of a request, a few at once: each holds files open until its end."""
 
     def __init__(
         self, response: ListOffsetsResponse, searches: Iterable[Search], request: ListOffsetsRequest, broker: Services
@@ -140,41 +147,41 @@ class Searching:
         self._left = deque(searches)
         self._isolation_level = request.isolation_level
         self._broker = broker
-        self._under_way: list[Search] = []
-        self._bringing = 0  # how many are not planned yet, as a thread reads for that
+        self._in_progress: list[Search] = []
+        self._reading = 0  # searches that wait for a disk read before their plan
         self._found: list[Outcome] | Exception | None = None
         self._moved = WaitList()
 
     def answer(self) -> ListOffsetsResponse | Waiting:
-        """The response with what is found: at once, if that is little work."""
+        """The response with the results, or a wait; at once if that is little work."""
         deadline_ms = self._broker.clock.monotonic_ms() + DEADLINE_MS
         return self._go_on() or Waiting([self._moved], deadline_ms, lambda _: self._go_on(), _late)
 
     def _go_on(self) -> ListOffsetsResponse | None:
-        """Take what was found, and begin with the next ones. Gives the response once there are no more."""
+        """Process results, and begin the next searches. Returns the response once all have ended."""
         while self._take():
-            if not self._left or self._bringing >= AT_ONCE:
-                return None if self._bringing else self._response
+            if not self._left or self._reading >= AT_ONCE:
+                return None if self._reading else self._response
             self._begin()
         return None
 
     def _take(self) -> bool:
-        """Whether nothing is under way any more."""
+        """Process results. True if no search is in progress."""
         found, self._found = self._found, None
         if isinstance(found, Exception):
             raise found
-        if self._under_way and found is not None:
-            for search, one in zip(self._under_way, found, strict=True):
-                if isinstance(one, More):
-                    self._left.append(search._replace(more=one, brought=None))
+        if self._in_progress and found is not None:
+            for search, result in zip(self._in_progress, found, strict=True):
+                if isinstance(result, More):
+                    self._left.append(search._replace(more=result, brought=None))
                 else:
-                    _fill(search, one)
-            self._under_way = []
-        return not self._under_way
+                    _fill(search, result)
+            self._in_progress = []
+        return not self._in_progress
 
     def _begin(self) -> None:
         planned: list[Steps[Found]] = []
-        for _ in range(min(AT_ONCE - self._bringing, len(self._left))):
+        for _ in range(min(AT_ONCE - self._reading, len(self._left))):
             search = self._left.popleft()
             try:
                 planned.append(self._plan(search))
@@ -183,20 +190,20 @@ class Searching:
             except KafkaError as error:
                 _fill(search, error)
             else:
-                self._under_way.append(search)
+                self._in_progress.append(search)
         if planned:
             conversions = self._broker.conversions
-            size = len(planned) * ROW_BYTES
-            made = conversions.run(_all(planned), size, self._done, lambda: bool(self._moved.waiters), is_reading=True)
-            self._found = self._found if made is None else made
+            size = len(planned) * BYTES_PER_ROW
+            ran = conversions.run(_all(planned), size, self._done, lambda: bool(self._moved.waiters), is_reading=True)
+            self._found = self._found if ran is None else ran
 
     def _warm_log(self, search: Search, cold: WouldBlock) -> None:
-        """Have a thread of its disk read what is not in memory: a disk that hangs holds up no conversions."""
-        cold.__traceback__ = None  # it holds the frames of what was given up, and these the files of segments
-        self._bringing += 1
+        """Read uncached data in a thread of its disk, so that a hanging disk blocks no conversions."""
+        cold.__traceback__ = None  # the traceback references the frames of the abandoned plan, which hold segment files
+        self._reading += 1
 
         def brought(result: object) -> None:
-            self._bringing -= 1
+            self._reading -= 1
             cold.release()
             if isinstance(result, OSError):
                 _fill(search, result)
@@ -207,7 +214,7 @@ class Searching:
         self._broker.scheduler.reads(cold.disk).in_thread(cold.warm, brought, lambda: bool(self._moved.waiters))
 
     def _plan(self, search: Search) -> Steps[Found]:
-        """What finds it. Raises KafkaError, and WouldBlock unless what was brought is gone again."""
+        """The steps of a search. Raises KafkaError, and WouldBlock unless the place just read is uncached again."""
         log, end = search.partition.log, search.partition.readable_end(self._isolation_level)
 
         def plan(blocking: bool) -> Steps[Found]:
@@ -223,12 +230,12 @@ class Searching:
 
 
 def _all(searches: Iterable[Steps[Found]]) -> Steps[list[Outcome]]:
-    """What each finds; more than one of them are no work for the loop."""
+    """The results of these searches; after the first slice they leave the loop."""
     results: list[Outcome] = []
     for steps in searches:
         if results:
             yield
-        results.append((yield from caught(steps)))
+        results.append((yield from errors_as_results(steps)))
     return results
 
 
@@ -242,14 +249,14 @@ def _fill(search: Search, found: TimestampOffset | KafkaError | OSError | None) 
 
 
 def _late() -> ListOffsetsResponse:
-    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the time was not found soon enough")
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the search for the timestamp took too long")
 
 
 class SegmentStarts:
-    """Where the segments of a partition begin: found once for all rows that name it, as there may be many of both.
+    """The base offsets of a partition's segments, computed once for all rows of the partition: both may be many.
 
-    As of now, also where the log ends. A consumer sees the high watermark in the place of everything above. Source:
-    Apache Kafka 3.9, which answers so.
+    The log end offset is included. Consumers get the high watermark in place of all higher offsets. Source: the replies
+    of Apache Kafka 3.9.
     """
 
     def __init__(self, log: Log, now_ms: int) -> None:
@@ -259,12 +266,12 @@ class SegmentStarts:
         self._times: list[int] | None = None
 
     def newest(self, timestamp: int, most: int) -> list[int]:
-        """Those that were last written to by the time, newest first. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        """Segments' base offsets by modification time, newest first. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         count = self._count(timestamp)
         return self._offsets[max(0, count - most) : count][::-1]
 
     def _count(self, timestamp: int) -> int:
-        """How many there are up to the last one of that time, as the files' times need not be in order."""
+        """The number of segments up to the last one of that time; files' times need not be in order."""
         if timestamp == EARLIEST:
             return 1
         if timestamp == LATEST:
@@ -275,12 +282,12 @@ class SegmentStarts:
             times = self._log.modified_ms()
             if len(times) < len(self._offsets):
                 times.append(self._now_ms)
-            self._times = list(accumulate(reversed(times), min))[::-1]  # of each and all after it, so in order
+            self._times = list(accumulate(reversed(times), min))[::-1]  # the least of each and all later
         return bisect_right(self._times, timestamp)
 
 
 def _check_time(timestamp: int, version: int) -> None:
-    if timestamp < 0 and version < SINCE.get(timestamp, version + 1):
+    if timestamp < 0 and version < FIRST_VERSIONS.get(timestamp, version + 1):
         message = f"timestamp {timestamp} has no meaning in version {version}"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
@@ -291,7 +298,7 @@ def _place(partition: Replica, timestamp: int, request: ListOffsetsRequest) -> t
         return -1, partition.readable_end(request.isolation_level), partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, partition.log.start_offset, partition.log.epochs.epoch_at(partition.log.start_offset)
-    return NOTHING  # nothing is tiered here
+    return NOTHING  # there is no tiered storage
 
 
 def _refuse(wanted: ListOffsetsPartition, code: ErrorCode, message: str) -> Row:

@@ -1,6 +1,6 @@
-"""ListPartitionReassignments: partitions that are being moved to other brokers (KIP-455).
+"""ListPartitionReassignments: the partition reassignments in progress (KIP-455).
 
-A node that stands alone never moves any; see `alter_partition_reassignments`.
+A single node never has any; see `alter_partition_reassignments`.
 """
 
 from headgate.gateway.api.authorization import AclOperation
@@ -17,5 +17,5 @@ from headgate.protocol.messages.list_partition_reassignments import (
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: HandlerContext
 ) -> ListPartitionReassignmentsResponse:
-    """Nothing, whatever partitions are named: also of those that do not exist, as in Kafka."""
+    """Always an empty list, even for partitions that do not exist, as in Kafka."""
     return ListPartitionReassignmentsResponse(error_message=None)

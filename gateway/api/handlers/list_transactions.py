@@ -1,9 +1,9 @@
-"""ListTransactions: the transactions that are known here (KIP-664).
+"""ListTransactions: the transactions of this broker (KIP-664).
 
 v1 by their duration   v2 by a pattern of their ids
 
-Transactions are not served yet, so there are none. What is asked for is checked as if there were some: tools that look
-for hanging transactions ask every broker.
+Transactions are not supported yet, so the list is empty. The filters are checked nevertheless: tools that look for
+hanging transactions ask every broker.
 """
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
@@ -32,7 +32,7 @@ STATES = frozenset(
 
 
 def _authorize(authorization: Authorization) -> None:
-    """DESCRIBE on each transactional id: a denied one is left out."""
+    """Require DESCRIBE on each transactional id; denied ones are omitted."""
 
     def is_allowed(row: TransactionState) -> bool:
         return authorization.allows(AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID, row.transactional_id)
@@ -42,7 +42,7 @@ def _authorize(authorization: Authorization) -> None:
 
 @handles(ListTransactionsRequest, versions="0-2", authorize=_authorize)
 def list_transactions(request: ListTransactionsRequest, context: HandlerContext) -> ListTransactionsResponse:
-    """None; and which of the states that are asked for are no states."""
+    """An empty list, with the unknown states among the filters."""
     if request.transactional_id_pattern:
         subscriptions.check(request.transactional_id_pattern)
     unknown = [state for state in dict.fromkeys(request.state_filters) if state not in STATES]

@@ -1,10 +1,10 @@
-"""Metadata: the brokers, and of every topic its partitions and their leaders.
+"""Metadata: the brokers, and the topics with their partitions and leaders.
 
-v0 an empty list means all topics, v1 null does; controller, racks, internal topics   v2 cluster id   v3 throttle
-v4 may forbid auto-creation   v5 offline replicas   v7 leader epochs   v8 authorized operations (KIP-430)   v9 flexible
-v10 topic ids (KIP-516)   v12 topics by id   v13 an error at the top
+v0 an empty list means all topics, v1 null does; controller, racks, internal topics   v2 cluster id   v3 throttle v4 may
+forbid auto-creation   v5 offline replicas   v7 leader epochs   v8 authorized operations (KIP-430)   v9 flexible v10
+topic ids (KIP-516)   v12 topics by id   v13 an error at the top
 
-Topics come into being here if `auto.create.topics.enable` and the request say so, and nowhere else.
+Only this request auto-creates topics, if `auto.create.topics.enable` and the request allow it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ W = TypeVar("W", bound=Topic | MetadataRequestTopic)
 Key: TypeAlias = tuple[str | None, bytes]
 
 CREATION_TIMEOUT_MS = 30_000
-"""The request does not say how long its client waits for topics that are created; this long it does by default."""
+"""How long to wait for created topics: a client's default, as the request has no timeout."""
 
 
 def _is_lasting(response: MetadataResponse) -> bool:
-    """An error may be of its moment: a topic could not be made, a partition could not be opened."""
+    """Whether to cache the response. An error may be temporary: a failed creation, or a partition that is not open."""
     topics: Any = response.topics
     if isinstance(topics, _Rows):
         return not topics.description.has_errors
@@ -51,9 +51,9 @@ def _is_lasting(response: MetadataResponse) -> bool:
 
 
 def _authorize(authorization: Authorization) -> None:
-    """DESCRIBE on each topic, and CREATE on the cluster or the topic for one that the request would create.
+    """Require DESCRIBE on each topic, and CREATE on the cluster or the topic for a topic to be created.
 
-    Where all topics are asked for, a denied one is left out. The answer does not tell whether a denied topic exists.
+    In a request for all topics, denied ones are omitted. The response does not reveal whether a denied topic exists.
     """
     request, context = authorization.request, authorization.context
     image = context.broker.metadata.image
@@ -72,7 +72,7 @@ def _authorize(authorization: Authorization) -> None:
     authorization.request.topics = kept
     if kept or context.version > 0:
         authorization.add_rows("topics", rows)
-    else:  # to ask for none means all
+    else:  # an empty list would mean all topics
         authorization.amends.append(lambda response: setattr(response, "topics", rows))
 
 
@@ -93,7 +93,7 @@ def _denied(topic: MetadataRequestTopic) -> MetadataResponseTopic:
 
 @handles(MetadataRequest, versions="0-13", authorize=_authorize, is_lasting=_is_lasting)
 def metadata(request: MetadataRequest, context: HandlerContext) -> Any:
-    """Describe all topics, or those that are named; these may be created by it."""
+    """Describe all topics, or the named ones; these may be created first."""
     if request.topics is None or (context.version == 0 and not request.topics):
         topics = list(context.broker.metadata.image.topics.values())
         description = _Description(request, context)
@@ -108,7 +108,7 @@ def _respond(
     description: _Description,
     row: Callable[[W], MetadataResponseTopic],
 ) -> Any:
-    """The response with a row for all that is wanted; as steps, if these are many."""
+    """The response with a row for each of `wanted`; in steps if they are many."""
     image, wants_operations = description.image, request.include_cluster_authorized_operations
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(*endpoint) for endpoint in endpoints(context)],
@@ -118,7 +118,7 @@ def _respond(
         if wants_operations
         else authorized_operations.UNKNOWN,
     )
-    is_large = len(wanted) > FEW_ITEMS or any(description.is_large(one) for one in wanted)
+    is_large = len(wanted) > FEW_ITEMS or any(description.is_large(topic) for topic in wanted)
     if not is_large:
         response.topics = list(map(row, wanted))
         return response
@@ -140,7 +140,7 @@ class _Rows(LazyArray[W, MetadataResponseTopic]):
 
 
 def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, context: HandlerContext) -> Steps[Any]:
-    """Describe these topics, once those are there that are to be created."""
+    """Describe these topics, after the creation of missing ones."""
     unique: dict[Key, MetadataRequestTopic] = {}
     new: list[Key] = []
     for number, topic in enumerate(topics, 1):
@@ -170,7 +170,7 @@ def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, con
 
 
 def _check(topic: MetadataRequestTopic, version: int) -> None:
-    """Versions 10 and 11 have fields for ids, which no broker ever served."""
+    """Check a topic. Versions 10 and 11 have fields for ids, which no broker ever supported."""
     if version < 12 and (topic.name is None or topic.topic_id != ZERO_UUID):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {version} asks for topics by name, not by id")
 
@@ -191,7 +191,7 @@ def _is_valid(name: str) -> bool:
 
 
 def _may_create(name: str, request: MetadataRequest, context: HandlerContext) -> bool:
-    """Topics of coordinators are left to these, which know how many partitions they need."""
+    """Whether the request may create the topic. Coordinators create their own topics, with the partitions they need."""
     is_wanted = context.broker.config.auto_create_topics_enable and request.allow_auto_topic_creation
     return is_wanted and name not in INTERNAL_TOPICS
 
@@ -199,19 +199,19 @@ def _may_create(name: str, request: MetadataRequest, context: HandlerContext) ->
 def _create(name: str, context: HandlerContext) -> Change:
     """Create a topic with the broker's defaults. Raises KafkaError if the topic is refused."""
     metadata = context.broker.metadata
-    if name in metadata.planned.topics:  # another client has asked for the same topic
+    if name in metadata.planned.topics:  # another client has requested the same topic
         return metadata.submit(())
     return metadata.create_topic(name)
 
 
 class _Description:
-    """Rows of topics as they were at one moment."""
+    """Topic rows that reflect one moment."""
 
     def __init__(self, request: MetadataRequest, context: HandlerContext) -> None:
         partitions = context.broker.partitions
         self.image = context.broker.metadata.image
         self.has_errors = False
-        """Whether a row that was made has one."""
+        """Whether any row has an error."""
         self._node_id = context.broker.config.node_id
         self._offline: Container[tuple[str, int]] = partitions.offline
         self._opening: Container[tuple[str, int]] = partitions.opening
@@ -220,40 +220,40 @@ class _Description:
         self._operations = authorized_operations.TOPIC if wants_operations else authorized_operations.UNKNOWN
 
     def freeze(self, context: HandlerContext) -> None:
-        """Keep what the image does not have: the rows are made later."""
+        """Copy the state outside the image: the rows are made later."""
         self._offline = frozenset(context.broker.partitions.offline)
         self._opening = frozenset(context.broker.partitions.opening)
 
     def is_large(self, wanted: Topic | MetadataRequestTopic) -> bool:
-        """Whether a topic alone has many partitions."""
+        """Whether a single topic has many partitions."""
         topic = wanted if isinstance(wanted, Topic) else self.image.topics.get(wanted.name or "")
         return topic is not None and len(topic.partitions) > FEW_ITEMS
 
     def named(self, wanted: MetadataRequestTopic, refused: Mapping[Key, ErrorCode]) -> MetadataResponseTopic:
-        """The row of a topic that is wanted by its name or id. `refused`: those that could not be created."""
+        """The row of a topic by name or id. `refused`: the topics whose creation failed."""
         try:
             return self.topic(self._find(wanted))
         except KafkaError as error:
             self.has_errors = True
-            is_told = wanted.name is not None
+            is_named = wanted.name is not None
             return MetadataResponseTopic(
                 error_code=refused.get((wanted.name, wanted.topic_id), error.code),
                 name=wanted.name,
                 topic_id=wanted.topic_id,
-                topic_authorized_operations=self._operations if is_told else authorized_operations.UNKNOWN,
+                topic_authorized_operations=self._operations if is_named else authorized_operations.UNKNOWN,
             )
 
     def _find(self, wanted: MetadataRequestTopic) -> Topic:
         if wanted.name is None or wanted.topic_id != ZERO_UUID:
             return self.image.topic_by_id(wanted.topic_id)
-        found = self.image.topics.get(wanted.name)
-        if found is None:
+        topic = self.image.topics.get(wanted.name)
+        if topic is None:
             check_name(wanted.name)
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name}")
-        return found
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {wanted.name} does not exist")
+        return topic
 
     def topic(self, topic: Topic) -> MetadataResponseTopic:
-        """The row of a topic. What cannot be opened here, or not yet, has no leader: tools count it as unavailable."""
+        """The row of a topic. A partition that is not open here has no leader: tools count it as unavailable."""
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
@@ -277,7 +277,7 @@ class _Description:
         return row
 
     def _mark(self, row: MetadataResponsePartition, key: tuple[str, int]) -> None:
-        """Say of a partition that it has no leader, if that is so."""
+        """Mark a partition without a leader."""
         is_offline = key in self._offline
         if row.leader_id < 0 or is_offline or key in self._opening:
             self.has_errors = True

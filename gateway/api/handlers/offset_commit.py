@@ -3,7 +3,7 @@
 v1 generation and member, a timestamp for each offset   v2-v4 retention   v3 throttle   v6 leader epochs (KIP-320)   v7
 static members (KIP-345)   v8 flexible   v9 member epochs (KIP-848)   v10 topic ids (KIP-848)
 
-Version 0 stores offsets in ZooKeeper: it is not served yet.
+Version 0 stores offsets in ZooKeeper, and is not supported yet.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from headgate.protocol.messages.offset_commit import OffsetCommitRequest, Offset
 
 
 def _authorize_topics(authorization: Authorization) -> None:
-    """READ on each topic."""
+    """Require READ on each topic."""
     authorization.split(
         "topics", "topics", lambda topic: authorization.allows_topic(AclOperation.READ, topic.name, topic.topic_id)
     )
@@ -30,7 +30,7 @@ def _authorize_topics(authorization: Authorization) -> None:
     OffsetCommitRequest, versions="1-10", authorize=every(group(AclOperation.READ), _authorize_topics), stages=True
 )
 def offset_commit(request: OffsetCommitRequest, context: HandlerContext) -> Any:
-    """Have the group decide, and answer when what it wrote is below the high watermark."""
+    """Let the group decide; the response waits until the group's records are below the high watermark."""
     version, clock = context.version, context.broker.clock
 
     def decide(shard: GroupShard, ticket: Ticket) -> Decision:

@@ -1,4 +1,4 @@
-"""OffsetDelete: forget offsets of a group (KIP-496)."""
+"""OffsetDelete: delete committed offsets of a group (KIP-496)."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from headgate.protocol.messages.offset_delete import (
 
 
 def _authorize_topics(authorization: Authorization) -> None:
-    """READ on each topic."""
+    """Require READ on each topic."""
     authorization.split(
         "topics", "topics", lambda topic: authorization.allows_topic(AclOperation.READ, topic.name), _denied
     )
@@ -36,7 +36,7 @@ def _denied(topics: list[OffsetDeleteRequestTopic]) -> list[OffsetDeleteResponse
 
 @handles(OffsetDeleteRequest, versions="0", authorize=every(group(AclOperation.DELETE), _authorize_topics))
 def offset_delete(request: OffsetDeleteRequest, context: HandlerContext) -> Any:
-    """Have the group decide, and answer when what it wrote is below the high watermark."""
+    """Let the group decide; the response waits until the group's records are below the high watermark."""
     check_group_id(request.group_id)
     return context.broker.groups.submit(
         request.group_id, lambda shard, ticket: offset_requests.delete(shard, request, ticket)

@@ -3,8 +3,8 @@
 v1 from the coordinator   v2 null means all topics, top-level error   v3 throttle   v5 leader epochs (KIP-320)   v6
 flexible   v7 require_stable (KIP-447)   v8 many groups (KIP-709)   v9 member epochs (KIP-848)   v10 topic ids (KIP-848)
 
-Version 0 reads from ZooKeeper: it is not served yet. Every version is answered as version 8 is; what older ones see of
-it is made of that at the end.
+Version 0 reads from ZooKeeper, and is not supported yet. Every version is answered as version 8; for older versions the
+response is converted at the end.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _MANY_GROUPS = 8
 
 
 def _authorize(authorization: Authorization) -> None:
-    """DESCRIBE on each group, and on each topic. Where all topics are asked for, a denied one is left out."""
+    """Require DESCRIBE on each group and topic. In a request for all topics, denied ones are omitted."""
     request = authorization.request
     if authorization.context.version >= _MANY_GROUPS:
         authorization.split(
@@ -52,7 +52,7 @@ def _authorize(authorization: Authorization) -> None:
 
 
 def _authorize_topics(authorization: Authorization, response: OffsetFetchResponse) -> None:
-    """Tell nothing of denied topics, in the rows of every group."""
+    """Hide denied topics in the rows of every group."""
     asked = {group.group_id: group for group in authorization.request.groups}
     for row in response.groups:
         is_of_all = row.group_id in asked and asked[row.group_id].topics is None
@@ -64,7 +64,7 @@ def _authorize_old_topics(authorization: Authorization, response: OffsetFetchRes
 
 
 def _without_denied(topics: list[Any], is_of_all: bool, authorization: Authorization) -> list[Any]:
-    """These rows of topics; denied ones are left out, or have an error and no offsets."""
+    """Topic rows without the denied ones, which are omitted, or have an error and no offsets."""
     rows = []
     for topic in topics:
         name, topic_id = topic.name, getattr(topic, "topic_id", b"")
@@ -80,7 +80,7 @@ def _without_denied(topics: list[Any], is_of_all: bool, authorization: Authoriza
 
 @handles(OffsetFetchRequest, versions="1-10", authorize=_authorize)
 def offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Any:
-    """Ask the coordinator of every group; what was written before is below the high watermark when it answers."""
+    """Ask the coordinator of every group; the response waits until earlier records are below the high watermark."""
     version = context.version
     groups = request.groups if version >= _MANY_GROUPS else [_only_group(request)]
     _refuse_repeated(groups)
@@ -89,25 +89,25 @@ def offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Any:
         asked.setdefault(group.group_id, []).append(group)
 
     def decide(shard: GroupShard, group_id: str, ticket: Ticket) -> Decision:
-        wanted = asked[group_id].pop()  # one that is named twice is asked in that order
+        wanted = asked[group_id].pop()  # a repeated group is asked in the request's order
         return offset_requests.fetch(shard, wanted, version, ticket, request.require_stable)
 
     def assemble(replies: list[OffsetFetchResponseGroup | KafkaError]) -> Any:
-        told = [
+        rows = [
             _refused(group, reply) if isinstance(reply, KafkaError) else reply
             for group, reply in zip(groups, replies, strict=True)
         ]
-        response = OffsetFetchResponse(groups=told) if version >= _MANY_GROUPS else _old(request, version, told[0])
-        return as_steps(response) if len(told) > FEW_ITEMS or any(map(_is_large, told)) else response
+        response = OffsetFetchResponse(groups=rows) if version >= _MANY_GROUPS else _old(request, version, rows[0])
+        return as_steps(response) if len(rows) > FEW_ITEMS or any(map(_is_large, rows)) else response
 
     return context.broker.groups.gather([group.group_id for group in groups], decide, assemble)
 
 
 def _refuse_repeated(groups: Sequence[OffsetFetchRequestGroup]) -> None:
-    """A group has as many offsets as it has: a short request must not have them told very often."""
+    """Refuse repeated requests for all offsets of a group: a short request must not make a huge response."""
     whole = [group.group_id for group in groups if group.topics is None]
     if len(set(whole)) < len(whole):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "all offsets of a group are asked for more than once")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the request asks for all offsets of a group more than once")
 
 
 def _is_large(row: OffsetFetchResponseGroup) -> bool:
@@ -115,7 +115,7 @@ def _is_large(row: OffsetFetchResponseGroup) -> bool:
 
 
 def _refused(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
-    # Consumers of before Kafka 3.9 do not take the other one for an answer to this, and would fail
+    # Consumers before Kafka 3.9 do not expect COORDINATOR_NOT_AVAILABLE here, and would fail
     lost = error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     return OffsetFetchResponseGroup(group.group_id, error_code=ErrorCode.NOT_COORDINATOR if lost else error.code)
 

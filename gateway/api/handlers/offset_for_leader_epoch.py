@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch: where an epoch ends, by which a consumer finds out that its log was cut (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch: the end offset of an epoch; consumers detect log truncation by it (KIP-101, KIP-320).
 
-v1 epoch in the reply   v2 the epoch that the client knows, throttle   v3 replica id   v4 flexible
+v1 epoch in the reply   v2 the client's current epoch, throttle   v3 replica id   v4 flexible
 """
 
 from headgate.gateway.api.authorization import AclOperation, Authorization
@@ -21,7 +21,7 @@ from headgate.protocol.steps import lazy_map
 
 
 def _authorize(authorization: Authorization) -> None:
-    """CLUSTER_ACTION, as followers have it; of everybody else, DESCRIBE on each topic."""
+    """Require CLUSTER_ACTION, as followers have; of other clients, DESCRIBE on each topic."""
     if not authorization.allows_cluster(AclOperation.CLUSTER_ACTION):
         _authorize_topics(authorization)
 
@@ -33,7 +33,7 @@ _authorize_topics = partitions(AclOperation.DESCRIBE)
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: HandlerContext
 ) -> OffsetForLeaderEpochResponse:
-    """For every partition the last epoch up to the one asked for, and the offset behind its last record."""
+    """For every partition, the last epoch up to the requested one, and the offset behind its last record."""
     return OffsetForLeaderEpochResponse(
         topics=lazy_map(
             request.topics,

@@ -4,8 +4,8 @@ v0-1 message sets of magic 0   v2 of magic 1, log_append_time   v3 record batche
 record_errors and message (KIP-467)   v9 flexible   v10 leader hints (KIP-951)   v11 transactions known by the
 coordinator (KIP-890)
 
-Message sets, and batches that a topic stores otherwise than they come, are converted first: `gateway.api.conversion`.
-What a reply waits for, and how a row shows the end of an append, is said in `gateway.api.delayed_produce`.
+Message sets, and batches that a topic stores in another form, are converted first: `gateway.api.conversion`.
+`gateway.api.delayed_produce` has the waits of a reply.
 """
 
 import logging
@@ -16,7 +16,7 @@ from typing import NoReturn, TypeAlias
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import CloseConnection, HandlerContext
-from headgate.gateway.api.conversion import Done, Steps, batch_steps, set_steps
+from headgate.gateway.api.conversion import Done, Steps, prepare_batches, prepare_message_set
 from headgate.gateway.api.delayed_produce import Delayed, DelayedProduce, close_on_error
 from headgate.gateway.api.endpoints import leader_of
 from headgate.gateway.api.handlers import handles
@@ -46,20 +46,20 @@ logger = logging.getLogger("headgate.handlers")
 AppendTo: TypeAlias = Callable[
     [int, str, PartitionProduceData, HandlerContext, int, "list[Delayed]"], PartitionProduceResponse
 ]
-"""Appends to one partition: acks, topic, what to append, context, the time, and where delayed appends are noted."""
+"""Appends to one partition: acks, topic, data, context, present time (ms), and the list for delayed appends."""
 Convert: TypeAlias = Callable[[memoryview, LogConfig, int, str], Steps[memoryview]]
 
 _ACKS = (ACKS_ALL, 0, 1)
 STORAGE_ERROR_SINCE = 4
-"""The version from which on a client knows KAFKA_STORAGE_ERROR (KIP-112)."""
+"""The first version that has KAFKA_STORAGE_ERROR (KIP-112)."""
 _ATTRIBUTES = BatchHeader._fields.index("attributes")
-_NOTHING = memoryview(b"")  # null: no batch at all
+_NOTHING = memoryview(b"")  # null: no batch
 
 
 def _append(
     acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, now_ms: int, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
-    """Append to one partition. The row promises what was staged; `WriteBatcher.commit` takes that back if it must."""
+    """Append to one partition. The row reports the staged append; a failing `WriteBatcher.commit` revokes it."""
     broker = context.broker
     try:
         partition = broker.partitions.get(topic, data.index)
@@ -72,7 +72,7 @@ def _append(
         info = partition.stage(records, acks, now_ms)
     except (KafkaError, OSError) as error:
         if isinstance(error, KafkaError) and error.code is ErrorCode.INVALID_TIMESTAMP:
-            return _append_adapted(acks, topic, data, context, delayed)  # which looks for the records to be named
+            return _append_adapted(acks, topic, data, context, delayed)  # which finds the records to be named
         return _refuse(topic, data, error, context, delayed)
     row = PartitionProduceResponse(
         data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset
@@ -92,7 +92,7 @@ def _append(
 
 
 def _authorize(authorization: Authorization) -> None:
-    """WRITE on each topic, and on the transactional id. IDEMPOTENT_WRITE is not asked for since Kafka 3.0 (KIP-679)."""
+    """Require WRITE on each topic and the transactional id. Kafka 3.0 dropped IDEMPOTENT_WRITE here (KIP-679)."""
     transactional_id = authorization.request.transactional_id
     if transactional_id is not None:
         authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
@@ -103,7 +103,7 @@ _authorize_topics = partitions(AclOperation.WRITE)
 
 
 def _refuse_early_version(row: PartitionProduceResponse, error: ErrorCode, message: str | None) -> None:
-    """Take a promise back from a client that does not know KAFKA_STORAGE_ERROR."""
+    """Revoke a row's result for a client that does not know KAFKA_STORAGE_ERROR."""
     row.refuse(*_known((error, message or ""), 0))
 
 
@@ -121,7 +121,7 @@ def produce(
     for topic in request.topic_data:
         name = topic.name
         rows = []
-        for data in topic.partition_data:  # a comprehension would be a function, made and called for each topic
+        for data in topic.partition_data:  # a comprehension would create and call a function for each topic
             rows.append(append(acks, name, data, context, now_ms, delayed))  # noqa: PERF401
         responses.append(TopicProduceResponse(name, partition_responses=rows))
     response = ProduceResponse(responses)
@@ -136,18 +136,19 @@ def produce(
 
 @handles(ProduceRequest, versions="3-6", authorize=_authorize, stages=True)
 def produce_before_zstd(request: ProduceRequest, context: HandlerContext) -> ProduceResponse | Waiting | None:
-    """The same for versions that do not know zstd (KIP-110)."""
+    """Produce for versions that do not know zstd (KIP-110)."""
     return produce(request, context, _append_without_zstd)
 
 
 @handles(ProduceRequest, versions="0-2", authorize=_authorize)
 def produce_sets(request: ProduceRequest, context: HandlerContext) -> ProduceResponse | Waiting | None:
-    """The same for message sets, which become batches.
+    """Produce for versions with message sets, which are converted to batches.
 
-    The first bytes of a ZooKeeper client can be read as a Produce 0 without topics that wants no reply.
+    The first bytes of a ZooKeeper client look like a Produce version 0 without topics that needs no reply.
     """
     if request.acks == 0 and not request.topic_data:
-        raise CloseConnection("it sent a Produce without topics, or is a client of ZooKeeper: this is a Kafka listener")
+        message = "the client sent a Produce without topics, or is a client of ZooKeeper: this is a Kafka listener"
+        raise CloseConnection(message)
     return produce(request, context, _append_set)
 
 
@@ -167,27 +168,27 @@ def _append_without_zstd(
 def _append_set(
     acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, now_ms: int, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
-    return _convert(acks, topic, data, context, delayed, set_steps)
+    return _convert(acks, topic, data, context, delayed, prepare_message_set)
 
 
 def _append_adapted(
     acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
-    """Append if records have to be validated one by one, or are stored otherwise than they came."""
-    return _convert(acks, topic, data, context, delayed, batch_steps)
+    """Append records that need validation one by one, or are stored in another form."""
+    return _convert(acks, topic, data, context, delayed, prepare_batches)
 
 
 def _convert(
     acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, delayed: list[Delayed], convert: Convert
 ) -> PartitionProduceResponse:
-    """Convert, then append: now if the conversion is little work, else later."""
+    """Convert, then append: now if the conversion is little work, otherwise later."""
     broker, records = context.broker, data.records
     try:
         partition = broker.partitions.get(topic, data.index)
         if partition.validate is OWN:
             _refuse_own(topic)
         partition.check_writable()
-        # Own bytes: a later conversion no longer finds the frame.
+        # A copy: the frame's buffer is reused before a later conversion.
         copied = bytearray(records if isinstance(records, memoryview) else _NOTHING)
         append = Append(partition, acks)
         steps = convert(memoryview(copied), partition.log.config, broker.clock.now_ms(), partition.validate)
@@ -204,7 +205,7 @@ def _convert(
 def _begin(
     append: Append, steps: Steps[memoryview], size: int, done: Done, context: HandlerContext
 ) -> memoryview | None:
-    """Convert. A small conversion does not overtake one that waits, as if a client came again after a timeout."""
+    """Convert. Even a small conversion does not overtake a waiting one, for example after a client's timeout."""
     conversions = context.broker.conversions
     start = conversions.submit if append.replica.converting else conversions.run
     append.begin_conversion()
@@ -217,11 +218,11 @@ def _begin(
 
 
 def _refuse_own(topic: str) -> NoReturn:
-    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {topic}")
 
 
 def _append_late(append: Append, topic: str, result: memoryview | Exception, context: HandlerContext) -> None:
-    if append.has_ended:  # the client was told that it failed, and sends it again
+    if append.has_ended:  # the client has got an error, and retries
         return
     if isinstance(result, memoryview):
         _append_converted(append, topic, result, context)
@@ -235,7 +236,7 @@ def _append_late(append: Append, topic: str, result: memoryview | Exception, con
 def _append_converted(append: Append, topic: str, records: memoryview, context: HandlerContext) -> None:
     broker, replica, acks = context.broker, append.replica, append.required_acks
     append.end_conversion()
-    if not records:  # an empty set, with which Kafka finds no fault
+    if not records:  # an empty set, which Kafka accepts
         append.end_write(AppendInfo(-1, -1, -1, replica.log.start_offset, -1, is_duplicate=False))
         return
     try:
@@ -251,14 +252,14 @@ def _append_converted(append: Append, topic: str, records: memoryview, context: 
 
 
 def _refuse_another(topic: str) -> NoReturn:
-    message = f"{topic} was deleted, and made anew, while its records were converted"
+    message = f"{topic} was deleted and created again while its records were converted"
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 
 def _refuse(
     topic: str, data: PartitionProduceData, error: KafkaError | OSError, context: HandlerContext, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
-    """A row that says why nothing was appended, and if another broker leads the partition, which one (KIP-951)."""
+    """The row of an error; if another broker leads the partition, with that leader (KIP-951)."""
     code, message = _known(refusal(error, topic, data.index), context.version)
     row = PartitionProduceResponse(data.index, code, -1, error_message=message)
     row.record_errors = _record_errors(error)
@@ -278,7 +279,7 @@ def _append_later(
     delayed: list[Delayed],
 ) -> PartitionProduceResponse:
     now_ms = context.broker.clock.now_ms()
-    # Now, and not in the append's turn: an INVALID_TIMESTAMP makes `_append` look for the records to be named.
+    # Now, not in the append's turn: after an INVALID_TIMESTAMP, `_append` finds the records to be named.
     records = prepare(records, partition.log.config, now_ms, partition.validate)
     append = Append(partition, acks)
     row = PartitionProduceResponse(partition.index, base_offset=-1)
@@ -288,7 +289,7 @@ def _append_later(
 
 
 def render(append: Append, row: PartitionProduceResponse, version: int) -> None:
-    """Show in its row how an append stands, as a client of this version understands it."""
+    """Write the state of an append into its row, in the form for this version."""
     if append.state is FAILED and append.error is not None:
         error, replica = append.error, append.replica
         row.refuse(*_known(refusal(error, replica.topic, replica.index), version))
@@ -300,12 +301,12 @@ def render(append: Append, row: PartitionProduceResponse, version: int) -> None:
 
 
 def _known(refused: tuple[ErrorCode, str], version: int) -> tuple[ErrorCode, str]:
-    """An error as the client's version knows it."""
+    """The error for the client's version."""
     code, message = refused
     return known_code(code, version, STORAGE_ERROR_SINCE), message
 
 
 def _record_errors(error: KafkaError | OSError) -> list[BatchIndexAndErrorMessage]:
-    """The records for which a batch was refused (KIP-467)."""
-    found = error.record_errors if isinstance(error, KafkaError) else ()
-    return [BatchIndexAndErrorMessage(number, message) for number, message in found]
+    """The records that caused a batch to be refused (KIP-467)."""
+    errors = error.record_errors if isinstance(error, KafkaError) else ()
+    return [BatchIndexAndErrorMessage(number, message) for number, message in errors]

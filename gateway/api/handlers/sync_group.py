@@ -1,4 +1,4 @@
-"""SyncGroup: the leader gives the assignments of a generation, and every member gets its own.
+"""SyncGroup: the leader sends the assignments of a generation, and every member gets its own.
 
 v1 throttle   v3 static members (KIP-345)   v4 flexible   v5 protocol type and name (KIP-559)
 """
@@ -15,7 +15,7 @@ from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 
 @handles(SyncGroupRequest, versions="0-5", authorize=group(AclOperation.READ))
 def sync_group(request: SyncGroupRequest, context: HandlerContext) -> SyncGroupResponse | Waiting:
-    """Have the group decide; the reply comes when the leader has assigned."""
+    """Let the group decide; the reply comes after the leader's assignments."""
     check_group_id(request.group_id)
     response: SyncGroupResponse | Waiting = ask_group(requests.sync, request, context)
     return response

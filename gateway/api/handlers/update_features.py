@@ -1,6 +1,6 @@
 """UpdateFeatures: finalize features of the cluster at other levels, all of them or none (KIP-584).
 
-v1 kinds of change, validate_only   v2 only the error at the top says what became of it
+v1 kinds of change, validate_only   v2 the result is only in the top-level error
 """
 
 from headgate.gateway.api.authorization import AclOperation
@@ -23,7 +23,7 @@ from headgate.protocol.messages.update_features import (
 
 @handles(UpdateFeaturesRequest, versions="0-2", authorize=cluster(AclOperation.ALTER))
 def update_features(request: UpdateFeaturesRequest, context: HandlerContext) -> UpdateFeaturesResponse | Waiting:
-    """Change the levels of the features that are named."""
+    """Change the levels of the named features."""
     metadata = context.broker.metadata
     updates = [_update(update, context.version) for update in request.feature_updates]
     change = metadata.submit(plan(metadata.planned, updates), request.validate_only)

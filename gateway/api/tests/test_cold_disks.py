@@ -18,7 +18,7 @@ from headgate.gateway.api.tests.test_handlers_fetch import (
     wanted,
 )
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.runtime.workers import MOST_OF_DISK
+from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.messages.fetch import FetchRequest
 from headgate.storage.files import File, parent
@@ -110,9 +110,9 @@ def test_what_nobody_waits_for_yet_is_read_where_a_thread_is_free(disks: Node, m
     parked(disks, both(disks))
     let_end(disks, threads, 1)
     file = disks.services.partitions.get("t", 0).log.segments[0].file
-    for _ in range(MOST_OF_DISK + 5):
+    for _ in range(MAX_THREADS_PER_EXECUTOR + 5):
         assert there(disks.handle(both(disks), 12)) == [1]
-    for _ in range(MOST_OF_DISK):
+    for _ in range(MAX_THREADS_PER_EXECUTOR):
         let_end(disks, threads)
     assert (threads, file.references) == ([], 1)
 
@@ -132,10 +132,10 @@ def test_many_consumers_of_a_disk_that_hangs_leave_threads_to_others(
 ) -> None:
     threads = let_cool(disks, monkeypatch)
     one = [request(wanted(disks, "t", 12, from_offset(1, index))) for index in (0, 1)]
-    waiting = [parked(disks, one[0]) for _ in range(MOST_OF_DISK + 5)]
-    assert len(threads) == MOST_OF_DISK
+    waiting = [parked(disks, one[0]) for _ in range(MAX_THREADS_PER_EXECUTOR + 5)]
+    assert len(threads) == MAX_THREADS_PER_EXECUTOR
     other = parked(disks, one[1])
-    let_end(disks, threads, MOST_OF_DISK)
+    let_end(disks, threads, MAX_THREADS_PER_EXECUTOR)
     assert there(other[0]) == [1]
     while threads:
         let_end(disks, threads)
@@ -164,4 +164,4 @@ def test_consumers_who_gave_up_leave_nothing_that_waits_for_the_disk(
     while threads:
         let_end(disks, threads)
     assert there(last[0]) == [0]
-    assert (len(reads), log.segments[0].file.references) == (MOST_OF_DISK + 1, 1)
+    assert (len(reads), log.segments[0].file.references) == (MAX_THREADS_PER_EXECUTOR + 1, 1)

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from headgate.gateway.api import conversion
-from headgate.gateway.api.conversion import HUNG_MS, MOST_HUNG, TURN_BYTES, Conversions
+from headgate.gateway.api.conversion import HUNG_MS, MAX_HUNG, TURN_BYTES, Conversions
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError, TrioClock
 from headgate.gateway.tests.manual import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -97,17 +97,17 @@ def test_those_behind_one_that_waits_for_a_disk_go_on_without_it() -> None:
 
 def test_so_many_wait_for_disks_beside_the_one_that_runs() -> None:
     threads, late = Threads(), list[Any]()
-    for number in range(MOST_HUNG + 3):
+    for number in range(MAX_HUNG + 3):
         threads.conversions.submit(steps(number, 2), 10, late.append, is_reading=True)
-    for _ in range(MOST_HUNG + 3):
+    for _ in range(MAX_HUNG + 3):
         threads.time.advance(HUNG_MS)
-    assert len(threads.begun) == MOST_HUNG + 1
+    assert len(threads.begun) == MAX_HUNG + 1
     threads.run()
     threads.time.advance(HUNG_MS)
-    assert len(threads.begun) == MOST_HUNG + 1, "another one has its place"
+    assert len(threads.begun) == MAX_HUNG + 1, "another one has its place"
     while threads.begun:
         threads.run()
-    assert late == list(range(MOST_HUNG + 3))
+    assert late == list(range(MAX_HUNG + 3))
 
 
 def test_one_that_waited_for_a_disk_until_the_end_is_told_with_the_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -217,7 +217,7 @@ def test_at_the_end_what_was_not_converted_is_told_in_one_line(caplog: pytest.Lo
     trio.run(main)
     assert late == []
     (line,) = caplog.records
-    assert line.getMessage() == "the broker stopped before 3 conversions, of 30 bytes, were made"
+    assert line.getMessage() == "the broker stopped before 3 conversions of 30 bytes"
     assert line.exc_info is None
 
 

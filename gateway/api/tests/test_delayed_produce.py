@@ -13,7 +13,7 @@ from headgate.gateway.api.handlers.produce import render
 from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append import ACKS_ALL, Append
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import SILENCE, Waiting
+from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.produce import (
@@ -132,7 +132,7 @@ def test_without_acks_a_request_waits_for_conversions_and_crowded_disks_alone(
     assert bench.heard == []
     disk.taken(11)
     node.time.advance()
-    assert bench.heard == [SILENCE]
+    assert bench.heard == [NO_REPLY]
 
 
 def test_without_acks_an_error_ends_the_connection(node: Node) -> None:

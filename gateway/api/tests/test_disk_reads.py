@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.gateway.api.disk_reads import COLD_AT_ONCE, DiskReads
+from headgate.gateway.api.disk_reads import MAX_READS_AT_ONCE, DiskReads
 from headgate.gateway.runtime.purgatory import Purgatory, Waiting, WaitList
 from headgate.gateway.tests.manual import ManualTime, Threads
 from headgate.storage.files import HeldFiles, WouldBlock
@@ -43,7 +43,7 @@ def test_each_disk_has_a_thread_and_the_end_of_it_is_told() -> None:
     assert not cold
     assert len(threads.waiting) == 2
     threads.run_one()
-    assert cold.under_way == {("/a/2", 0)}
+    assert cold.in_progress == {("/a/2", 0)}
     assert touched == [brought]
     threads.run_one()
     assert held.count == 0
@@ -63,6 +63,6 @@ def test_what_is_read_already_is_not_read_twice() -> None:
 def test_only_so_many_are_noted() -> None:
     cold, _, _, _ = reads()
     held = HeldFiles()
-    for number in range(COLD_AT_ONCE + 5):
+    for number in range(MAX_READS_AT_ONCE + 5):
         cold.note(cold_read(held, number))
-    assert held.count == COLD_AT_ONCE
+    assert held.count == MAX_READS_AT_ONCE

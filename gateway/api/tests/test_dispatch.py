@@ -12,7 +12,7 @@ from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.dispatch import Dispatcher, Parked, Route
 from headgate.gateway.api.handlers import Range, Registration, load
 from headgate.gateway.api.handlers.each import each
-from headgate.gateway.runtime.purgatory import SILENCE, Waiting
+from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.compiler import read, write
@@ -82,11 +82,11 @@ def test_an_unknown_version_of_api_versions_is_told_the_list(node: Node, version
 @pytest.mark.parametrize(
     "key, version, reason",
     [
-        (FIND_KEY, 99, "FindCoordinator version 99 is not served; versions 0 to 6 are; asked by User:ANONYMOUS"),
-        (0, 12, "Produce version 12 is not served; versions 0 to 11 are"),
-        (9_999, 0, "API key 9999 version 0 is not served; asked by User:ANONYMOUS"),
-        (-1, 0, "API key -1 version 0 is not served"),
-        (17, 0, "SaslHandshake, API key 17 version 0 is not served"),
+        (FIND_KEY, 99, "FindCoordinator version 99 is not supported; versions 0 to 6 are; asked by User:ANONYMOUS"),
+        (0, 12, "Produce version 12 is not supported; versions 0 to 11 are"),
+        (9_999, 0, "API key 9999 version 0 is not supported; asked by User:ANONYMOUS"),
+        (-1, 0, "API key -1 version 0 is not supported"),
+        (17, 0, "SaslHandshake, API key 17 version 0 is not supported"),
     ],
 )
 def test_what_is_not_served_ends_the_connection(node: Node, key: int, version: int, reason: str) -> None:
@@ -144,7 +144,7 @@ def test_a_parked_reply_comes_later(node: Node) -> None:
 
 
 def test_a_parked_request_may_be_owed_no_reply(node: Node) -> None:
-    waiting = Waiting([], 100.0, lambda _: None, lambda: SILENCE, is_silent=True)
+    waiting = Waiting([], 100.0, lambda _: None, lambda: NO_REPLY, is_silent=True)
     replies: list[Any] = []
     parked = dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
     assert isinstance(parked, Parked)

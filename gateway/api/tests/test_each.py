@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.handlers.each import AT_ONCE, MOST_PENDING, PENDING_PAUSE_MS, each, each_in_turns
+from headgate.gateway.api.handlers.each import AT_ONCE, MAX_PENDING, PENDING_PAUSE_MS, each, each_in_turns
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
@@ -48,7 +48,7 @@ def test_why_the_store_refuses_stands_in_the_log(caplog: pytest.LogCaptureFixtur
 
     each(refusals, answer, lambda error, code, message: None)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("ERROR", "refused to a client: the disk of t-0 refuses: no space")
+        ("ERROR", "storage error for a client: the disk of t-0 refuses: no space")
     ]
 
 
@@ -156,25 +156,25 @@ class Changing:
 
 
 def test_no_more_changes_wait_for_the_disk_than_memory_has_room_for(node: Node) -> None:
-    count = 2 * MOST_PENDING + 5
+    count = 2 * MAX_PENDING + 5
     changing = Changing(node, count)
-    for made in (MOST_PENDING, 2 * MOST_PENDING, count):
+    for made in (MAX_PENDING, 2 * MAX_PENDING, count):
         changing.wait()
         assert len(changing.changes) == made
         assert not changing.replies
-        changing.write(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) if made == 2 * MOST_PENDING else None)
+        changing.write(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) if made == 2 * MAX_PENDING else None)
     changing.wait()
     (told,) = changing.replies
     if is_steps(told):
         told = finish(told)
-    codes = ["is done"] * MOST_PENDING + ["KAFKA_STORAGE_ERROR"] * MOST_PENDING + ["is done"] * 5
+    codes = ["is done"] * MAX_PENDING + ["KAFKA_STORAGE_ERROR"] * MAX_PENDING + ["is done"] * 5
     assert list(told) == [f"{number} {code}" for number, code in enumerate(codes)]
 
 
 def test_a_small_request_may_have_more_changes_than_may_wait(node: Node) -> None:
-    assert MOST_PENDING < AT_ONCE
+    assert MAX_PENDING < AT_ONCE
     changing = Changing(node, AT_ONCE)
-    assert len(changing.changes) == MOST_PENDING
+    assert len(changing.changes) == MAX_PENDING
     changing.write(None)
     changing.wait()
     changing.write(None)

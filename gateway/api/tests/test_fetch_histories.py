@@ -76,7 +76,7 @@ class LooksAtAll:
         Plan(request, node.context(version), turn, 0.0)._plan_some(rows, len(turn.partitions), blocking=True)
         return rows
 
-    def tell(self, rows: list[PartitionData], is_full: bool) -> list[tuple[str | bytes, tuple[Any, ...]]]:
+    def select(self, rows: list[PartitionData], is_full: bool) -> list[tuple[str | bytes, tuple[Any, ...]]]:
         found: dict[str | bytes, list[PartitionData]] = {}
         for key, row in zip(list(self.wanted), rows, strict=True):
             before, offsets = self.told.get(key), (row.high_watermark, row.last_stable_offset, row.log_start_offset)
@@ -327,7 +327,7 @@ class Histories(RuleBasedStateMachine):
         assert response.error_code == 0
         is_full = request.session_epoch == 0
         told = [(topic.topic or topic.topic_id, said(row)) for topic in response.responses for row in topic.partitions]
-        assert told == self.reference.tell(self.reference.plan(self.node, request, self.version), is_full)
+        assert told == self.reference.select(self.reference.plan(self.node, request, self.version), is_full)
         self.epoch = 1 if is_full else self.epoch + 1
         self.session_id, self.reference.is_open = response.session_id, bool(response.session_id)
         self.take_note(response)

@@ -69,9 +69,9 @@ class Looks:
     def fetch(self, wanted: dict[str, list[int]] | None = None, **options: Any) -> list[int]:
         """The partitions that the next fetch looks at, and finds nothing in."""
         turn = self.begin(wanted, **options)
-        turn.take_up()
+        turn.finish_update()
         looked_at = self.look(turn)
-        tell(turn, *map(row, looked_at))
+        select(turn, *map(row, looked_at))
         return looked_at
 
     def change(self, *indexes: int) -> None:
@@ -95,9 +95,9 @@ def row(index: int, high_watermark: int = 0, error: ErrorCode = ErrorCode.NONE, 
     )
 
 
-def tell(turn: FetchTurn, *rows: PartitionData) -> list[int]:
+def select(turn: FetchTurn, *rows: PartitionData) -> list[int]:
     """The partitions of topic t that are told, of these rows."""
-    told = [data.partition_index for data in rows if turn.tell(indexes(turn).index(data.partition_index), data)]
+    told = [data.partition_index for data in rows if turn.select(indexes(turn).index(data.partition_index), data)]
     turn.end()
     return told
 
@@ -121,13 +121,13 @@ def test_a_fetch_without_a_session_keeps_all(cache: FetchSessions) -> None:
     turn = cache.begin(request(0, -1, {"t": [0, 1], "u": [0]}), 12, 0)
     assert (turn.session_id, len(cache)) == (0, 0)
     assert [(key, wanted.partition) for key, wanted in turn.partitions] == [("t", 0), ("t", 1), ("u", 0)]
-    assert tell(turn, row(0), row(1)) == [0, 1]
+    assert select(turn, row(0), row(1)) == [0, 1]
 
 
 def test_a_full_fetch_opens_a_session_and_keeps_all(cache: FetchSessions) -> None:
     turn = opened(cache, {"t": [0, 1]})
     assert turn.session_id > 0
-    assert tell(turn, row(0), row(1)) == [0, 1]
+    assert select(turn, row(0), row(1)) == [0, 1]
     assert (len(cache), cache.total_partitions) == (1, 2)
 
 
@@ -146,11 +146,11 @@ def test_an_incremental_fetch_names_only_what_changed(cache: FetchSessions) -> N
 
 def test_only_news_is_told(cache: FetchSessions) -> None:
     turn = opened(cache, {"t": [0, 1, 2]})
-    tell(turn, row(0), row(1), row(2))
+    select(turn, row(0), row(1), row(2))
     turn = cache.begin(request(turn.session_id, 1), 12, 0)
-    assert tell(turn, row(0), row(1, high_watermark=5), row(2, records=b"batch")) == [1, 2]
+    assert select(turn, row(0), row(1, high_watermark=5), row(2, records=b"batch")) == [1, 2]
     turn = cache.begin(request(turn.session_id, 2), 12, 0)
-    assert tell(turn, row(0), row(1, high_watermark=5), row(2)) == []
+    assert select(turn, row(0), row(1, high_watermark=5), row(2)) == []
 
 
 def test_every_offset_counts_as_news(cache: FetchSessions) -> None:
@@ -163,27 +163,27 @@ def test_every_offset_counts_as_news(cache: FetchSessions) -> None:
         )
 
     turn = opened(cache, {"t": [0]})
-    assert turn.tell(0, offsets(9, 0))
+    assert turn.select(0, offsets(9, 0))
     turn = cache.begin(request(turn.session_id, 1), 12, 0)
     told = [offsets(9, 0), offsets(8, 0), offsets(8, 3), offsets(8, 3), offsets(8, 3, diverging=2)]
-    assert [turn.tell(0, data) for data in told] == [False, True, True, False, True]
+    assert [turn.select(0, data) for data in told] == [False, True, True, False, True]
 
 
 def test_an_error_is_told_every_time_and_its_end_too(cache: FetchSessions) -> None:
     turn = opened(cache, {"t": [0]})
-    tell(turn, row(0, 4))
+    select(turn, row(0, 4))
     turn = cache.begin(request(turn.session_id, 1), 12, 0)
     failed = row(0, 4, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert tell(turn, failed, failed) == [0, 0]
-    assert tell(turn, row(0, 4), row(0, 4)) == [0]
+    assert select(turn, failed, failed) == [0, 0]
+    assert select(turn, row(0, 4), row(0, 4)) == [0]
 
 
 def test_partitions_that_returned_records_go_to_the_end(cache: FetchSessions) -> None:
     turn = opened(cache, {"t": [0, 1, 2]})
-    tell(turn, row(0, records=b"x"), row(1), row(2))
+    select(turn, row(0, records=b"x"), row(1), row(2))
     turn = cache.begin(request(turn.session_id, 1), 12, 0)
     assert indexes(turn) == [0, 1, 2]
-    tell(turn, row(0, records=b"x"), row(1), row(2))
+    select(turn, row(0, records=b"x"), row(1), row(2))
     turn = cache.begin(request(turn.session_id, 2, {"t": [0]}), 12, 0)
     assert indexes(turn) == [1, 2, 0]
 
@@ -230,7 +230,7 @@ def test_a_session_that_forgot_all_ends(cache: FetchSessions) -> None:
 def test_a_partition_that_was_forgotten_while_its_fetch_waited_is_told(cache: FetchSessions) -> None:
     waiting = cache.begin(request(opened(cache, {"t": [0, 1]}).session_id, 1), 12, 0)
     cache.begin(request(waiting.session_id, 2, forgotten={"t": [0]}), 12, 0)
-    assert waiting.tell(0, row(0))
+    assert waiting.select(0, row(0))
 
 
 def test_without_a_free_slot_there_is_no_session(cache: FetchSessions) -> None:
@@ -318,7 +318,7 @@ def test_what_is_not_clean_is_looked_at_again(cache: FetchSessions) -> None:
     turn = looks.begin()
     looks.look(turn)
     turn.items[1].is_clean = False  # it had more than was sent
-    tell(turn, row(0), row(1))
+    select(turn, row(0), row(1))
     assert looks.fetch() == [1]
 
 
@@ -328,7 +328,7 @@ def test_a_change_between_the_look_and_the_answer_is_not_lost(cache: FetchSessio
     turn = looks.begin()
     looks.look(turn)
     looks.change(0)
-    tell(turn, row(0))
+    select(turn, row(0))
     assert looks.fetch() == [0]
 
 
@@ -337,7 +337,7 @@ def test_dirty_partitions_come_in_the_order_of_the_session(cache: FetchSessions)
     looks.change(0)
     turn = looks.begin()
     looks.look(turn)
-    tell(turn, row(0, records=b"x"))
+    select(turn, row(0, records=b"x"))
     looks.change(3, 0, 1)
     assert looks.fetch() == [1, 3, 0], "those that returned records come last"
 
@@ -419,7 +419,7 @@ def test_a_session_that_is_gone_watches_nothing(how: str, monkeypatch: pytest.Mo
     elif how == "evicted":
         assert opened(looks.cache, {"u": [0]}, EVICTION_MS + 1).session_id > 0
     elif how == "forgotten":
-        looks.begin(forgotten={"t": list(range(len(looks.lists)))}).take_up()
+        looks.begin(forgotten={"t": list(range(len(looks.lists)))}).finish_update()
     else:
         monkeypatch.setattr(fetch_sessions, "MAX_SESSION_PARTITIONS", 1)
         more = request(looks.session_id, looks.epoch, {"t": [len(looks.lists)]})
@@ -461,11 +461,11 @@ def test_many_partitions_are_taken_up_in_steps(cache: FetchSessions) -> None:
     many = list(range(3 * FEW))
     turn = cache.begin(request(0, 0, {"t": many}), 12, 0)
     assert isinstance(turn, SessionTurn)
-    assert turn.taking_up is not None
+    assert turn.pending_update is not None
     assert cache.total_partitions == len(many), "there is room for them"
     steps = 0
-    while turn.taking_up is not None:
-        next(turn.taking_up, None)
+    while turn.pending_update is not None:
+        next(turn.pending_update, None)
         steps += 1
     assert steps == 4
     assert indexes(turn) == many
@@ -476,14 +476,14 @@ def test_a_fetch_behind_one_that_takes_up_finds_all(cache: FetchSessions) -> Non
     many = list(range(3 * FEW))
     turn = cache.begin(request(0, 0, {"t": many}), 12, 0)
     assert indexes(cache.begin(request(turn.session_id, 1), 12, 0)) == many
-    assert turn.taking_up is None
+    assert turn.pending_update is None
 
 
 def test_many_are_forgotten_in_steps(cache: FetchSessions) -> None:
     looks = Looks(cache, 4 * FEW)
     turn = looks.begin(forgotten={"t": list(range(FEW, 4 * FEW))})
-    assert turn.taking_up is not None
-    turn.take_up()
+    assert turn.pending_update is not None
+    turn.finish_update()
     assert cache.total_partitions == FEW
     assert sum(looks.watches) == FEW
 
@@ -492,7 +492,7 @@ def test_a_session_that_is_closed_while_it_takes_up_leaves_nothing(cache: FetchS
     turn = cache.begin(request(0, 0, {"t": list(range(2 * FEW))}), 12, 0)
     assert isinstance(turn, SessionTurn)
     cache.begin(request(turn.session_id, -1), 12, 0)
-    turn.take_up()
+    turn.finish_update()
     assert len(turn.items) == 2 * FEW, "the fetch is answered all the same"
     assert cache.total_partitions == 0
     watched = WaitList()
@@ -502,11 +502,11 @@ def test_a_session_that_is_closed_while_it_takes_up_leaves_nothing(cache: FetchS
 
 def test_a_session_is_closed_in_steps() -> None:
     works: list[Any] = []
-    looks = Looks(FetchSessions(2, Random(1), slowly=lambda steps, _: works.append(steps)), 3 * FEW)
+    looks = Looks(FetchSessions(2, Random(1), run_in_slices=lambda steps, _: works.append(steps)), 3 * FEW)
     looks.begin({"t": [0]})
     looks.cache.begin(request(looks.session_id, -1), 12, 0)
     assert sum(looks.watches) == 3 * FEW
     next(works[0])
     assert sum(looks.watches) == 2 * FEW
-    fetch_sessions.at_once(works[0], lambda: None)
+    fetch_sessions.run_at_once(works[0], lambda: None)
     assert sum(looks.watches) == 0

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.disk_reads import COLD_AT_ONCE
+from headgate.gateway.api.disk_reads import MAX_READS_AT_ONCE
 from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, led_elsewhere, over_the_wire
@@ -350,7 +350,7 @@ def test_what_is_in_memory_does_not_wait_for_what_is_not(
 
 
 def test_cold_partitions_are_brought_together(node: Node, cold: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    count = COLD_AT_ONCE + 10
+    count = MAX_READS_AT_ONCE + 10
     node.services.metadata.create_topic("t", count)
     for index in range(count):
         append(node, "t", b"a", index=index)
@@ -360,7 +360,7 @@ def test_cold_partitions_are_brought_together(node: Node, cold: list[Any], monke
     let_one_end(node, cold)
     for _ in ("planned", "told"):
         node.time.advance()
-    assert sum(len(row.records) > 0 for row in rows(answers[0])) == COLD_AT_ONCE
+    assert sum(len(row.records) > 0 for row in rows(answers[0])) == MAX_READS_AT_ONCE
     sizes(answers[0])
     assert len(cold) == 1, "the rest is brought for the next fetch"
     let_one_end(node, cold)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from headgate.gateway.api.conversion import ROW_BYTES
+from headgate.gateway.api.conversion import BYTES_PER_ROW
 from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
 from headgate.gateway.api.tests.test_handlers_fetch import NOW_MS, RECORDS, from_offset, old, put, request, rows, wanted
 from headgate.gateway.runtime.purgatory import Waiting
@@ -250,7 +250,7 @@ def test_a_conversion_that_nobody_waits_for_any_more_is_not_begun(node: Node, mo
     for waiting in waitings[:2]:
         node.services.purgatory.abandon(waiting)
     assert len(thread) == 1
-    assert node.services.conversions.waiting_bytes == 3 * ROW_BYTES
+    assert node.services.conversions.waiting_bytes == 3 * BYTES_PER_ROW
     thread.run()
     thread.run()
     assert len(thread) == 0

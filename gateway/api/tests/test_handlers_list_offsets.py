@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.conversion import ROW_BYTES
+from headgate.gateway.api.conversion import BYTES_PER_ROW
 from headgate.gateway.api.handlers import list_offsets
 from headgate.gateway.api.handlers.list_offsets import AT_ONCE, DEADLINE_MS
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.runtime.workers import MOST_OF_DISK
+from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -159,7 +159,7 @@ def test_version_0_looks_at_files_only_for_a_time_and_once(node: Node, monkeypat
 
 def test_version_0_has_only_so_many_offsets_in_a_reply(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     segments(node)
-    monkeypatch.setattr(list_offsets, "MOST_OFFSETS", 9)
+    monkeypatch.setattr(list_offsets, "MAX_SEGMENT_OFFSETS", 9)
     partitions = [ListOffsetsPartition(partition_index=0, timestamp=-1, max_num_offsets=6) for _ in range(4)]
     response = node.ask(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("t", partitions)]), 0)
     found = [row.old_style_offsets for row in response.topics[0].partitions]
@@ -257,7 +257,7 @@ def test_a_time_that_is_sought_often_is_looked_for_once(node: Node, thread: Thre
 def test_so_many_searches_are_under_way_at_once(node: Node, thread: Thread) -> None:
     """Each holds files open."""
     answers = parked(node, seek(node, *[(index, NOW_MS) for index in range(AT_ONCE + 1)]))
-    assert node.services.conversions.waiting_bytes == AT_ONCE * ROW_BYTES
+    assert node.services.conversions.waiting_bytes == AT_ONCE * BYTES_PER_ROW
     thread.run()
     assert not answers
     thread.run()
@@ -392,7 +392,7 @@ def test_searches_that_were_given_up_leave_nothing_that_waits_for_the_disk(
     while cold.waiting:
         cold.run_one()
         node.time.advance()
-    assert (done.count("warm"), done.count("release")) == (MOST_OF_DISK, 20 * AT_ONCE)
+    assert (done.count("warm"), done.count("release")) == (MAX_THREADS_PER_EXECUTOR, 20 * AT_ONCE)
     assert (len(share._waiting), share._running) == (0, 0)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.handlers import each
-from headgate.gateway.api.handlers.each import MOST_ROWS, is_too_many
+from headgate.gateway.api.handlers.each import MAX_ROWS, exceeds_max_rows
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.alter_partition_reassignments import (
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.every_metadata_store
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three are many."""
-    monkeypatch.setattr(each, "MOST_ROWS", 3)
+    monkeypatch.setattr(each, "MAX_ROWS", 3)
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -60,9 +60,9 @@ def test_reassignments(node: Node, version: int) -> None:
     for many in [ReassignablePartition(index, None) for index in range(4)], [ReassignablePartition(0, [1, 2, 3, 4])]:
         answer = ask(*many)
         assert (answer.error_code, answer.responses) == (ErrorCode.INVALID_REQUEST, [])
-        assert answer.error_message == f"a request may name {MOST_ROWS} partitions at most"
+        assert answer.error_message == f"a request may name at most {MAX_ROWS} partitions"
 
 
 def test_topics_without_partitions_count_too() -> None:
-    assert not is_too_many([0, 0, 1])
-    assert is_too_many([0, 0, 0, 0])
+    assert not exceeds_max_rows([0, 0, 1])
+    assert exceeds_max_rows([0, 0, 0, 0])

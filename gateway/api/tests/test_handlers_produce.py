@@ -10,7 +10,7 @@ from headgate.gateway.api.context import CloseConnection
 from headgate.gateway.api.delayed_produce import MIN_WAIT_MS
 from headgate.gateway.api.handlers.produce import render
 from headgate.gateway.replication.append import await_offset
-from headgate.gateway.runtime.purgatory import SILENCE, Waiting
+from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
 from headgate.gateway.tests.builders import Node, led_elsewhere
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -423,7 +423,7 @@ def test_with_acks_0_the_connection_waits_for_the_conversion(node: Node, monkeyp
     node.time.advance(60_000)
     assert replies == []
     thread.run()
-    assert replies == [SILENCE]
+    assert replies == [NO_REPLY]
     assert len(stored(node)) == 2
 
 
@@ -607,7 +607,7 @@ def test_who_waits_for_what_the_disk_has_lost_is_told(node: Node, caplog: pytest
         render(append, row, 9)
     assert (there.error_code, gone.error_code) == (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
     assert "the disk has lost it" in (gone.error_message or "")
-    assert caplog.messages == ["refused to a client (t-0): the disk has lost it before it was replicated"]
+    assert caplog.messages == ["storage error for a client (t-0): the disk has lost it before it was replicated"]
 
 
 def test_the_log_names_the_partition_that_takes_nothing(node: Node, caplog: pytest.LogCaptureFixture) -> None:
@@ -615,4 +615,4 @@ def test_the_log_names_the_partition_that_takes_nothing(node: Node, caplog: pyte
     full = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk of /data is nearly full")
     node.services.partitions.get("t", 0).read_only = full
     assert rows(node.ask(request(("t", 0, batch(b"a"))), 9)) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
-    assert caplog.messages == ["refused to a client (t-0): the disk of /data is nearly full"]
+    assert caplog.messages == ["storage error for a client (t-0): the disk of /data is nearly full"]

@@ -10,7 +10,7 @@ from headgate.gateway.api.handlers import REGISTRATIONS, load
 from headgate.gateway.api.handlers.metadata import metadata
 from headgate.gateway.api.response_cache import (
     MAX_ANSWER_BYTES,
-    MAX_KEPT_BYTES,
+    MAX_CACHED_BYTES,
     MAX_REQUEST_BYTES,
     Key,
     ResponseCache,
@@ -112,10 +112,10 @@ def of(body: bytes) -> Key:
 
 def test_what_is_kept_is_bounded() -> None:
     answers = ResponseCache()
-    for number in range(3 * MAX_KEPT_BYTES // MAX_ANSWER_BYTES):
+    for number in range(3 * MAX_CACHED_BYTES // MAX_ANSWER_BYTES):
         answers.keep(IMAGE, of(b"%d" % number), bytes(MAX_ANSWER_BYTES))
         assert answers.find_large(IMAGE, of(b"%d" % number)) is not None
-    assert answers.kept_bytes <= MAX_KEPT_BYTES
+    assert answers.cached_bytes <= MAX_CACHED_BYTES
     answers.keep(IMAGE, of(b"long"), bytes(MAX_ANSWER_BYTES + 1))
     assert answers.find_large(IMAGE, of(b"long")) is None
     assert key(memoryview(b"\0\3\0\1"), memoryview(bytes(MAX_REQUEST_BYTES + 1)), CLIENT) is None

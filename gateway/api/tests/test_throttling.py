@@ -172,7 +172,7 @@ def test_a_muted_connection_holds_up_no_stop_and_ends_with_its_client(wire: Wire
     wire.send((MetadataRequest(None), 9))
     wire.answers((MetadataRequest, 9))
     assert not wire.connection.parked
-    assert wire.connection.is_owed  # so that it is not closed for being idle
+    assert wire.connection.awaits_broker  # so that it is not closed for being idle
     wire.connection.end_of_stream()
     assert wire.connection.is_answered
     wire.connection.finish()

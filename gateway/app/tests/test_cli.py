@@ -42,7 +42,7 @@ def test_too_low_a_limit_on_open_files_is_told(
     monkeypatch.setattr("headgate.gateway.runtime.descriptors.raise_limit", lambda: 1024)
     assert cli.main(["serve", "--override", "max.connections=5000"]) == 0
     assert len(served) == 1
-    assert "448 connections beside its logs; raise its limit to 9160 for 5000" in caplog.text
+    assert "448 connections beside its logs; raise the limit to 9160 for 5000" in caplog.text
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,7 +65,7 @@ def test_topic_settings_have_the_defaults_of_their_synonyms_in_their_own_unit() 
     assert catalogue.TOPIC["segment.jitter.ms"].default == "0"
     assert catalogue.TOPIC["flush.ms"].default == "9223372036854775807"
     assert catalogue.TOPIC["max.message.bytes"].default == "1048588"
-    assert not set(topic_table.FOREIGN) & set(catalogue.TOPIC)
+    assert not set(topic_table.WITHOUT_EFFECT) & set(catalogue.TOPIC)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_a_default_of_the_broker() -> None:
     entry = broker_entry("", "num.partitions")
     assert (entry.value, entry.source, entry.type, entry.is_default) == ("1", Source.DEFAULT_CONFIG, Type.INT, True)
     assert entry.synonyms == (Synonym("num.partitions", "1", Source.DEFAULT_CONFIG),)
-    assert entry.documentation == "Partitions of a topic that is created without saying how many."
+    assert entry.documentation == "Partitions of a topic that is created without a number of partitions."
 
 
 def test_a_value_from_the_file() -> None:

@@ -23,7 +23,7 @@ def test_what_can_be_changed() -> None:
         ({"num.partitions": "2"}, ErrorCode.INVALID_REQUEST, "num.partitions cannot be changed while the broker runs"),
         ({"listeners": "PLAINTEXT://:1"}, ErrorCode.INVALID_REQUEST, "listeners cannot be changed while"),
         ({"message.max.bytes": "many"}, ErrorCode.INVALID_REQUEST, "allowed is a whole number from 0 to 2147483647"),
-        ({"num.io.threads": "x" * 32_768}, ErrorCode.INVALID_REQUEST, "a value has 32767 bytes at most"),
+        ({"num.io.threads": "x" * 32_768}, ErrorCode.INVALID_REQUEST, "the value is longer than 32767 bytes"),
         ({"mesage.max.bytes": "1"}, ErrorCode.INVALID_CONFIG, "the nearest name is message.max.bytes"),
         ({"retention.ms": "1"}, ErrorCode.INVALID_CONFIG, "for all topics of a broker, set log.retention.ms"),
     ],
@@ -102,4 +102,4 @@ def test_what_another_version_wrote_keeps_no_broker_from_starting(caplog: pytest
     config.change({"message.max.bytes": "5", "log.cleanup.policy": "shred"}, {"no.such": "1", "node.id": "7"})
     assert (config.message_max_bytes, config["log.cleanup.policy"], config.node_id) == (5, ("delete",), 0)
     assert config.dynamic() == ({}, {"message.max.bytes": "5"})
-    assert [line.split(",")[0] for line in caplog.messages] == ["no.such", "node.id", "log.cleanup.policy"]
+    assert [line.split(":")[0] for line in caplog.messages] == ["no.such", "node.id", "log.cleanup.policy"]

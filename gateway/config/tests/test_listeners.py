@@ -42,9 +42,9 @@ def test_what_is_no_endpoint_is_shown_one(text: str) -> None:
 
 
 def test_ports_and_names() -> None:
-    with pytest.raises(ListenerProblem, match="ports end at 65535"):
+    with pytest.raises(ListenerProblem, match="the largest port is 65535"):
         parse("PLAINTEXT://:65536")
-    with pytest.raises(ListenerProblem, match="PLAINTEXT stands there twice"):
+    with pytest.raises(ListenerProblem, match="PLAINTEXT is listed twice"):
         parse("PLAINTEXT://:1,plaintext://:2")
 
 
@@ -59,8 +59,8 @@ def test_protocols() -> None:
     [
         ("", "there is no listener"),
         ("OTHER://:9092", "add OTHER:PLAINTEXT to it"),
-        ("SSL://:9092", "listener SSL: SSL is not there yet; only PLAINTEXT is served"),
-        ("ODD://:9092", "TELNET, which is no security protocol"),
+        ("SSL://:9092", "listener SSL: SSL is not supported yet; only PLAINTEXT is"),
+        ("ODD://:9092", "the protocol TELNET of ODD does not exist"),
         ("PLAINTEXT://:9092,INTERNAL://:9092", "PLAINTEXT and INTERNAL have the same address"),
     ],
 )
@@ -77,7 +77,7 @@ def test_listeners_that_can_be() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "[0:0:0:0:0:0:0:0]", ""])
 def test_every_address_cannot_be_advertised(host: str) -> None:
     with pytest.raises(
-        ListenerProblem, match="which means every address of this machine; name one that they can reach"
+        ListenerProblem, match="which means every address of this machine; name an address that clients can reach"
     ):
         check_advertised(parse(f"PLAINTEXT://{host}:9092"), parse("PLAINTEXT://0.0.0.0:9092"))
 

@@ -18,13 +18,13 @@ from headgate.storage.config import LogConfig
         ({"log.retention.ms": "1"}, "it is a setting of brokers; for one topic, set retention.ms"),
         ({"retention.ms": "long"}, "retention.ms=long: allowed is a whole number from -1 to 9223372036854775807"),
         ({"cleanup.policy": "destroy"}, "cleanup.policy=destroy: allowed is a list of: compact, delete"),
-        ({"retention.ms": None}, "retention.ms: null is no value"),
+        ({"retention.ms": None}, "retention.ms: the value is null"),
         ({"remote.storage.enable": "true"}, "remote.storage.enable=true: there is no tiered storage"),
         (
             {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"},
             "min.compaction.lag.ms=10 exceeds max.compaction.lag.ms=9",
         ),
-        ({"follower.replication.throttled.replicas": "\u00e9" * 16_384}, "a value has 32767 bytes at most"),
+        ({"follower.replication.throttled.replicas": "\u00e9" * 16_384}, "the value is longer than 32767 bytes"),
         ({"message.timestamp.difference.max.ms": "-1"}, "allowed is a whole number from 0"),
     ],
 )

@@ -107,7 +107,7 @@ class Bursts:
                 self.kernel,
                 self.kernel.sendfile,
             )
-            engine.turn_at_most_ms = self.random.choice((0.0, 1.0))
+            engine.max_turn_ms = self.random.choice((0.0, 1.0))
             nursery.start_soon(engine.run)
 
     def _connection(self) -> Connection:
@@ -203,7 +203,7 @@ class BurstClient:
                 nursery.start_soon(self._send, data)
                 await self._receive()
         if scope.cancelled_caught:
-            self._complain(f"waits ({self._end})")
+            self._report_fault(f"waits ({self._end})")
         self._socket.client_resets()
         await trio.testing.wait_all_tasks_blocked()
 
@@ -213,7 +213,7 @@ class BurstClient:
         sock.portion = random.choice((1 << 30, 1 << 30, 1 << 30, max(7, size // 200)))
         sock.room = random.choice((1 << 24, 1 << 24, 1 << 18 if has_large else 3_000))
 
-    def _complain(self, what: str) -> None:
+    def _report_fault(self, what: str) -> None:
         left = [type(each.request).__name__ for each in self._peer.in_flight]
         told = f"burst {self._number}: after {self._answered} answers a client {what}, for {len(left)}, {left[:1]}"
         self._bursts.failures.append(told)
@@ -246,7 +246,7 @@ class BurstClient:
                     await trio.sleep(0.001)
             elif self._socket.is_closed:
                 if self._peer.in_flight and self._end != "reset":
-                    self._complain(f"was hung up on ({self._end})")
+                    self._report_fault(f"was hung up on ({self._end})")
                 return
             else:
                 await self._bursts.kernel.until_changed()

@@ -19,7 +19,7 @@ from headgate.gateway.network.tests.conformance import (
     run,
 )
 from headgate.gateway.network.tests.test_connection import framed
-from headgate.gateway.runtime.workers import MOST_OF_DISK
+from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 
 everywhere = pytest.mark.parametrize("kind", EVERYWHERE)
 simulated = pytest.mark.parametrize("kind", SIMULATED)
@@ -406,14 +406,14 @@ def test_what_is_not_cached_is_read_by_a_thread_and_others_are_served_meanwhile(
 @pytest.mark.parametrize("kind", SIMULATED[1:])  # of streams the threads themselves are few: see `test_streams.py`
 def test_pieces_on_a_disk_that_hangs_leave_threads_to_others(kind: type[Simulated]) -> None:
     async def scenario(served: Simulated) -> None:
-        clients = [await served.park() for _ in range(MOST_OF_DISK + 3)]
+        clients = [await served.park() for _ in range(MAX_THREADS_PER_EXECUTOR + 3)]
         pieces = [Piece(served, 100_000) for _ in clients]
         pieces[-1].disk = "/other"
         for piece, answer in zip(pieces, served.dispatcher.parked, strict=True):
             piece.cached = 0
             answer([piece])
         await trio.testing.wait_all_tasks_blocked()
-        assert len(served.threads.waiting) == MOST_OF_DISK + 1
+        assert len(served.threads.waiting) == MAX_THREADS_PER_EXECUTOR + 1
         while served.threads.waiting:
             served.threads.end_one()
             await trio.testing.wait_all_tasks_blocked()
@@ -425,7 +425,7 @@ def test_pieces_on_a_disk_that_hangs_leave_threads_to_others(kind: type[Simulate
 @pytest.mark.parametrize("kind", SIMULATED[1:])
 def test_pieces_for_those_who_hung_up_are_not_read(kind: type[Simulated]) -> None:
     async def scenario(served: Simulated) -> None:
-        clients = [await served.park() for _ in range(MOST_OF_DISK + 2)]
+        clients = [await served.park() for _ in range(MAX_THREADS_PER_EXECUTOR + 2)]
         pieces = [Piece(served, 100_000) for _ in clients]
         for piece, answer in zip(pieces, served.dispatcher.parked, strict=True):
             piece.cached = 0
@@ -435,7 +435,7 @@ def test_pieces_for_those_who_hung_up_are_not_read(kind: type[Simulated]) -> Non
         while served.threads.waiting:
             served.threads.end_one()
             await trio.testing.wait_all_tasks_blocked()
-        assert [bool(piece.warmed) for piece in pieces] == [True] * MOST_OF_DISK + [False, True]
+        assert [bool(piece.warmed) for piece in pieces] == [True] * MAX_THREADS_PER_EXECUTOR + [False, True]
         assert await clients[-1].read(100_000) == pieces[-1].data
         assert pieces[-2].released
 

@@ -216,7 +216,7 @@ def test_a_request_that_does_not_come_on_is_overdue_after_30_s(kind: type[Simula
         await trio.sleep(30)
         assert served.overdue() == [None]
         await trio.sleep(0.1)
-        assert served.overdue() == ["a request did not come on for 30 s"]
+        assert served.overdue() == ["a request did not grow for 30 s"]
 
     run(kind, scenario)
 
@@ -238,7 +238,7 @@ def test_what_is_left_in_the_socket_behind_a_parked_request_is_in_time(kind: typ
         await trio.sleep(29)
         assert served.overdue(max_idle_ms=35_000) == [None], "the 30 s begin when the broker reads again"
         await trio.sleep(2)
-        assert served.overdue() == ["a request did not come on for 30 s"]
+        assert served.overdue() == ["a request did not grow for 30 s"]
         await client.send(bytes(5))
         assert served.overdue() == [None]
         assert len(served.dispatcher.seen) == 11
@@ -258,7 +258,7 @@ def test_who_takes_a_reply_slowly_is_in_time_with_the_next_request(kind: type[Si
         await trio.sleep(29)
         assert served.overdue() == [None]
         await trio.sleep(2)
-        assert served.overdue() == ["a request did not come on for 30 s"]
+        assert served.overdue() == ["a request did not grow for 30 s"]
 
     run(kind, scenario)
 
@@ -275,7 +275,7 @@ def test_who_waits_for_memory_is_in_time(kind: type[Simulated]) -> None:
         await trio.sleep(29)
         assert served.overdue() == [None]
         await trio.sleep(2)
-        assert served.overdue() == ["a request did not come on for 30 s"], "it has memory, and does not come on"
+        assert served.overdue() == ["a request did not grow for 30 s"], "it has memory, and does not come on"
 
     run(kind, scenario)
 

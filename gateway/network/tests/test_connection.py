@@ -207,7 +207,9 @@ def test_hanging_up_within_a_request_is_told(dispatcher: ScriptedDispatcher, sen
     connection = connect(dispatcher)
     feed(connection, framed(bytes(800))[:sent_bytes])
     connection.end_of_stream()
-    told = [] if held is None else [f"127.0.0.1:40000: it hung up in the middle of a request, after {held}"]
+    told = (
+        [] if held is None else [f"127.0.0.1:40000: the client disconnected in the middle of a request, after {held}"]
+    )
     assert dispatcher.complaints == told
 
 

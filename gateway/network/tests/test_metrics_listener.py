@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from headgate.gateway.network import metrics_listener
-from headgate.gateway.network.metrics_listener import HEAD_BYTES, MOST_PEERS, MetricsListener
+from headgate.gateway.network.metrics_listener import HEAD_BYTES, MAX_PEERS, MetricsListener
 from headgate.gateway.tests.harness import MemoryListener
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -76,7 +76,7 @@ def test_a_head_has_five_seconds() -> None:
 
 def test_peers_that_say_nothing_keep_others_waiting_for_seconds_only() -> None:
     async def scenario(listener: MemoryListener) -> None:
-        silent = [listener.connect() for _ in range(MOST_PEERS)]
+        silent = [listener.connect() for _ in range(MAX_PEERS)]
         await trio.testing.wait_all_tasks_blocked()
         assert b"200 OK" in await answer(listener.connect(), GET)
         assert trio.current_time() >= metrics_listener.HEAD_S

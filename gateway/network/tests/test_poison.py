@@ -63,9 +63,9 @@ class Poisoned:
         self.node = node
         self.stored: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
         served.dispatcher = Dispatcher(node.services, load())  # type: ignore[assignment]
-        served.dispatcher.complain = self._complain  # type: ignore[method-assign]
+        served.dispatcher.complain = self._report_fault  # type: ignore[method-assign]
 
-    def _complain(self, client: object, reason: str) -> None:
+    def _report_fault(self, client: object, reason: str) -> None:
         raise AssertionError(f"{client}: {reason}")
 
     async def run_due(self) -> None:

@@ -12,7 +12,7 @@ import trio.testing
 
 from headgate.gateway.network import sockets
 from headgate.gateway.network.connection import MAX_PENDING_BYTES
-from headgate.gateway.network.sockets import PATIENCE_MS, RECEIVE_BYTES, SOCKET_TURN_BYTES, Epoll
+from headgate.gateway.network.sockets import POLL_WAIT_MS, RECEIVE_BYTES, SOCKET_TURN_BYTES, Epoll
 from headgate.gateway.network.tests.conformance import Piece, SimulatedClient, SimulatedEngine, TcpEngine, run
 from headgate.gateway.network.tests.kernel import FakeSocket
 from headgate.gateway.network.tests.test_connection import framed
@@ -73,7 +73,7 @@ def test_a_timer_of_a_half_closed_client_does_not_outlive_it() -> None:
 
 def test_who_hangs_up_in_the_middle_of_his_turn_has_all_done_in_the_next() -> None:
     async def scenario(served: SimulatedEngine) -> None:
-        served.engine.turn_at_most_ms = 0.0
+        served.engine.max_turn_ms = 0.0
         client = await served.connect()
         assert isinstance(client, SimulatedClient)
         client.socket.client_sends(framed(*[b"none"] * 200))
@@ -247,7 +247,7 @@ def test_who_floods_gets_a_bounded_part_of_a_turn() -> None:
         flood.socket.client_sends(framed(bytes(1_000)) * 2_000)
         flood.socket.room = 1 << 30
         other.socket.client_sends(framed(b"hello"))
-        served.engine.turn_at_most_ms = 0.0
+        served.engine.max_turn_ms = 0.0
         await trio.lowlevel.checkpoint()
         await other.read(5)
         seen = served.dispatcher.seen.index(b"hello")
@@ -262,7 +262,7 @@ def test_who_asks_much_at_once_is_answered_in_turns() -> None:
         many, other = await served.connect(), await served.connect()
         assert isinstance(many, SimulatedClient)
         assert isinstance(other, SimulatedClient)
-        served.engine.turn_at_most_ms = 0.0  # every turn is over at once
+        served.engine.max_turn_ms = 0.0  # every turn is over at once
         many.socket.client_sends(framed(b"x") * 5_000 + framed(b"none") * 100 + framed(b"y"))
         other.socket.client_sends(framed(b"hello"))
         await other.read(5)
@@ -277,7 +277,7 @@ def test_who_asks_much_at_once_and_hangs_up_is_still_answered() -> None:
     async def scenario(served: SimulatedEngine) -> None:
         client = await served.connect()
         assert isinstance(client, SimulatedClient)
-        served.engine.turn_at_most_ms = 0.0
+        served.engine.max_turn_ms = 0.0
         client.socket.client_sends(framed(b"x") * 500 + framed(b"bad") + framed(b"never"))
         assert await client.read(500) == b"x" * 500
         await served.until(lambda: served.gone == 1)
@@ -392,7 +392,7 @@ def test_a_long_turn_lets_other_tasks_in_between() -> None:
         client = await served.connect()
         assert isinstance(client, SimulatedClient)
         client.socket.room = 1 << 30
-        served.engine.turn_at_most_ms = 0.0  # every round of a turn is its last
+        served.engine.max_turn_ms = 0.0  # every round of a turn is its last
         client.socket.client_sends(framed(bytes(1_000)) * 2_000)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(tick)
@@ -422,7 +422,7 @@ def waits_after_a_request(alone: bool, prepare: Callable[[SimulatedEngine], None
 
 
 def test_an_engine_alone_waits_a_moment_for_the_next_request() -> None:
-    assert waits_after_a_request(alone=True) == [0.0, PATIENCE_MS / 1000]
+    assert waits_after_a_request(alone=True) == [0.0, POLL_WAIT_MS / 1000]
 
 
 def test_an_engine_beside_others_leaves_the_turn_to_them() -> None:
@@ -431,7 +431,7 @@ def test_an_engine_beside_others_leaves_the_turn_to_them() -> None:
 
 def test_an_engine_does_not_wait_where_a_timer_is_due() -> None:
     def prepare(served: SimulatedEngine) -> None:
-        served.scheduler.call_after(PATIENCE_MS / 2, lambda: None)
+        served.scheduler.call_after(POLL_WAIT_MS / 2, lambda: None)
 
     assert set(waits_after_a_request(alone=True, prepare=prepare)) == {0.0}
 

@@ -14,7 +14,7 @@ from headgate.gateway.network.tests.test_connection import ScriptedDispatcher, f
 from headgate.gateway.runtime.clock import SystemClock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.scheduler import TrioClock
-from headgate.gateway.runtime.workers import MOST_OF_DISK
+from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 
 LOG = LimitedLog(logging.getLogger("headgate.test"), SystemClock())
 
@@ -104,7 +104,7 @@ def test_a_disk_that_hangs_keeps_few_threads() -> None:
     async def main() -> None:
         others = trio.to_thread.current_default_thread_limiter()
         async with trio.open_nursery() as nursery:
-            for _ in range(MOST_OF_DISK + int(others.total_tokens)):
+            for _ in range(MAX_THREADS_PER_EXECUTOR + int(others.total_tokens)):
                 nursery.start_soon(read, "hangs")
             await trio.testing.wait_all_tasks_blocked()
             await read("other")
@@ -112,4 +112,4 @@ def test_a_disk_that_hangs_keeps_few_threads() -> None:
             goes_on.set()
 
     trio.run(main)
-    assert done.count("hangs") > MOST_OF_DISK
+    assert done.count("hangs") > MAX_THREADS_PER_EXECUTOR

@@ -9,8 +9,8 @@ from headgate.gateway.api.handlers import load
 from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append_queue import CALM_MS, SLOW_MS
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import SILENCE, Waiting
-from headgate.gateway.runtime.workers import MOST_OF_DISK
+from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
+from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -175,16 +175,18 @@ def test_partitions_of_a_slow_disk_do_not_wait_for_each_other(node: Node, disk: 
 
 def test_a_disk_that_hangs_keeps_few_of_the_threads_that_all_share(node: Node, disk: Disk) -> None:
     slowed(disk)
-    count = MOST_OF_DISK + 3
+    count = MAX_THREADS_PER_EXECUTOR + 3
     node.services.metadata.create_topic("many", count)
     disk.inline = 0
     replies = [Reply(node, produced(node, topic="many", index=index)) for index in range(count)]
     logs = [node.services.partitions.get("many", index).log for index in range(count)]
-    assert len(disk.threads) == MOST_OF_DISK
+    assert len(disk.threads) == MAX_THREADS_PER_EXECUTOR
     disk.run_thread()
-    assert len(disk.threads) == MOST_OF_DISK
+    assert len(disk.threads) == MAX_THREADS_PER_EXECUTOR
     held = sum(log.being_written is not None for log in logs)
-    assert held == MOST_OF_DISK, "of the others no file is kept open: there may be more than there are descriptors"
+    assert held == MAX_THREADS_PER_EXECUTOR, (
+        "of the others no file is kept open: there may be more than there are descriptors"
+    )
     while disk.threads:
         disk.run_thread()
     assert [reply.row for reply in replies] == [(0, 0)] * count
@@ -225,7 +227,7 @@ def test_a_failed_write_is_told_and_nothing_of_it_stays(
     disk.error = OSError(28, "No space left on device")
     disk.run_thread()
     assert lost[0].row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    told = "refused to a client (t-0): the disk of t-0 refuses: [Errno 28] No space left on device"
+    told = "storage error for a client (t-0): the disk of t-0 refuses: [Errno 28] No space left on device"
     assert caplog.messages[-1] == told
     disk.error = None
     disk.run_thread()
@@ -318,7 +320,7 @@ def test_who_wants_no_answer_is_held_up_while_too_much_waits(
     assert [produced(node, bytes(4_000), acks=0) for _ in range(3)] == [None] * 3, "the first is being written"
     held = [Reply(node, produced(node, bytes(4_000), acks=0)) for _ in range(3)]
     disk.run_thread()
-    assert [reply.value for reply in held] == [SILENCE] * 3
+    assert [reply.value for reply in held] == [NO_REPLY] * 3
     assert produced(node, b"again", acks=0) is None
     while disk.threads:
         disk.run_thread()

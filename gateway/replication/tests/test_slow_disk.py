@@ -16,7 +16,7 @@ from headgate.gateway.app.broker import Broker
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.replication.replica_manager import PREPARE_MS
 from headgate.gateway.runtime.clock import SystemClock
-from headgate.gateway.runtime.workers import THREADS_OF_DISK
+from headgate.gateway.runtime.workers import THREADS_PER_DISK
 from headgate.gateway.tests.harness import MemoryBroker, MemoryListener, WireClient
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
@@ -374,7 +374,7 @@ def test_disks_that_hang_leave_threads_to_another_one(tmp_path: Path) -> None:
     async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
         client = broker.connect()
         files.close("/hung/")
-        for _ in range(2 * THREADS_OF_DISK):
+        for _ in range(2 * THREADS_PER_DISK):
             broker.broker.services.scheduler.in_thread(lambda: files.pass_gate("sync", "/hung/"), lambda _: None)
         with trio.fail_after(PREPARE_MS / 2_000):
             response: Any = await client.ask(creation("t"), 5)

@@ -5,7 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.gateway.runtime.descriptors import ENOUGH, UNLIMITED_CONNECTIONS, complaint, for_connections, raise_limit
+from headgate.gateway.runtime.descriptors import (
+    SUFFICIENT_DESCRIPTORS,
+    UNLIMITED_CONNECTIONS,
+    low_limit_warning,
+    max_connections_for,
+    raise_limit,
+)
 
 LIMIT = resource.RLIMIT_NOFILE
 
@@ -23,7 +29,11 @@ def test_the_soft_limit_is_raised_to_the_hard_one(limits: tuple[int, int]) -> No
     resource.setrlimit(LIMIT, (256, hard))
     allowed = raise_limit()
     assert resource.getrlimit(LIMIT) == (allowed, hard)
-    assert allowed == (ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)) > 256
+    assert (
+        allowed
+        == (SUFFICIENT_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, SUFFICIENT_DESCRIPTORS))
+        > 256
+    )
     assert raise_limit() == allowed, "a second call finds nothing to do"
 
 
@@ -41,19 +51,23 @@ def test_a_system_that_refuses_is_taken_as_it_is(limits: tuple[int, int], monkey
     "limit, max_connections, said",
     [
         (2128, UNLIMITED_CONNECTIONS, None),
-        (1024, UNLIMITED_CONNECTIONS, "may have 1024 files open, and so 448 connections beside its logs; raise its"),
+        (
+            1024,
+            UNLIMITED_CONNECTIONS,
+            "may have 1024 files open, which leaves 448 connections beside its logs; raise the",
+        ),
         (1024, 448, None),
-        (1024, 449, "raise its limit to 1026 for 449 of them"),
+        (1024, 449, "raise the limit to 1026 for 449 connections"),
         (14_160, 10_000, None),
-        (14_159, 10_000, "9999 connections beside its logs; raise its limit to 14160 for 10000 of them"),
+        (14_159, 10_000, "9999 connections beside its logs; raise the limit to 14160 for 10000 connections"),
     ],
 )
 def test_what_is_said(limit: int, max_connections: int, said: str | None) -> None:
-    sentence = complaint(limit, max_connections)
+    sentence = low_limit_warning(limit, max_connections)
     assert sentence is None if said is None else said in str(sentence)
 
 
 def test_storms_leave_descriptors_for_logs() -> None:
     for limit in (256, 1024, 8192, 100_000):
-        assert for_connections(limit) + min(4096, limit // 2) + 64 == limit
-    assert for_connections(64) == 1
+        assert max_connections_for(limit) + min(4096, limit // 2) + 64 == limit
+    assert max_connections_for(64) == 1

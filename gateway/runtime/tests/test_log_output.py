@@ -67,11 +67,11 @@ def test_what_was_left_out_is_told_when_it_is_over(caplog: pytest.LogCaptureFixt
     for _ in range(4):
         limited.warning("flood", "one of many")
     limited.warning("single", "one alone")
-    limited.tell_left_out()
+    limited.report_suppressed()
     assert caplog.messages == ["one of many", "one alone"]
     clock.ms = 100
-    limited.tell_left_out()
-    limited.tell_left_out()
+    limited.report_suppressed()
+    limited.report_suppressed()
     assert caplog.messages[2:] == ["flood: 3 more of such lines were left out"]
 
 
@@ -99,7 +99,7 @@ def test_an_error_that_comes_again_and_again_is_told_in_few_lines(root_handlers:
 
 
 def test_how_many_errors_were_left_out_is_told_with_the_next() -> None:
-    repeated = log_output.Repeated(lines=2, interval_s=10.0)
+    repeated = log_output.RepeatedErrorFilter(lines=2, interval_s=10.0)
 
     assert [told(repeated, 100.0 + number, number) for number in range(5)] == ["0 failed", "1 failed", None, None, None]
     assert told(repeated, 110.0, 5) == "5 failed (3 more of such lines were left out)"
@@ -108,12 +108,14 @@ def test_how_many_errors_were_left_out_is_told_with_the_next() -> None:
 
 
 def test_one_line_that_tells_of_two_faults_is_told_of_each() -> None:
-    repeated = log_output.Repeated()
+    repeated = log_output.RepeatedErrorFilter()
     faults = [ValueError("one"), KeyError("two"), ValueError("one"), OSError(5, "three")]
     assert [told(repeated, 100.0, "it", fault) is not None for fault in faults] == [True, True, False, True]
 
 
-def told(repeated: log_output.Repeated, at_s: float, what: object, fault: Exception | None = None) -> str | None:
+def told(
+    repeated: log_output.RepeatedErrorFilter, at_s: float, what: object, fault: Exception | None = None
+) -> str | None:
     exc_info = None if fault is None else (type(fault), fault, None)
     record = logging.LogRecord("headgate", logging.ERROR, "", 0, "%s failed", (what,), exc_info)
     record.created = at_s
@@ -122,7 +124,7 @@ def told(repeated: log_output.Repeated, at_s: float, what: object, fault: Except
 
 def test_the_same_error_is_told_twice_a_minute() -> None:
     """As for a producer that comes again as long as a disk is full."""
-    repeated = log_output.Repeated(places=3)
+    repeated = log_output.RepeatedErrorFilter(places=3)
     assert [told(repeated, 100.0 + second, "it") for second in range(30)] == ["it failed"] + [None] * 29
     assert told(repeated, 100.0, "another") == "another failed"
     assert told(repeated, 130.0, "it") == "it failed (29 more of such lines were left out)"

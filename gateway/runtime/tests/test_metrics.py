@@ -27,9 +27,9 @@ def test_a_name_is_of_one_kind() -> None:
     metrics = Metrics()
     metrics.counter("a")
     metrics.gauge("b", lambda: 0)
-    with pytest.raises(ValueError, match="the metric a exists already"):
+    with pytest.raises(ValueError, match="the metric a already exists"):
         metrics.gauge("a", lambda: 0)
-    with pytest.raises(ValueError, match="the metric b exists already"):
+    with pytest.raises(ValueError, match="the metric b already exists"):
         metrics.counter("b")
 
 

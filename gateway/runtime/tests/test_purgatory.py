@@ -114,7 +114,7 @@ def test_one_may_go_on_waiting_for_something_else(time: ManualTime, purgatory: P
     waiting = first.wait_for(1, deadline_ms=100.0)
 
     def lead_on(_: WaitList) -> None:
-        purgatory.instead(waiting, second.wait_for(1, deadline_ms=500.0))
+        purgatory.continue_with(waiting, second.wait_for(1, deadline_ms=500.0))
 
     waiting.attempt = lead_on
     purgatory.park(waiting, replies.append)
@@ -133,7 +133,7 @@ def test_what_leads_on_at_its_deadline_has_the_new_one(time: ManualTime, purgato
     first, second = Bucket(), Bucket()
     replies: list[Any] = []
     waiting = first.wait_for(1, deadline_ms=100.0)
-    waiting.expire = lambda: purgatory.instead(waiting, second.wait_for(1, deadline_ms=500.0))
+    waiting.expire = lambda: purgatory.continue_with(waiting, second.wait_for(1, deadline_ms=500.0))
     purgatory.park(waiting, replies.append)
     time.advance(499)
     assert replies == []
@@ -146,7 +146,7 @@ def test_what_was_abandoned_leads_nowhere(time: ManualTime, purgatory: Purgatory
     waiting = first.wait_for(1)
     purgatory.park(waiting, lambda reply: None)
     purgatory.abandon(waiting)
-    purgatory.instead(waiting, second.wait_for(1))
+    purgatory.continue_with(waiting, second.wait_for(1))
     assert len(purgatory) == 0
     assert not second.changed.waiters
 

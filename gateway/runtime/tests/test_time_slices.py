@@ -67,7 +67,7 @@ def test_one_that_raises_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     working.slices.add(working.work("b", 1, 0.0))
     working.time.advance()
     assert working.seen == ["b0"]
-    assert "a long work is given up" in caplog.text
+    assert "a long work failed and is abandoned" in caplog.text
 
 
 def test_a_line_that_was_done_begins_anew() -> None:
@@ -144,6 +144,6 @@ def test_what_a_work_raises_is_its_result(caplog: pytest.LogCaptureFixture) -> N
     sharing.put("b", 3)
     sharing.time.advance()
     assert sharing.results == [fault, "b"]
-    assert "what follows a long work failed" in caplog.text
+    assert "the callback of a long work failed" in caplog.text
     with pytest.raises(RuntimeError, match="a fault"):
         sharing.slices.begin(Work(fails(), is_told))
