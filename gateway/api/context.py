@@ -59,7 +59,7 @@ class Client:
 
 @dataclass(slots=True)
 class Services:
-    """The parts of a broker that handlers use; built once, by `gateway.app.broker`."""
+    """The parts of a broker that handlers use; built once, by `gateway.app.composition`."""
 
     config: BrokerConfig
     clock: Clock

@@ -49,9 +49,7 @@ class BrokerMaintenance:
         config: BrokerConfig,
         clock: Clock,
         scheduler: Scheduler,
-        space_is_back: Callable[[str], None],
     ) -> None:
-        """`space_is_back(directory)` is called when records are taken again, after the disk was nearly full."""
         self._store = store
         self._partitions = partitions
         self._clock = clock
@@ -59,7 +57,6 @@ class BrokerMaintenance:
         self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0
         self._is_making = False
         self._has_lost_metadata = False
-        self._space_is_back = space_is_back
         self._config = config
         self._space = DiskSpace(partitions, config, clock, scheduler, self._room_changed)
         tell = RepairListener(self._was_truncated, self._repaired)
@@ -133,7 +130,8 @@ class BrokerMaintenance:
         self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0  # there may be room for what could not be made
         self._expire_if_low()
         if not is_low:
-            self._space_is_back(directory)
+            for listener in self._partitions.events.space_recovered:
+                listener(directory)
 
     def retry(self) -> None:
         """Make the partitions that could not be made when their topics were: some of them, in a thread."""

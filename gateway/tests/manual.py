@@ -1,9 +1,32 @@
-"""Time that a test moves by hand, and threads that run when it says so."""
+"""Time that a test moves by hand, and threads that run at once, or when a test says so."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
+from functools import partial
 from typing import Any
 
+from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.protocol.steps import finish
+
+
+def at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+    """The work of a thread, without a thread."""
+    try:
+        result = work()
+    except Exception as error:  # noqa: BLE001  as the scheduler hands it on
+        done(error)
+    else:
+        done(result)
+
+
+class InlineScheduler(Scheduler):
+    """A scheduler without threads: work is done when it is asked for."""
+
+    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        at_once(work, done)
+
+    def in_slices(self, work: Generator[None, None, Any], done: Callable[[Any], None]) -> None:
+        self.in_thread(partial(finish, work), done)
 
 
 class ManualClock:
@@ -25,7 +48,12 @@ class ManualTime:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.scheduler = Scheduler(self.clock)
+        self.scheduler: Scheduler = InlineScheduler(self.clock)
+
+    def make_scheduler(self, clock: Clock, disks: int, settle: Callable[[], None]) -> Scheduler:
+        """The scheduler that `advance` runs from now on."""
+        self.scheduler = InlineScheduler(clock, disks, settle)
+        return self.scheduler
 
     def advance(self, milliseconds: float = 0.0) -> None:
         self.clock.elapsed_ms += milliseconds

@@ -366,10 +366,11 @@ def test_each_run_of_functions_ends_with_a_settlement(way: str) -> None:
         await trio.lowlevel.checkpoint()
 
     async def main() -> None:
-        scheduler = Scheduler(TrioClock())
+        scheduler = Scheduler(TrioClock(), settle=lambda: told.append("settled"))
         async with trio.open_nursery() as nursery:
             await nursery.start(scheduler.run)
-            scheduler.settle = lambda: told.append("settled")
+            await trio.testing.wait_all_tasks_blocked()
+            told.clear()
             ended = trio.Event()
 
             def run(*_: object) -> None:
