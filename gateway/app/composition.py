@@ -6,7 +6,7 @@ needs no loop: `start` is called once the scheduler runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -148,6 +148,8 @@ class Seams:
     random: Random = field(default_factory=Random)
     make_scheduler: Callable[[Clock, int, Callable[[], None]], Scheduler] = Scheduler
     """(clock, number of log directories, `settle`) -> the scheduler."""
+    check_directories: Callable[[Files, Sequence[str]], None] = kafka_directory.refuse
+    """Refuses log directories of another program, before anything in them is touched."""
     metadata: Callable[[Foundation], MetadataSource] = EmbeddedSource
     open_logs: Callable[[LogManager, LogLoader, int], None] = open_few
     """(log manager, loader, now in ms): opens logs before the broker runs."""
@@ -162,7 +164,7 @@ class BrokerParts:
         self.metrics = Metrics()
         self.appends = WriteBatcher()
         self.scheduler = seams.make_scheduler(seams.clock, len(config.log_directories), self.appends.commit)
-        kafka_directory.refuse(seams.files, config.log_directories)
+        seams.check_directories(seams.files, config.log_directories)
         self.log_manager = LogManager.take(
             config.log_directories,
             files=seams.files,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
 from headgate.gateway.api.context import Client, HandlerContext
 from headgate.gateway.api.handlers import Outcome, load
-from headgate.gateway.app.composition import BrokerParts, EmbeddedSource, Foundation, MetadataSource, Seams
+from headgate.gateway.app.composition import BrokerParts, EmbeddedSource, Foundation, Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
 from headgate.gateway.metadata.image import Node as Broker
@@ -77,14 +78,21 @@ class Node:
         return InlineScheduler(self.time.clock)
 
     def _start(self) -> None:
-        seams = Seams(self.time.clock, self.disk(), self.random, self.time.make_scheduler, self._source, _open_all)
+        seams = Seams(
+            self.time.clock,
+            self.disk(),
+            self.random,
+            self.time.make_scheduler,
+            metadata=self._embedded,
+            open_logs=_open_all,
+        )
+        if self.cluster is not None:  # which knows the topics of logs without a metadata log beside them
+            seams = replace(seams, metadata=partial(SharedSource, self.cluster), check_directories=lambda *_: None)
         self.parts = BrokerParts(self.config, seams)
         self.services, self.log_manager = self.parts.services, self.parts.log_manager
         self.services.groups.start()
 
-    def _source(self, base: Foundation) -> MetadataSource:
-        if self.cluster is not None:
-            return SharedSource(self.cluster, base)
+    def _embedded(self, base: Foundation) -> EmbeddedSource:
         return EmbeddedSource(replace(base, scheduler=self.metadata_scheduler()))
 
     def context(self, version: int) -> HandlerContext:
