@@ -42,7 +42,7 @@ def test_each_event_has_its_listener(parts: BrokerParts) -> None:
 
 
 def test_coordinators_follow_the_metadata_behind_partitions(parts: BrokerParts) -> None:
-    first, second, _, last = (one.__qualname__ for one in parts.metadata._listeners)  # type: ignore[attr-defined]
+    first, second, _, last = (one.__qualname__ for one in parts.metadata._listeners)
     assert (first, last) == ("ReplicaManager.follow", "EmbeddedSource.follow")
     assert second.endswith(".follow")
 

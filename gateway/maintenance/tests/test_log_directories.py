@@ -140,7 +140,7 @@ def test_a_slow_directory_slows_no_other(tmp_path: Path) -> None:
     disks = [node.services.partitions.get("t", index).disk for index in range(4)]
     assert (disks[0], disks[1]) == (disks[2], disks[3])
     assert disks[0] is not disks[1]
-    disks[0].is_slow = True  # type: ignore[union-attr]
+    disks[0].is_slow = True
     assert [bool(node.services.partitions.get("t", index).writer()) for index in range(4)] == [True, False, True, False]
     node.close()
 

@@ -35,7 +35,7 @@ class Disk(Threads):
     """Threads that sync. `error` is what syncs of open files then end with."""
 
     def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__()
+        super().__init__(ignored=["try_directory"])
         self.node = node
         self.error: OSError | None = None
         self.synced = 0

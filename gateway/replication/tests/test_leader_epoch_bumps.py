@@ -35,15 +35,11 @@ METADATA_LOG = "__headgate_metadata-0"
 class Bench(Node):
     """A node whose metadata is written by threads that run when a test says so."""
 
-    def __init__(self) -> None:
-        self.files = CrashingFiles()
+    def __init__(self, files: CrashingFiles) -> None:
+        self.files = files
         self.threads = Threads()
         super().__init__(Path("/data"))
         self.metadata, self.bumps = self.services.metadata, self.parts.leader_epoch_bumps
-        self.metadata.create_topic("t", 2)
-        self.threads.run_all()
-        for _ in range(3):
-            self.append()
 
     def disk(self) -> Files:
         return self.files
@@ -69,7 +65,11 @@ class Bench(Node):
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    made = Bench()
+    made = Bench(CrashingFiles())
+    made.metadata.create_topic("t", 2)
+    made.threads.run_all()
+    for _ in range(3):
+        made.append()
     yield made
     made.close()
 
@@ -95,9 +95,7 @@ def test_it_is_served_again_when_the_higher_epoch_is_on_the_disk(bench: Bench) -
     durable = bench.files.copy(only_durable=True)
     bench.close()
     bench.files = durable
-    again = Node.__new__(Bench)
-    again.files = durable
-    Node.__init__(again, Path("/data"))
+    again = Bench(durable)
     assert again.services.metadata.image.topics["t"].partitions[0].leader_epoch == 2, "this start, too"
 
 

@@ -13,8 +13,7 @@ import trio.testing
 
 from headgate.gateway.runtime import scheduler as scheduler_module
 from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
-from headgate.gateway.tests.builders import at_once
-from headgate.gateway.tests.manual import ManualTime
+from headgate.gateway.tests.manual import ManualTime, at_once
 
 
 class Given:
