@@ -65,7 +65,7 @@ class MetadataSource(Protocol):
     """The origin of the metadata. Construction reads the metadata, before any log of a topic is opened."""
 
     image: Image
-    """The metadata as they were read."""
+    """The metadata as they were read. Nobody asks for them after `open`."""
 
     def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
         """The store, and whether this start has raised all leader epochs. Raises StorageError, OSError."""
@@ -112,6 +112,7 @@ class EmbeddedSource:
         metadata = EmbeddedMetadata(
             log_manager, base.config, base.clock, base.random, self.image, base.scheduler, prepare, touch
         )
+        del self.image  # every partition would be in memory twice: the registration makes another image
         self._reserve = Reserve(log_manager.files, parent(metadata.directory))
         are_raised = register(metadata, base.config, base.random, self._reserve, was_clean=log_manager.was_clean)
         self._generator = SnapshotGenerator(log_manager, metadata, self._snapshot, base.clock, base.scheduler)
