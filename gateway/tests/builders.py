@@ -16,16 +16,21 @@ from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
 from headgate.gateway.metadata.image import Node as Broker
 from headgate.gateway.metadata.image import Topic
+from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.tests.manual import InlineScheduler, ManualTime
 from headgate.gateway.tests.shared_metadata import Cluster, SharedSource
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import Record, build
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import finish, is_steps
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.files import File, Files
+
+NOW_MS = 1_700_000_000_000
+"""The time of `ManualClock` at its start."""
 
 
 class _UnsyncedFile(File):
@@ -137,6 +142,17 @@ class Node:
 def _open_all(log_manager: LogManager, _log_loader: LogLoader, now_ms: int) -> None:
     for directory in log_manager:
         directory.open_all(now_ms)
+
+
+def records(*values: bytes, timestamp: int = NOW_MS) -> memoryview:
+    """One batch, as a client sends it."""
+    return memoryview(build([Record(timestamp=timestamp, value=value) for value in values]))
+
+
+def reach(replica: Replica, offset: int) -> None:
+    """Have everything before an offset on the disk."""
+    replica.log.recovery_point = offset
+    replica.advance()
 
 
 def refusal(node: Node, request: Message, version: int) -> ErrorCode:

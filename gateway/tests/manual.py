@@ -68,14 +68,29 @@ class Threads:
         self.is_over = False
         self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.soon: list[Callable[[], None]] = []
+        self.timers: list[tuple[float, Callable[[], None]]] = []
         self._ignored = {*ignored, "write_small_files"}
 
     def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         if getattr(work, "__name__", "") not in self._ignored:
             self.waiting.append((work, done))
 
+    def in_slices(self, work: Generator[None, None, Any], done: Callable[[Any], None]) -> None:
+        self.in_thread(partial(finish, work), done)
+
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.soon.append(callback)
+
+    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> None:
+        self.timers.append((delay_ms, callback))
+
+    def run_timers(self, delay_ms: float) -> int:
+        """Run those that were to run after so long; how many."""
+        due = [callback for delay, callback in self.timers if delay == delay_ms]
+        self.timers = [one for one in self.timers if one[0] != delay_ms]
+        for callback in due:
+            callback()
+        return len(due)
 
     def end_turn(self) -> None:
         """Call what was to be called soon."""

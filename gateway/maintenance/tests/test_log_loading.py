@@ -18,13 +18,12 @@ from headgate.gateway.maintenance import log_loading
 from headgate.gateway.maintenance.log_loading import LogLoader, Progress, in_order
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.runtime.scheduler import StoppedError
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, records
 from headgate.gateway.tests.harness import MemoryBroker, run_broker
 from headgate.gateway.tests.manual import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import MetadataRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
-from headgate.protocol.records.batch import Record, build
 from headgate.protocol.steps import finish
 from headgate.storage.directory.log_opening import LogOpening
 from headgate.storage.recovery import open_log
@@ -32,10 +31,6 @@ from headgate.storage.recovery.recovery_input import RecoveryInput
 
 NOW_MS = 1_700_000_000_000
 CLEAN = ".kafka_cleanshutdown"
-
-
-def records(value: bytes = b"v") -> memoryview:
-    return memoryview(build([Record(timestamp=NOW_MS, value=value)]))
 
 
 class Slices:

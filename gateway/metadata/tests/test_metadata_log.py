@@ -220,7 +220,7 @@ def test_without_descriptors_a_thread_writes_nothing_and_the_next_change_succeed
 
 def test_a_large_change_is_encoded_by_a_thread_and_those_behind_it_wait(log: Log) -> None:
     submitted, slices = Submitted(log), list[Any]()
-    submitted.threads.in_slices = lambda work, done: slices.append((work, done))  # type: ignore[attr-defined]
+    submitted.threads.in_slices = lambda work, done: slices.append((work, done))  # type: ignore[method-assign]
     submitted.submit(1, copies=FEW_RECORDS + 1)
     submitted.submit(2)
     assert (len(slices), len(submitted.threads.waiting)) == (1, 0)
@@ -238,7 +238,7 @@ def test_a_large_change_is_encoded_by_a_thread_and_those_behind_it_wait(log: Log
 
 def test_a_stop_refuses_what_is_not_encoded(log: Log) -> None:
     submitted, slices = Submitted(log), list[Any]()
-    submitted.threads.in_slices = lambda work, done: slices.append((work, done))  # type: ignore[attr-defined]
+    submitted.threads.in_slices = lambda work, done: slices.append((work, done))  # type: ignore[method-assign]
     submitted.submit(1, copies=FEW_RECORDS + 1)
     submitted.submit(2)
     slices[0][1](StoppedError("the broker stops"))

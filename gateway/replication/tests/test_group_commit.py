@@ -1,7 +1,7 @@
 """Durability: who waits for the disk with `headgate.flush=commit`, and that nobody else does."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +53,6 @@ class Disk(Threads):
         for _ in range(count):
             self.run_one()
             self.node.time.advance()
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path / "data")
-    yield made
-    made.close()
 
 
 @pytest.fixture

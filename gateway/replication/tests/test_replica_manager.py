@@ -14,9 +14,8 @@ from headgate.gateway.metadata.image import Image
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.events import ReplicationEvents
 from headgate.gateway.replication.replica_manager import ReplicaManager
-from headgate.gateway.tests.builders import Node, led_elsewhere
+from headgate.gateway.tests.builders import Node, led_elsewhere, records
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.batch import Record, build
 from headgate.storage.disk.layout import replace_topic_id
 from headgate.storage.errors import StorageError
 from headgate.storage.files import Files
@@ -25,10 +24,6 @@ from headgate.storage.log.log import Log
 pytestmark = pytest.mark.every_metadata_store
 
 NOW_MS = 1_700_000_000_000
-
-
-def records(value: bytes) -> memoryview:
-    return memoryview(build([Record(timestamp=NOW_MS, value=value)]))
 
 
 def code_of(partitions: ReplicaManager, topic: str, index: int = 0) -> ErrorCode:
