@@ -20,11 +20,10 @@ from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.gateway.tests.builders import Node, records
 from headgate.gateway.tests.harness import MemoryBroker, run_broker
-from headgate.gateway.tests.manual import ManualTime
+from headgate.gateway.tests.manual import ManualTime, Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import MetadataRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
-from headgate.protocol.steps import finish
 from headgate.storage.directory.log_opening import LogOpening
 from headgate.storage.recovery import open_log
 from headgate.storage.recovery.recovery_input import RecoveryInput
@@ -33,31 +32,13 @@ NOW_MS = 1_700_000_000_000
 CLEAN = ".kafka_cleanshutdown"
 
 
-class Slices:
-    """What was handed to threads, until it is told to run."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Generator[None, None, Any], Callable[[Any], None]]] = []
-
-    def in_slices(self, work: Generator[None, None, Any], done: Callable[[Any], None]) -> None:
-        self.waiting.append((work, done))
-
-    def run_one(self, number: int = 0) -> None:
-        work, done = self.waiting.pop(number)
-        done(finish(work))
-
-    def run_all(self) -> None:
-        while self.waiting:
-            self.run_one()
-
-
 class Late:
     """A broker's services that have not opened their logs yet, over a directory that another one has left."""
 
     def __init__(self, config: BrokerConfig, time: ManualTime) -> None:
         self.broker = Broker(config, Seams(time.clock, make_scheduler=time.make_scheduler))
         self.time = time
-        self.slices = Slices()
+        self.slices = Threads()
         self.services = self.broker.services
         self.services.scheduler.in_slices = self.slices.in_slices  # type: ignore[method-assign]
         self.services.partitions.go_on_in_threads()
@@ -198,7 +179,7 @@ def test_topics_that_change_while_logs_are_opened(left: Path, late: Callable[...
     assert broker.code("large") == ErrorCode.NOT_LEADER_OR_FOLLOWER, "the old log is still being opened"
     metadata.change_topic_configs("t", {"max.message.bytes": "1000"})
     metadata.create_partitions("t", 3)
-    broker.slices.run_one(-1)  # its files are made by a thread, and nobody sees it before
+    broker.slices.run_one(number=-1)  # its files are made by a thread, and nobody sees it before
     assert [broker.code("t", index) for index in range(3)] == [6, 6, 0]
     broker.slices.run_all()
     broker.advance()
@@ -249,7 +230,7 @@ def test_a_thread_that_fails_leaves_its_partitions_offline(
     broker.start()
     while broker.slices.waiting:
         work, done = broker.slices.waiting.pop()
-        done(finish(work) if "_survey" in repr(work) else ValueError("a fault of ours"))
+        done(work() if "_survey" in repr(work) else ValueError("a fault of ours"))
     assert not broker.services.partitions.opening
     assert {broker.code("t"), broker.code("large")} == {ErrorCode.KAFKA_STORAGE_ERROR}
     assert caplog.text.count("partition large-0 stays closed: ValueError('a fault of ours')") == 1
