@@ -74,8 +74,8 @@ class Services:
     slices: TimeSlices
     """Where long works go on, a millisecond of each turn: those of groups and all others."""
     conversions: Conversions
-    appends: WriteBatcher = field(default_factory=WriteBatcher)
-    metrics: Metrics = field(default_factory=Metrics)
+    appends: WriteBatcher
+    metrics: Metrics
     authorizer: Authorizer | None = None
     quota: Quota | None = None
 
