@@ -59,7 +59,7 @@ class Client:
 
 @dataclass(slots=True)
 class Services:
-    """The services of a broker for its handlers; `gateway.app.broker` builds them once."""
+    """The services of a broker for its handlers; `gateway.app.composition` builds them once."""
 
     config: BrokerConfig
     clock: Clock
@@ -74,8 +74,8 @@ class Services:
     slices: TimeSlices
     """All long works of the broker, those of groups included, in slices of a millisecond of each turn."""
     conversions: Conversions
-    appends: WriteBatcher = field(default_factory=WriteBatcher)
-    metrics: Metrics = field(default_factory=Metrics)
+    appends: WriteBatcher
+    metrics: Metrics
     authorizer: Authorizer | None = None
     quota: Quota | None = None
 

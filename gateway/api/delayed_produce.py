@@ -121,12 +121,12 @@ class DelayedProduce:
             self._context.broker.purgatory.complete(self._waiting)
         elif append is None:
             self._await_disks()
-        elif append.state is PENDING and append.replica.disk is not None:
+        elif append.state is PENDING:
             append.replica.disk.when_uncrowded(self._check)
 
     def _await_disks(self) -> None:
         for disk in {append.replica.disk for append, _ in self._delayed if append is not None}:
-            if disk is not None and disk.is_crowded:
+            if disk.is_crowded:
                 disk.when_uncrowded(self._check)
 
     def _finish(self) -> object:

@@ -17,6 +17,7 @@ import trio
 import trio.testing
 
 from headgate.gateway.app.broker import Broker
+from headgate.gateway.app.composition import Seams
 from headgate.gateway.app.embedded import HeadgateError
 from headgate.gateway.config import BrokerConfig, ConfigError
 from headgate.gateway.runtime.clock import SystemClock
@@ -90,7 +91,7 @@ class InProcess:
             ready.put(())
 
     async def _serve(self, config: BrokerConfig, ready: SimpleQueue[Sequence[str]]) -> None:
-        broker = Broker(config, clock=TrioClock(SystemClock().now_ms()))
+        broker = Broker(config, Seams(clock=TrioClock(SystemClock().now_ms())))
         self._stopping = trio.Event()
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)

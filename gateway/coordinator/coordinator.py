@@ -38,7 +38,6 @@ from headgate.gateway.runtime.time_slices import SLICE_MS
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Struct
 from headgate.storage.log.pending_write import AppendInfo
-from headgate.storage.log.validation import OWN
 
 S = TypeVar("S", bound=CoordinatorShard)
 
@@ -156,7 +155,6 @@ class Coordinator(Generic[S]):
         perform: Perform = lambda _, __: None,
     ) -> None:
         self.partition = partition
-        partition.validate = OWN
         self.services = services
         self.ended = WaitList()
         """Touched, and replaced, when the shard ends: all its requests have to be sent again."""

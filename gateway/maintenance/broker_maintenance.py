@@ -49,9 +49,7 @@ class BrokerMaintenance:
         config: BrokerConfig,
         clock: Clock,
         scheduler: Scheduler,
-        space_is_back: Callable[[str], None],
     ) -> None:
-        """`space_is_back(directory)` is called when a directory takes records again, after its disk was nearly full."""
         self._log_manager = log_manager
         self._partitions = partitions
         self._clock = clock
@@ -59,7 +57,6 @@ class BrokerMaintenance:
         self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0
         self._is_retrying = False
         self._has_lost_metadata = False
-        self._space_is_back = space_is_back
         self._config = config
         self._space = DiskSpace(partitions, config, clock, scheduler, self._room_changed)
         listener = RepairListener(self._was_truncated, self._repaired)
@@ -136,7 +133,8 @@ class BrokerMaintenance:
         self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0  # there may be space now for failed creations
         self._expire_if_low()
         if not is_low:
-            self._space_is_back(directory)
+            for listener in self._partitions.events.space_recovered:
+                listener(directory)
 
     def retry(self) -> None:
         """Try again to create partitions whose creation failed: some of them, in a thread."""

@@ -89,7 +89,13 @@ class LogLoader:
     """Opens all logs: `open_few` opens a small number before there is a loop, `start` opens the rest."""
 
     def __init__(
-        self, log_manager: LogManager, config_of: ConfigOf, clock: Clock, metrics: Metrics, threads: int = 1
+        self,
+        log_manager: LogManager,
+        config_of: ConfigOf,
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        threads: int = 1,
     ) -> None:
         """`config_of(topic)` returns the settings of a topic. `threads` is the number for each directory."""
         self.progress = Progress()
@@ -102,7 +108,7 @@ class LogLoader:
         self._clock = clock
         self._threads = threads
         self._directories = [_Directory(log_directory) for log_directory in log_manager]
-        self._scheduler: Scheduler | None = None
+        self._scheduler = scheduler
         self._measure(metrics)
 
     def _measure(self, metrics: Metrics) -> None:
@@ -138,11 +144,10 @@ class LogLoader:
         """
         self._config_of, self._opened = config_of, opened
 
-    def start(self, scheduler: Scheduler) -> None:
-        """Open the remaining logs. The scheduler must be running."""
-        progress = self.progress
+    def start(self) -> None:
+        """Open the rest. The scheduler has to be running."""
+        progress, scheduler = self.progress, self._scheduler
         progress.partitions, progress.began_ms = len(self._log_manager.unopened), self._clock.monotonic_ms()
-        self._scheduler = scheduler
         self._retry_later()
         if not progress.partitions:
             self._end()
@@ -198,7 +203,6 @@ class LogLoader:
     def _begin(self, directory: _Directory, batch: list[LogOpening]) -> None:
         directory.threads += 1
         self.progress.running.extend(batch)
-        assert self._scheduler is not None
         self._scheduler.in_slices(_steps(batch), partial(self._ended, directory, batch))
 
     def _ended(self, directory: _Directory, batch: list[LogOpening], result: object) -> None:
@@ -232,7 +236,6 @@ class LogLoader:
     # Trying again
 
     def _retry_later(self) -> None:
-        assert self._scheduler is not None
         self._scheduler.call_after(RETRY_MS, self._retry)
 
     def _retry(self) -> None:
@@ -251,15 +254,15 @@ class LogLoader:
     # Progress
 
     def _log_progress(self) -> None:
-        progress, scheduler = self.progress, self._scheduler
-        if not progress.left or scheduler is None:
+        progress = self.progress
+        if not progress.left:
             return
         logger.info(
             "%d of %d partitions are open, %.0f of %.0f MB are scanned; about %.0f s are left",
             progress.opened, progress.partitions, progress.bytes_scanned / 1e6, progress.bytes / 1e6,
             progress.seconds_left(self._clock.monotonic_ms()),
         )  # fmt: skip
-        scheduler.call_after(PROGRESS_LOG_MS, self._log_progress)
+        self._scheduler.call_after(PROGRESS_LOG_MS, self._log_progress)
 
     def _log_end(self) -> None:
         progress = self.progress

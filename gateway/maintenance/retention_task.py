@@ -118,8 +118,7 @@ class RetentionTask:
 
     def _ended(self, partition: Replica, expired: SegmentDeletion, result: object) -> None:
         partition.log.end_segment_deletion(expired)
-        if partition.disk is not None:
-            partition.disk.group_commit.given_back(partition)
+        partition.disk.group_commit.given_back(partition)
         if isinstance(result, BaseException):
             self._note(partition.log, result)
         else:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from headgate.gateway.metadata.image import Image, Node
 from headgate.gateway.metadata.metadata_log import LOG_CONFIG, MetadataLog
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC, METADATA_TOPIC_ID
-from headgate.gateway.metadata.snapshot import load
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.purgatory import WaitList
@@ -38,15 +37,12 @@ class EmbeddedMetadata(MetadataStore):
         config: BrokerConfig,
         clock: Clock,
         random: Random,
-        image: Image | None = None,
-        scheduler: Scheduler | None = None,
+        image: Image,
+        scheduler: Scheduler,
         prepare: Prepare = prepare_nothing,
         touch: Callable[[WaitList], None] = lambda _: None,
     ) -> None:
-        """`image` is the replay of the log, if the log was read already. Raises StorageError for a log that is damaged.
-
-        Without a scheduler a change is written when the operation returns.
-        """
+        """`image` is the replay of the log. Raises StorageError without a log in a directory that is not new."""
         log = store.logs.get((METADATA_TOPIC, 0))
         if log is None:
             check_fresh(store)
@@ -55,7 +51,6 @@ class EmbeddedMetadata(MetadataStore):
         self.metadata_log = MetadataLog(log, scheduler)
         self._clock = clock
         brokers = {config.node_id: Node(config.node_id, config.broker_rack, {})}
-        image = image or load(log).image
         image = image._replace(cluster_id=store.cluster_id, controller_id=config.node_id, brokers=brokers)
         super().__init__(image, config, random, prepare, touch)
 

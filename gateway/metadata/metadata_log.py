@@ -1,6 +1,6 @@
 """The metadata log: one batch a change, so that a change is there as a whole or not at all.
 
-With a scheduler a thread writes and syncs, so that the loop never waits for the disk. Changes that are submitted
+A thread writes and syncs, so that the loop never waits for the disk. Changes that are submitted
 meanwhile share the next write and its sync.
 """
 
@@ -82,7 +82,7 @@ class _Writing(NamedTuple):
 class MetadataLog:
     """Metadata records in a storage log."""
 
-    def __init__(self, log: Log, scheduler: Scheduler | None = None) -> None:
+    def __init__(self, log: Log, scheduler: Scheduler) -> None:
         self._log = log
         self._scheduler = scheduler
         self._queue: deque[_Submitted] = deque()
@@ -103,46 +103,6 @@ class MetadataLog:
     def end_offset(self) -> int:
         """The offset behind the last record."""
         return self._log.end_offset
-
-    def replay(self, offset: int = 0) -> Iterator[MetadataRecord]:
-        """Every record from an offset on, at which a batch begins.
-
-        Raises StorageError for what cannot be understood, or is missing: it is never guessed.
-        """
-        while offset < self._log.end_offset:
-            data = self._read(offset)
-            for header, view in batch.split(data):
-                if header.base_offset != offset:
-                    raise StorageError(self._where(offset, f"offset {header.base_offset} follows"))
-                if not batch.check_crc(view):
-                    raise StorageError(self._where(header.base_offset, "its checksum is wrong"))
-                yield from self._decode(view)
-                offset = header.last_offset + 1
-
-    def _read(self, offset: int) -> memoryview:
-        try:
-            piece = self._log.read(offset, _READ_BYTES, self._log.end_offset, at_least_one=True)
-        except KafkaError as error:
-            raise StorageError(self._where(offset, error.message)) from error
-        if piece is None:
-            raise StorageError(self._where(offset, "there is nothing to read"))
-        try:
-            return memoryview(piece.read())
-        finally:
-            piece.release()
-
-    def _decode(self, view: memoryview) -> Iterator[MetadataRecord]:
-        for record in batch.iterate(view):
-            try:
-                yield decode(record.value or b"")
-            except MalformedRequest as error:
-                raise StorageError(self._where(record.offset, str(error))) from None
-
-    def _where(self, offset: int, what: str) -> str:
-        return (
-            f"the metadata log in {self._log.directory} cannot be read at offset {offset}: {what}; topics are known by"
-            " it alone, so restore it from a copy, or start the newer version of Headgate that wrote it"
-        )
 
     def append(self, records: Sequence[MetadataRecord], now_ms: int) -> None:
         """Write one change; the change is on the disk when this returns.
@@ -198,19 +158,15 @@ class MetadataLog:
     # By a thread
 
     def submit(self, records: Sequence[MetadataRecord], now_ms: int, done: Done) -> None:
-        """Write one change; `done` is called with None or the error. Without a scheduler the change is written at once.
+        """Write one change; `done` is called with None or the error.
 
         After a failure all changes that were submitted behind the failed one fail too: they were planned upon it.
         Raises KafkaError as `append`, and then `done` is not called.
         """
-        if self._scheduler is None:
-            self.append(records, now_ms)
-            done(None)
-            return
         self._check()
         self._queue.append(_Submitted(records, now_ms, done))
         if not self._is_busy:
-            self._next(self._scheduler)
+            self._next()
 
     def between_writes(self, begin: Callable[[], Work | None], done: Callable[[object], None]) -> None:
         """Have a thread work on the files of the log while nothing is written to the log.
@@ -218,17 +174,16 @@ class MetadataLog:
         `begin` is called on the loop, after every finished write has been reported; it returns the work, or None.
         `done` is called with the result of the work, or the exception. Neither is called once the broker has stopped.
         """
-        assert self._scheduler is not None, "threads need a scheduler"
         self._between.append((begin, done))
         if not self._is_busy:
-            self._next(self._scheduler)
+            self._next()
 
-    def _work(self, scheduler: Scheduler, begin: Callable[[], Work | None], done: Callable[[object], None]) -> None:
+    def _work(self, begin: Callable[[], Work | None], done: Callable[[object], None]) -> None:
         def ended(result: object) -> None:
             try:
                 done(result)
             finally:
-                self._next(scheduler)
+                self._next()
 
         work = None
         try:
@@ -236,48 +191,48 @@ class MetadataLog:
         except Exception:  # an unexpected error must not keep changes waiting
             logger.exception("work between two changes of the metadata cannot begin")
         if work is None:
-            self._next(scheduler)
+            self._next()
         else:
-            scheduler.in_thread(work, ended)
+            self._scheduler.in_thread(work, ended)
 
-    def _next(self, scheduler: Scheduler) -> None:
+    def _next(self) -> None:
         """Have a thread do the next piece of work."""
-        if scheduler.is_over:  # the broker has stopped
+        if self._scheduler.is_over:  # the broker has stopped
             self._between.clear()
         self._is_busy = bool(self._queue or self._between)
         if not self._is_busy:
             return
         if self._between:
-            self._work(scheduler, *self._between.popleft())
+            self._work(*self._between.popleft())
             return
-        if scheduler.is_over:
+        if self._scheduler.is_over:
             self._refuse(
                 [], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker stopped before the change was written")
             )
             return
         one = self._queue[0]
         if one.batch is None:
-            scheduler.in_slices(one.steps(), partial(self._encoded, one, scheduler))
+            self._scheduler.in_slices(one.steps(), partial(self._encoded, one))
             return
         try:
             if self._log.names_unsynced:  # as in `append`
-                self._sync_names(scheduler)
+                self._sync_names()
             else:
-                self._write(scheduler)
+                self._write()
         except KafkaError as error:
             self._refuse([], error)
         except OSError as error:
             self._refuse([], self._log.disk_error(error))
 
-    def _encoded(self, one: _Submitted, scheduler: Scheduler, result: memoryview | BaseException) -> None:
+    def _encoded(self, one: _Submitted, result: memoryview | BaseException) -> None:
         if isinstance(result, BaseException):
             logger.error("a change of the metadata cannot be encoded: %r", result)
             self._refuse([], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the change was not written: {result!r}"))
             return
         one.batch = result
-        self._next(scheduler)
+        self._next()
 
-    def _sync_names(self, scheduler: Scheduler) -> None:
+    def _sync_names(self) -> None:
         flush = self._log.begin_flush()
 
         def synced(result: object) -> None:
@@ -285,11 +240,11 @@ class MetadataLog:
             if isinstance(result, OSError):
                 self._refuse([], self._log.disk_error(result))
             else:
-                self._next(scheduler)
+                self._next()
 
-        scheduler.in_thread(flush.run, synced)
+        self._scheduler.in_thread(flush.run, synced)
 
-    def _write(self, scheduler: Scheduler) -> None:
+    def _write(self) -> None:
         """Write and sync as many changes as one write takes. Raises KafkaError, OSError: then none was taken."""
         taken = self._stage()
         try:
@@ -297,7 +252,7 @@ class MetadataLog:
         except KafkaError as error:
             self._refuse(taken, error)
             return
-        scheduler.in_thread(writing.run, lambda result: self._written(taken, writing, result, scheduler))
+        self._scheduler.in_thread(writing.run, partial(self._written, taken, writing))
 
     def _stage(self) -> list[_Submitted]:
         """Take the changes of one write from the queue.
@@ -321,7 +276,7 @@ class MetadataLog:
             taken.append(self._queue.popleft())
         return taken
 
-    def _written(self, taken: list[_Submitted], writing: _Writing, result: object, scheduler: Scheduler) -> None:
+    def _written(self, taken: list[_Submitted], writing: _Writing, result: object) -> None:
         try:
             self._end_write(writing, _failure(result))
         except KafkaError as error:
@@ -329,7 +284,7 @@ class MetadataLog:
             return
         for one in taken:
             _notify(one, None)
-        self._next(scheduler)
+        self._next()
 
     def _refuse(self, taken: list[_Submitted], error: KafkaError) -> None:
         waiting = [*taken, *self._queue]
@@ -337,8 +292,52 @@ class MetadataLog:
         self._is_busy = False
         for one in waiting:
             _notify(one, error)
-        if self._between and self._scheduler is not None and not self._is_busy:
-            self._next(self._scheduler)
+        if self._between and not self._is_busy:
+            self._next()
+
+
+def replay(log: Log, offset: int = 0) -> Iterator[MetadataRecord]:
+    """Every record from an offset on, at which a batch begins.
+
+    Raises StorageError for what cannot be understood, or is missing: it is never guessed.
+    """
+    while offset < log.end_offset:
+        data = _read(log, offset)
+        for header, view in batch.split(data):
+            if header.base_offset != offset:
+                raise StorageError(_where(log, offset, f"offset {header.base_offset} follows"))
+            if not batch.check_crc(view):
+                raise StorageError(_where(log, header.base_offset, "its checksum is wrong"))
+            yield from _decode(log, view)
+            offset = header.last_offset + 1
+
+
+def _read(log: Log, offset: int) -> memoryview:
+    try:
+        piece = log.read(offset, _READ_BYTES, log.end_offset, at_least_one=True)
+    except KafkaError as error:
+        raise StorageError(_where(log, offset, error.message)) from error
+    if piece is None:
+        raise StorageError(_where(log, offset, "there is nothing to read"))
+    try:
+        return memoryview(piece.read())
+    finally:
+        piece.release()
+
+
+def _decode(log: Log, view: memoryview) -> Iterator[MetadataRecord]:
+    for record in batch.iterate(view):
+        try:
+            yield decode(record.value or b"")
+        except MalformedRequest as error:
+            raise StorageError(_where(log, record.offset, str(error))) from None
+
+
+def _where(log: Log, offset: int, what: str) -> str:
+    return (
+        f"the metadata log in {log.directory} cannot be read at offset {offset}: {what}; topics are known by"
+        " it alone, so restore it from a copy, or start the newer version of Headgate that wrote it"
+    )
 
 
 def _batch(records: Sequence[MetadataRecord], now_ms: int) -> memoryview:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.metadata_log import LEADER_EPOCH, MetadataLog
+from headgate.gateway.metadata.metadata_log import LEADER_EPOCH, replay
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.internal import metadata_snapshot
 from headgate.protocol.internal.metadata import MetadataRecord, RemoveTopicRecord
@@ -87,7 +87,7 @@ def load(log: Log) -> LoadedMetadata:
     reading = _Reading()
     snapshot, records = _newest(log)
     image = Image.empty().apply_all(reading.of_snapshot(records))
-    image = image.apply_all(reading.of_log(MetadataLog(log).replay(snapshot.end_offset)))
+    image = image.apply_all(reading.of_log(replay(log, snapshot.end_offset)))
     return LoadedMetadata(image, reading.removed, snapshot, reading.count)
 
 

@@ -33,8 +33,8 @@ class DirectoryStatus:
 
     __slots__ = ("_changed", "disk", "full_error", "is_hung", "offline_error", "path", "space")
 
-    def __init__(self, path: str, disk: DiskMonitor | None, changed: Callable[[DirectoryStatus], None]) -> None:
-        """`changed(status)` is called after each change of the health. Without a monitor the pace is not looked at."""
+    def __init__(self, path: str, disk: DiskMonitor, changed: Callable[[DirectoryStatus], None]) -> None:
+        """`changed(status)` is called after each change of the health."""
         self.path = path
         self.disk = disk
         self._changed = changed

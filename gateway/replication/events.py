@@ -1,6 +1,6 @@
 """What happens to partitions and log directories, and who hears of it.
 
-The wiring (`gateway.app.broker`) fills these lists, in the order in which listeners are called. Nothing else
+The wiring (`gateway.app.composition`) fills these lists, in the order in which listeners are called. Nothing else
 subscribes. No log, file or thread is known here.
 """
 
@@ -22,6 +22,8 @@ class ReplicationEvents:
     """(log directory, error): a write or a sync has failed."""
     disk_recovered: list[Callable[[str], None]] = field(default_factory=list)
     """(log directory): the disk takes everything again, or a log in the directory was repaired."""
+    space_recovered: list[Callable[[str], None]] = field(default_factory=list)
+    """(log directory): clients may produce again, after the disk was nearly full."""
     epoch_needed: list[Callable[[], None]] = field(default_factory=list)
     """(): a partition needs a higher leader epoch; see `ReplicaManager.awaiting_epoch`."""
     online: list[Callable[[str, int], None]] = field(default_factory=list)

@@ -52,9 +52,9 @@ class CountdownLatch:
         if not self._left:
             self._call()
 
-    def all_added(self, scheduler: Scheduler | None, within_ms: float) -> None:
-        """There will be no more tasks. With a scheduler, `done` is called in `within_ms` at the latest."""
-        if self._left > 1 and scheduler is not None:
+    def all_added(self, scheduler: Scheduler, within_ms: float) -> None:
+        """There will be no more tasks: `done` is called in `within_ms` at the latest."""
+        if self._left > 1:
             self._timer = scheduler.call_after(within_ms, self._call)
         self.end()
 
@@ -87,7 +87,7 @@ class _Directory:
 
 
 class FileTaskQueue:
-    """The tasks that wait. Without a scheduler each is run when it is added."""
+    """The tasks that wait. Before there are threads, each task is run when it is added."""
 
     def __init__(self) -> None:
         self._new: deque[_Task] = deque()

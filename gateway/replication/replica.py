@@ -40,7 +40,6 @@ class Replica:
     __slots__ = (
         "_commits",
         "_read_only",
-        "_validate",
         "_writer",
         "advanced",
         "converting",
@@ -54,6 +53,7 @@ class Replica:
         "replicas",
         "stores_verbatim",
         "topic",
+        "validate",
         "waiters",
     )
 
@@ -64,9 +64,9 @@ class Replica:
         log: Log,
         leader_epoch: int,
         advanced: Callable[["Replica"], None],
-        disk: DiskMonitor | None = None,
+        disk: DiskMonitor,
+        validate: str = HEADER,
     ) -> None:
-        """Without a disk monitor everything is written inline, and nothing is flushed by a thread."""
         self.topic = topic
         self.index = index
         self.log = log
@@ -78,9 +78,10 @@ class Replica:
         self.high_watermark = log.recovery_point if self.fsync_before_commit else log.end_offset
         if log.has_transactions:
             log.producers.transactions.replicated(self.high_watermark)
-        self._validate = HEADER
+        self.validate = validate
+        """headgate.validate.records, or OWN if the broker alone writes to the partition."""
         self._read_only: KafkaError | None = None
-        self.stores_verbatim = log.config.allows_verbatim
+        self.stores_verbatim = log.config.allows_verbatim and validate == HEADER
         """Whether a sound batch is appended as the client sent it, without a look at the records."""
         self.converting = 0
         """How many appends wait for their conversion: later ones have to stay behind them."""
@@ -93,16 +94,6 @@ class Replica:
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, epoch {self.leader_epoch}, high watermark {self.high_watermark})"
-
-    @property
-    def validate(self) -> str:
-        """headgate.validate.records, or OWN if the broker alone writes to the partition."""
-        return self._validate
-
-    @validate.setter
-    def validate(self, value: str) -> None:
-        self._validate = value
-        self.configure(self.log.config)
 
     @property
     def read_only(self) -> KafkaError | None:
@@ -131,7 +122,7 @@ class Replica:
                 self.sync_soon()
 
     def _look_at_batches(self, config: LogConfig) -> None:
-        self.stores_verbatim = config.allows_verbatim and self._validate == HEADER and self._read_only is None
+        self.stores_verbatim = config.allows_verbatim and self.validate == HEADER and self._read_only is None
 
     @property
     def last_stable_offset(self) -> int:
@@ -162,8 +153,7 @@ class Replica:
         """
         if required_acks == ACKS_ALL:
             self._check_in_sync()
-        owner = self if self.disk is not None else None
-        info = self.log.stage(records, self.leader_epoch, now_ms, self._validate, GATHER_BYTES, owner)
+        info = self.log.stage(records, self.leader_epoch, now_ms, self.validate, GATHER_BYTES, self)
         if len(records) > GATHER_BYTES:
             self.write_staged()
         return info
@@ -175,8 +165,7 @@ class Replica:
         if required_acks == ACKS_ALL:
             self._check_in_sync()
         self.check_writable()
-        owner = self if self.disk is not None else None
-        return self.log.stage(records, self.leader_epoch, now_ms, validate or self._validate, owner=owner)
+        return self.log.stage(records, self.leader_epoch, now_ms, validate or self.validate, owner=self)
 
     def _check_in_sync(self) -> None:
         least = self.log.config.min_insync_replicas
@@ -187,10 +176,7 @@ class Replica:
     def write_staged(self) -> None:
         """Write what was staged. Raises KafkaError(KAFKA_STORAGE_ERROR) if none of it was appended."""
         try:
-            if self.disk is None:
-                self.log.write_staged()
-            else:
-                self.disk.write(self.log.write_staged)
+            self.disk.write(self.log.write_staged)
         finally:
             self.advance()
 
@@ -199,7 +185,7 @@ class Replica:
 
         The first append since the start goes through a queue too, if it would have to read from the disk.
         """
-        if self.disk is None or not (self.disk.is_slow or self._writer):
+        if not (self.disk.is_slow or self._writer):
             return None
         if self.log.staged is not None:  # promised before the disk was slow: the loop writes that at the turn's end
             return None
@@ -214,8 +200,8 @@ class Replica:
 
     def give_up_writer(self) -> None:
         """Drop the queue if nothing waits in it and the disk is quick."""
-        writer, disk = self._writer, self.disk
-        if isinstance(writer, AppendQueue) and writer.is_idle and disk is not None and not disk.is_slow:
+        writer = self._writer
+        if isinstance(writer, AppendQueue) and writer.is_idle and not self.disk.is_slow:
             self._writer = COLD if self.log.active.is_sealed else None
 
     def _is_awake(self) -> bool:
@@ -289,17 +275,14 @@ class Replica:
         """Roll inline, and see how long that takes. Raises RollIsDue if a thread of the queue is to roll."""
         if self._writer is not None and self._writer.rolls:
             raise RollIsDue
-        if self.disk is None:
-            roll()
-        else:
-            self.disk.write(roll)
+        self.disk.write(roll)
 
     def roll_soon(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
         """Have a thread begin a new segment, for which appends wait, then call `done` with the error, if any.
 
         `done` is not called if the log cannot be rolled now.
         """
-        if self.disk is None or self.log.staged is not None:
+        if self.log.staged is not None:
             return
         writer = (self._writer is not COLD and self.writer()) or AppendQueue(self, self.disk)
         if writer.is_idle and self.log.may(ROLL):
@@ -308,8 +291,6 @@ class Replica:
 
     def sync_soon(self) -> None:
         """Have the log flushed: at once, together with others, if a client may wait, else in its turn."""
-        if self.disk is None:
-            return
         if self.fsync_before_commit:
             self.disk.group_commit.commit(self)
         else:
@@ -317,8 +298,7 @@ class Replica:
 
     def write_epochs_soon(self) -> None:
         """Have a thread write the leader epochs of the log: a start need not look for them in the batches then."""
-        if self.disk is not None:
-            self.disk.group_commit.write(self.log.write_epochs)
+        self.disk.group_commit.write(self.log.write_epochs)
 
     def synced(self) -> None:
         """A flush of the log has ended: the high watermark may follow, or appends that wait for it fail."""

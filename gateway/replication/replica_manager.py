@@ -25,7 +25,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.metadata.image import Image, Topic
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image, Topic
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.replication.events import ReplicationEvents
@@ -39,6 +39,7 @@ from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.directory.partition_files import PartitionCreation, PartitionDeletion
 from headgate.storage.files import HeldFiles, parent
 from headgate.storage.log.log import Log
+from headgate.storage.log.validation import OWN
 
 if TYPE_CHECKING:
     from headgate.gateway.runtime.scheduler import Scheduler
@@ -85,24 +86,24 @@ class ReplicaManager:
         store: LogManager,
         config: BrokerConfig,
         purgatory: Purgatory,
-        make_disk: MakeDisk | None = None,
-        scheduler: Scheduler | None = None,
-        events: ReplicationEvents | None = None,
+        make_disk: MakeDisk,
+        scheduler: Scheduler,
+        events: ReplicationEvents,
     ) -> None:
-        """With a scheduler, files are created and renamed in threads once `start` was called; else at once.
-
-        Without `make_disk` nobody looks at the pace of disks.
-        """
+        """Files are created and renamed at once until `go_on_in_threads`, then in threads."""
         self._store = store
         self._scheduler = scheduler
         self._files = FileTaskQueue()
         self._config = config
         self._purgatory = purgatory
-        self.events = events or ReplicationEvents()
+        self.events = events
         self._states = PartitionStates()
         self._online = self._states.online  # what `get` looks into
         self.directories: Mapping[str, DirectoryStatus] = {
-            one.directory: self._status_of(one.directory, make_disk) for one in store
+            one.directory: DirectoryStatus(
+                one.directory, make_disk(partial(self._disk_failed, one.directory)), self._directory_changed
+            )
+            for one in store
         }
         """The log directories that are in use, by their paths."""
         self._names: dict[bytes, str] = {}
@@ -112,10 +113,6 @@ class ReplicaManager:
         self._epochs_are_raised = True
         self.has_legacy_format = False
         """Whether a log that was ever opened may hold messages of magic 0 and 1, which have to be converted."""
-
-    def _status_of(self, directory: str, make_disk: MakeDisk | None) -> DirectoryStatus:
-        disk = None if make_disk is None else make_disk(partial(self._disk_failed, directory))
-        return DirectoryStatus(directory, disk, self._directory_changed)
 
     def __iter__(self) -> Iterator[Replica]:
         """The replicas that are online, then those that wait for a higher leader epoch."""
@@ -253,6 +250,9 @@ class ReplicaManager:
         self._image, self._epochs_are_raised = image, epochs_are_raised
         for topic in image.topics.values():
             self._put(topic, known=len(topic.partitions))
+
+    def go_on_in_threads(self) -> None:
+        """Have threads work on files from now on: the scheduler runs."""
         self._files.go_on_in_threads(self._scheduler)
 
     def prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
@@ -376,8 +376,9 @@ class ReplicaManager:
             log.share_topic_id(topic.topic_id)
         self.has_legacy_format = self.has_legacy_format or log.has_legacy_format
         status = self.directories[parent(log.directory)]
-        replica = Replica(topic.name, index, log, topic.partitions[index].leader_epoch, self._tell, status.disk)
-        replica.validate = self._config.headgate_validate_records
+        validate = OWN if topic.name == CONSUMER_OFFSETS else self._config.headgate_validate_records
+        leader_epoch = topic.partitions[index].leader_epoch
+        replica = Replica(topic.name, index, log, leader_epoch, self._tell, status.disk, validate)
         if self._has_later_epoch(replica):
             self._await_epoch(replica)
         else:
@@ -484,8 +485,7 @@ class ReplicaManager:
             return None
 
     def _now_ms(self) -> int:
-        disk = next(iter(self.directories.values())).disk
-        return 0 if disk is None else disk.clock.now_ms()
+        return next(iter(self.directories.values())).disk.clock.now_ms()
 
     def _avoided(self) -> Collection[str]:
         return [status.path for status in self.directories.values() if status.is_avoided]

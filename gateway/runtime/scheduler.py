@@ -37,6 +37,10 @@ MOMENT_S = 0.00005
 TURN_WITHIN_S = 0.02
 
 
+def _nothing() -> None:
+    """There is nothing to settle."""
+
+
 class StoppedError(RuntimeError):
     """The result of sliced work if the loop ended first."""
 
@@ -77,8 +81,11 @@ class Timer:
 class Scheduler:
     """One heap of timers and one queue of functions, served by one trio task (`run`)."""
 
-    def __init__(self, clock: Clock, disks: int = 1) -> None:
-        """`disks`: the number of log directories; each may hang."""
+    def __init__(self, clock: Clock, disks: int = 1, settle: Callable[[], None] = _nothing) -> None:
+        """`disks`: how many log directories there are, each of which may hang.
+
+        `settle` is called at the end of each run of functions: timers, ends of threads and tasks, what was to run soon.
+        """
         self._clock = clock
         self._most_threads = max_threads(disks)
         self._timers: list[tuple[float, int, Timer]] = []
@@ -98,9 +105,8 @@ class Scheduler:
         self._turn = threading.Lock()
         self._in_slices: set[int] = set()  # thread identifiers
         self.is_over = False
-        """Whether `run` has ended: nothing can be spawned any more."""
-        self.settle: Callable[[], None] = _nothing
-        """Called after each run of callbacks: timers, ends of threads and tasks, functions of `call_soon`."""
+        """`run` has ended: nothing can be spawned any more."""
+        self._settle = settle
 
     def call_at(self, when_ms: float, callback: Callable[..., None], *arguments: Any) -> Timer:
         """Run `callback(*arguments)` once the clock's `monotonic_ms` reaches `when_ms`."""
@@ -143,7 +149,7 @@ class Scheduler:
         try:
             while workers is not None and (ended := workers.ended()) is not None:
                 _call(*ended)
-            _call(self.settle)
+            _call(self._settle)
             if not self.is_over:
                 self.run_soon()
         finally:
@@ -213,7 +219,7 @@ class Scheduler:
         except Exception as error:  # noqa: BLE001  the caller decides what a failure means
             result = error
         _call(done, result)
-        _call(self.settle)
+        _call(self._settle)
 
     def note_cancelled(self) -> None:
         """Count a cancelled timer; remove all cancelled timers once they are most of the heap."""
@@ -234,7 +240,7 @@ class Scheduler:
                 _call(callback, *arguments)
             else:
                 self._cancelled -= 1
-        _call(self.settle)
+        _call(self._settle)
         self.run_soon()
 
     def run_soon(self) -> None:
@@ -242,7 +248,7 @@ class Scheduler:
         while self._soon:
             while self._soon:
                 _call(self._soon.popleft())
-            _call(self.settle)  # may queue more
+            _call(self._settle)  # which may wake somebody
 
     def idle_ms(self) -> float:
         """Milliseconds until the next scheduled work; 0 while any thread runs, which may end at any time."""
@@ -286,10 +292,6 @@ class Scheduler:
         with trio.move_on_after(max(left_ms, 0) / 1000.0):
             await self._wakeup.wait()
         self._sleeping_until_ms = float("-inf")
-
-
-def _nothing() -> None:
-    """Settle nothing."""
 
 
 def _call(callback: Callable[..., None], *arguments: Any) -> None:

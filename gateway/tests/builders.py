@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from headgate.gateway.api.context import Client, HandlerContext, Services
-from headgate.gateway.api.conversion import Conversions
-from headgate.gateway.api.fetch_sessions import FetchSessions
+from headgate.gateway.api.context import Client, HandlerContext
 from headgate.gateway.api.handlers import Outcome, load
+from headgate.gateway.app.composition import BrokerParts, EmbeddedSource, Foundation, Seams
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
-from headgate.gateway.coordinator.loader import CoordinatorServices
-from headgate.gateway.coordinator.producer_ids import ProducerIds
-from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
-from headgate.gateway.metadata.embedded import EmbeddedMetadata
+from headgate.gateway.maintenance.log_loading import LogLoader
 from headgate.gateway.metadata.image import Node as Broker
 from headgate.gateway.metadata.image import Topic
-from headgate.gateway.metadata.new_topics import METADATA_TOPIC
-from headgate.gateway.metadata.registration import register
-from headgate.gateway.metadata.snapshot import load as load_metadata
-from headgate.gateway.metadata.store import MetadataStore
-from headgate.gateway.replication.append_queue import DiskMonitor
-from headgate.gateway.replication.leader_epoch_bumps import LeaderEpochBumps
-from headgate.gateway.replication.replica_manager import ReplicaManager
-from headgate.gateway.replication.write_batcher import WriteBatcher
-from headgate.gateway.runtime.purgatory import Purgatory, Waiting
-from headgate.gateway.runtime.time_slices import TimeSlices
-from headgate.gateway.tests.manual import ManualTime
-from headgate.gateway.tests.shared_metadata import Cluster, SharedMetadata
+from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.tests.manual import InlineScheduler, ManualTime
+from headgate.gateway.tests.shared_metadata import Cluster, SharedSource
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.batch import Record, build
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import finish, is_steps
 from headgate.storage.directory.log_manager import LogManager
-from headgate.storage.disk.reserve import Reserve
-from headgate.storage.files import File, Files, parent
+from headgate.storage.files import File, Files
+
+NOW_MS = 1_700_000_000_000
+"""The time of `ManualClock` at its start."""
 
 
 class _UnsyncedFile(File):
@@ -81,83 +72,33 @@ class Node:
         self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
         if self.clusters is not None:
             self.cluster = self.clusters.setdefault(directory, Cluster())
-        self._store = self._open_store()
-        self.services = self._build()
+        self._start()
 
     def disk(self) -> Files:
         """Where it keeps its files; a subclass may have another one."""
         return UnsyncedFiles()
 
-    def _open_store(self) -> LogManager:
-        stores = LogManager.take(
-            self.config.log_directories,
-            files=self.disk(),
-            node_id=self.config.node_id,
-            config=self.config.log_config({}),
-            random=self.random,
-        )
-        now_ms = self.time.clock.now_ms()
-        log = stores.open_now((METADATA_TOPIC, 0), self.config.log_config({}), now_ms)
-        if log is not None:
-            loaded = load_metadata(log)
-            self.config.change(*loaded.image.broker_configs(self.config.node_id))
-            stores.removed |= loaded.removed
-            stores.remove_strays(loaded.image.has_partition)
-            stores.resolve_duplicates(loaded.image.topic_id_of)
-        for store in stores:
-            store.open_all(now_ms)
-        return stores
+    def metadata_scheduler(self) -> Scheduler:
+        """The threads that write metadata: changes are there at once, also where a test holds up all other threads."""
+        return InlineScheduler(self.time.clock)
 
-    def _build(self) -> Services:
-        clock, scheduler = self.time.clock, self.time.scheduler
-        scheduler.in_thread = at_once  # type: ignore[method-assign]
-        purgatory = Purgatory(clock, scheduler)
-        partitions = ReplicaManager(self._store, self.config, purgatory, partial(DiskMonitor, clock, scheduler))
-        metadata, are_raised = self._open_metadata(partitions, purgatory)
-        partitions.start(metadata.image, epochs_are_raised=are_raised)
-        bumps = LeaderEpochBumps(metadata, partitions, scheduler)
-        appends = WriteBatcher()
-        scheduler.settle = appends.commit
-        slices = TimeSlices(clock, scheduler)
-        shared = CoordinatorServices(clock, scheduler, purgatory, appends, slices)
-        groups = GroupCoordinator(self.config, self.random, shared, metadata, partitions)
-        partitions.events.epoch_needed.append(bumps.soon)
-        partitions.events.online.append(groups.came_online)
-        partitions.events.truncated.append(groups.log_was_truncated)
-        metadata.on_change(partitions.follow)
-        metadata.on_change(groups.follow)
-        groups.start()
-        return Services(
-            config=self.config,
-            clock=clock,
-            random=self.random,
-            scheduler=scheduler,
-            purgatory=purgatory,
-            metadata=metadata,
-            partitions=partitions,
-            fetch_sessions=FetchSessions(
-                self.config.max_incremental_fetch_session_cache_slots,
-                self.random,
-                touch=purgatory.touch,
-                run_in_slices=TimeSlices(clock, scheduler).add,
-            ),
-            producer_ids=ProducerIds(metadata),
-            groups=groups,
-            slices=slices,
-            conversions=Conversions(scheduler),
-            appends=appends,
+    def _start(self) -> None:
+        seams = Seams(
+            self.time.clock,
+            self.disk(),
+            self.random,
+            self.time.make_scheduler,
+            metadata=self._embedded,
+            open_logs=_open_all,
         )
+        if self.cluster is not None:  # which knows the topics of logs without a metadata log beside them
+            seams = replace(seams, metadata=partial(SharedSource, self.cluster), check_directories=lambda *_: None)
+        self.parts = BrokerParts(self.config, seams)
+        self.services, self.log_manager = self.parts.services, self.parts.log_manager
+        self.services.groups.start()
 
-    def _open_metadata(self, partitions: ReplicaManager, purgatory: Purgatory) -> tuple[MetadataStore, bool]:
-        """The metadata, and whether this start has raised all leader epochs."""
-        prepare, touch = partitions.prepare, purgatory.touch
-        if self.cluster is not None:
-            return SharedMetadata(self.cluster, self.config, self.random, prepare, touch), False
-        metadata = EmbeddedMetadata(
-            self._store, self.config, self.time.clock, self.random, prepare=prepare, touch=touch
-        )
-        reserve = Reserve(self._store.files, parent(metadata.directory))
-        return metadata, register(metadata, self.config, Random(1), reserve, was_clean=self._store.was_clean)
+    def _embedded(self, base: Foundation) -> EmbeddedSource:
+        return EmbeddedSource(replace(base, scheduler=self.metadata_scheduler()))
 
     def context(self, version: int) -> HandlerContext:
         """What a handler of a request of `version` gets."""
@@ -189,24 +130,29 @@ class Node:
 
     def restart(self) -> None:
         """Stop, and start again on the same directory."""
-        self._store.close()
-        self._store = self._open_store()
-        self.services = self._build()
+        self.log_manager.close()
+        self._start()
         self.time.advance()  # groups are loaded
 
     def close(self) -> None:
         """Let go of the directory."""
-        self._store.close()
+        self.log_manager.close()
 
 
-def at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-    """What a thread would do, without one."""
-    try:
-        result = work()
-    except Exception as error:  # noqa: BLE001  as the scheduler hands it on
-        done(error)
-    else:
-        done(result)
+def _open_all(log_manager: LogManager, _log_loader: LogLoader, now_ms: int) -> None:
+    for directory in log_manager:
+        directory.open_all(now_ms)
+
+
+def records(*values: bytes, timestamp: int = NOW_MS) -> memoryview:
+    """One batch, as a client sends it."""
+    return memoryview(build([Record(timestamp=timestamp, value=value) for value in values]))
+
+
+def reach(replica: Replica, offset: int) -> None:
+    """Have everything before an offset on the disk."""
+    replica.log.recovery_point = offset
+    replica.advance()
 
 
 def refusal(node: Node, request: Message, version: int) -> ErrorCode:
@@ -246,13 +192,3 @@ def led_elsewhere(node: Node, leader: int, *names: str) -> None:
 
 def led_by(topic: Topic, leader: int) -> Topic:
     return topic._replace(partitions=(topic.partitions[0]._replace(leader=leader, leader_epoch=7),))
-
-
-def upkeep(node: Node, space_is_back: Callable[[str], None] = lambda _: None) -> BrokerMaintenance:
-    """What recurs on its directories; the last one made hears of their errors."""
-    services = node.services
-    made = BrokerMaintenance(
-        node._store, services.partitions, node.config, services.clock, services.scheduler, space_is_back
-    )
-    services.partitions.events.disk_failed[:] = [made.note_disk_error]
-    return made

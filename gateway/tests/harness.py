@@ -9,9 +9,10 @@ import trio
 import trio.testing
 
 from headgate.gateway.app.broker import Broker
+from headgate.gateway.app.composition import Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.runtime.scheduler import TrioClock
-from headgate.gateway.tests.builders import at_once
+from headgate.gateway.tests.manual import InlineScheduler
 from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.schema import Message
 
@@ -84,9 +85,8 @@ def run_broker(directory: Path, scenario: Callable[[MemoryBroker], Awaitable[Non
             "", [f"log.dirs={directory}", *(f"{name.replace('_', '.')}={value}" for name, value in settings.items())]
         )
         listener = MemoryListener()
-        broker = Broker(config, clock=TrioClock(), random=Random(0))
         # While a thread runs, all tasks wait, and the clock jumps to where every deadline has passed.
-        broker.services.scheduler.in_thread = at_once  # type: ignore[method-assign]
+        broker = Broker(config, Seams(TrioClock(), random=Random(0), make_scheduler=InlineScheduler))
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run, [("PLAINTEXT", listener)])
             await scenario(MemoryBroker(broker, listener))

@@ -1,9 +1,32 @@
-"""Time that a test moves by hand, and threads that run when it says so."""
+"""Time that a test moves by hand, and threads that run at once, or when a test says so."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
+from functools import partial
 from typing import Any
 
+from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.protocol.steps import finish
+
+
+def at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+    """The work of a thread, without a thread."""
+    try:
+        result = work()
+    except Exception as error:  # noqa: BLE001  as the scheduler hands it on
+        done(error)
+    else:
+        done(result)
+
+
+class InlineScheduler(Scheduler):
+    """A scheduler without threads: work is done when it is asked for."""
+
+    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        at_once(work, done)
+
+    def in_slices(self, work: Generator[None, None, Any], done: Callable[[Any], None]) -> None:
+        self.in_thread(partial(finish, work), done)
 
 
 class ManualClock:
@@ -25,7 +48,12 @@ class ManualTime:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.scheduler = Scheduler(self.clock)
+        self.scheduler: Scheduler = InlineScheduler(self.clock)
+
+    def make_scheduler(self, clock: Clock, disks: int, settle: Callable[[], None]) -> Scheduler:
+        """The scheduler that `advance` runs from now on."""
+        self.scheduler = InlineScheduler(clock, disks, settle)
+        return self.scheduler
 
     def advance(self, milliseconds: float = 0.0) -> None:
         self.clock.elapsed_ms += milliseconds
@@ -40,14 +68,29 @@ class Threads:
         self.is_over = False
         self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.soon: list[Callable[[], None]] = []
+        self.timers: list[tuple[float, Callable[[], None]]] = []
         self._ignored = {*ignored, "write_small_files"}
 
     def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         if getattr(work, "__name__", "") not in self._ignored:
             self.waiting.append((work, done))
 
+    def in_slices(self, work: Generator[None, None, Any], done: Callable[[Any], None]) -> None:
+        self.in_thread(partial(finish, work), done)
+
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.soon.append(callback)
+
+    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> None:
+        self.timers.append((delay_ms, callback))
+
+    def run_timers(self, delay_ms: float) -> int:
+        """Run those that were to run after so long; how many."""
+        due = [callback for delay, callback in self.timers if delay == delay_ms]
+        self.timers = [one for one in self.timers if one[0] != delay_ms]
+        for callback in due:
+            callback()
+        return len(due)
 
     def end_turn(self) -> None:
         """Call what was to be called soon."""

@@ -6,9 +6,10 @@ The store is optimistic: it refuses a change of something that another broker ha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
 
+from headgate.gateway.app.composition import Foundation
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image, Node
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
@@ -109,6 +110,30 @@ class SharedMetadata(MetadataStore):
         if any(kind == "topic" and name not in topics for kind, name in touched):
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "another broker has deleted the topic")
         return KafkaError(ErrorCode.NOT_CONTROLLER, "another broker was faster; ask again")
+
+
+class SharedSource:
+    """The metadata of a broker in a cluster, as the wiring takes them."""
+
+    def __init__(self, cluster: Cluster, base: Foundation) -> None:
+        self.image = cluster.image
+        self._cluster = cluster
+        self._base = base
+
+    def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
+        return SharedMetadata(self._cluster, self._base.config, self._base.random, prepare, touch), False
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
+        pass
+
+    def space_recovered(self, directory: str) -> None:
+        pass
 
 
 def _touched(records: Iterable[MetadataRecord], *images: Image) -> set[tuple[object, ...]]:

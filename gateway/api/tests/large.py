@@ -6,8 +6,7 @@ import struct
 from typing import Any
 
 from headgate.gateway.api.context import Client
-from headgate.gateway.api.dispatch import Dispatcher, Parked
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.dispatch import Parked
 from headgate.gateway.tests.builders import Node
 from headgate.protocol import registry
 from headgate.protocol.compiler import read, write
@@ -73,7 +72,7 @@ class Loop:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.dispatcher = Dispatcher(node.services, load())
+        self.dispatcher = node.parts.dispatcher
         self._count = 0
         clock = node.time.clock
 

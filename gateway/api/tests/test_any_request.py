@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.context import Client, CloseConnection
-from headgate.gateway.api.dispatch import Dispatcher, Parked
+from headgate.gateway.api.dispatch import Parked
 from headgate.gateway.api.handlers import load
 from headgate.gateway.api.tests.random_requests import Anything
 from headgate.gateway.tests.builders import Node
@@ -35,7 +35,7 @@ class Run:
         self.anything = Anything(self.random)
         self.node = Node(directory)
         self.make_topics()
-        self.dispatcher = Dispatcher(self.node.services, load())
+        self.dispatcher = self.node.parts.dispatcher
         self.served = [
             (registration.request, version)
             for registration in load().values()

@@ -12,9 +12,8 @@ from headgate.gateway.api.handlers import load
 from headgate.gateway.api.handlers.produce import render
 from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append import ACKS_ALL, Append
-from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, reach, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.produce import (
     PartitionProduceData,
@@ -24,22 +23,11 @@ from headgate.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from headgate.protocol.records.batch import Record, build
 from headgate.storage.log.pending_write import AppendInfo
 
 NOW_MS = 1_700_000_000_000
 PARKED = 1_000
 WRITTEN = AppendInfo(7, 7, -1, 0, NOW_MS, is_duplicate=False)
-
-
-def batch() -> memoryview:
-    return memoryview(build([Record(timestamp=NOW_MS, value=b"v")]))
-
-
-def reach(replica: Replica, offset: int) -> None:
-    """Have everything before an offset on the disk."""
-    replica.log.recovery_point = offset
-    replica.advance()
 
 
 class Bench:
@@ -175,7 +163,7 @@ def test_a_move_of_the_high_watermark_costs_what_it_completes(tmp_path: Path, mo
     replica, replies = node.services.partitions.get("t", 0), dict[int, Any]()
     handler = load()[0].ranges[-1].handler
     for number in range(PARKED):
-        topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch())])
+        topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, records(b"v"))])
         outcome = handler(ProduceRequest(None, ACKS_ALL, 60_000, [topic]), node.context(9))
         assert isinstance(outcome, Waiting)
         node.services.purgatory.park(outcome, partial(replies.__setitem__, number))

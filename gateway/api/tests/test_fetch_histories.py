@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from headgate.gateway.api.fetch_sessions import FetchTurn
 from headgate.gateway.api.handlers.fetch import Plan
+from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.manual import InlineScheduler, ManualClock
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from headgate.protocol.messages.fetch import (
@@ -89,6 +92,17 @@ class LooksAtAll:
         return [(topic, said(row)) for topic, its in found.items() for row in its]
 
 
+class HungScheduler(InlineScheduler):
+    """A scheduler whose threads never end."""
+
+    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        pass
+
+
+HUNG = DiskMonitor(ManualClock(), HungScheduler(ManualClock()), lambda _: None)
+"""A disk on which nothing is synced but by `Histories.sync`."""
+
+
 class Histories(RuleBasedStateMachine):
     version = 12
 
@@ -145,7 +159,7 @@ class Histories(RuleBasedStateMachine):
         """From now on the high watermark follows what is synced, or does not."""
         partition = self.partition(which)
         if partition is not None:
-            partition.disk, partition.fsync_before_commit = None, is_on
+            partition.disk, partition.fsync_before_commit = HUNG, is_on
             partition.advance()
 
     @rule(which=ANY_PARTITION)

@@ -383,7 +383,6 @@ def test_the_clients_timeout_is_not_for_conversions(node: Node, monkeypatch: pyt
 def test_the_clients_timeout_is_not_for_a_slow_disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     partition, threads = node.services.partitions.get("t", 0), Threads()
-    assert partition.disk is not None
     partition.disk.is_slow = True
     monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
     replies = late(node, node.handle(request(("t", 0, batch(b"a")), acks=1), 9))
@@ -442,7 +441,6 @@ def test_with_acks_0_a_set_that_cannot_be_converted_ends_the_connection(
 def test_a_slow_disk_takes_what_was_converted_in_turn(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     partition = node.services.partitions.get("t", 0)
-    assert partition.disk is not None
     partition.disk.is_slow = True
     assert rows(node.ask(request(("t", 0, build_set(RECORDS, 1, codec=0))), 2)) == [(0, 0)]
     assert len(stored(node)) == 2

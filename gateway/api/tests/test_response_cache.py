@@ -125,7 +125,7 @@ def test_what_is_kept_is_bounded() -> None:
 def test_a_large_answer_is_not_copied_for_each_client(node: Node) -> None:
     """A hundred clients that do not read must not hold a hundred copies."""
     node.services.metadata.create_topic("t", 400)
-    dispatcher = Dispatcher(node.services, load())
+    dispatcher = node.parts.dispatcher
     dispatcher.dispatch(frame(request("t"), 9), CLIENT, never)
     first, second = (dispatcher.dispatch(frame(request("t"), 9), CLIENT, never) for _ in range(2))
     assert isinstance(first, list)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.context import Client
-from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.handlers import load
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.network.memory_budget import MemoryBudget
@@ -47,7 +46,7 @@ class Wire:
         self.node = node
         node.services.quota = quota
         self.client = Client("192.0.2.9", 50_000, "192.0.2.1", 9092)
-        self.dispatcher = Dispatcher(node.services, load())
+        self.dispatcher = node.parts.dispatcher
         self.connection = Connection(self.client, self.dispatcher, 1 << 20, MemoryBudget(1 << 30), self.complain)
         if self.dispatcher.has_quota:
             self.client.mute = lambda ms: self.connection.mute(node.services.scheduler, ms)

@@ -11,7 +11,7 @@ from headgate.gateway.app import adoption
 from headgate.gateway.app.adoption import KafkaMetadata
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.metadata.metadata_log import MetadataLog
+from headgate.gateway.metadata.metadata_log import replay
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
@@ -83,7 +83,7 @@ def image(files: CrashingFiles) -> Image:
         "/data", files=files, node_id=3, config=BrokerConfig.load("").log_config({}), now_ms=NOW_MS, random=Random(2)
     )
     assert store.failed == {}
-    found = Image.empty(store.cluster_id).apply_all(MetadataLog(store.logs["__headgate_metadata", 0]).replay())
+    found = Image.empty(store.cluster_id).apply_all(replay(store.logs["__headgate_metadata", 0]))
     store.close()
     return found
 

@@ -11,7 +11,8 @@ import trio
 import trio.testing
 
 from headgate.gateway.app.broker import FREEZE_PARTITIONS, freezing
-from headgate.gateway.metadata.metadata_log import MetadataLog
+from headgate.gateway.metadata import snapshot
+from headgate.gateway.metadata.metadata_log import replay
 from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.metadata import BROKER_RESOURCE, MetadataRecord
@@ -34,6 +35,7 @@ from headgate.protocol.messages.offset_commit import (
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build, iterate, split
+from headgate.storage.log.log import Log
 from headgate.storage.segment.file_slice import FileSlice
 
 
@@ -92,14 +94,13 @@ def test_the_metadata_log_is_read_once_at_a_start(tmp_path: Path, monkeypatch: p
             assert len(memory.broker.services.metadata.image.topic("t").partitions) == 3
 
     run_broker(tmp_path, scenario)
-    read: list[MetadataLog] = []
-    replay = MetadataLog.replay
+    read: list[Log] = []
 
-    def note(journal: MetadataLog, offset: int = 0) -> Iterator[MetadataRecord]:
-        read.append(journal)
-        return replay(journal, offset)
+    def note(log: Log, offset: int = 0) -> Iterator[MetadataRecord]:
+        read.append(log)
+        return replay(log, offset)
 
-    monkeypatch.setattr(MetadataLog, "replay", note)
+    monkeypatch.setattr(snapshot, "replay", note)
     run_broker(tmp_path, scenario)
     assert len(read) == 1
 
@@ -118,11 +119,11 @@ def test_a_broker_replaces_its_metadata_log_by_a_snapshot(tmp_path: Path, monkey
         for number in range(4):
             await create(client, f"t{number}")
             await client.ask(DeleteTopicsRequest(topic_names=[f"t{number}"], timeout_ms=1_000), 3)
-        known.append(len(memory.broker._store.removed))
+        known.append(len(memory.broker.parts.log_manager.removed))
         await trio.sleep(31)
         await create(client, "last")
         await trio.sleep(61)
-        known.append(len(memory.broker._store.removed))
+        known.append(len(memory.broker.parts.log_manager.removed))
 
     run_broker(tmp_path, fill)
     (snapshot,) = directory.glob("*.checkpoint")

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.gateway.replication import replica_manager as partitions_module
 from headgate.gateway.replication.replica_manager import Retried
-from headgate.gateway.tests.builders import Node, UnsyncedFiles, upkeep
+from headgate.gateway.tests.builders import Node, UnsyncedFiles
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
@@ -27,7 +27,7 @@ def append(node: Node, name: str, timestamp: int = NOW_MS, index: int = 0) -> No
 
 def test_checkpoints_are_written_at_their_interval_in_a_thread(node: Node, threads: Threads) -> None:
     node.services.metadata.create_topic("t", 1)
-    upkeep(node).start()
+    node.parts.maintenance.start()
     append(node, "t")
     path = Path(node.config.log_directories[0], "replication-offset-checkpoint")
     for _ in range(2):
@@ -45,7 +45,7 @@ def test_checkpoints_are_written_at_their_interval_in_a_thread(node: Node, threa
 def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(
     node: Node, threads: Threads, caplog: pytest.LogCaptureFixture
 ) -> None:
-    work = upkeep(node)
+    work = node.parts.maintenance
     for _ in range(2):
         work.checkpoint()
         threads.run_one(OSError(28, "No space left on device"))
@@ -54,7 +54,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(
 
 def test_deleted_topics_are_removed_in_a_thread(node: Node, threads: Threads) -> None:
     directory = Path(node.config.log_directories[0])
-    work = upkeep(node)
+    work = node.parts.maintenance
     node.services.metadata.create_topic("t", 2)
     node.services.metadata.delete_topic("t")
     left = [path for path in directory.iterdir() if path.name.endswith("-delete")]
@@ -76,7 +76,7 @@ def test_deleted_topics_are_removed_in_a_thread(node: Node, threads: Threads) ->
 
 def test_old_segments_are_deleted(node: Node) -> None:
     node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "200", "retention.ms": "1000"})
-    upkeep(node).start()
+    node.parts.maintenance.start()
     for number in range(3):
         append(node, "t", NOW_MS + number)
     log = node.services.partitions.get("t", 0).log
@@ -87,7 +87,7 @@ def test_old_segments_are_deleted(node: Node) -> None:
 
 def test_producers_that_are_silent_are_forgotten(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
-    upkeep(node).start()
+    node.parts.maintenance.start()
     numbered = build([Record(timestamp=NOW_MS, value=b"a")], producer_id=7, producer_epoch=0, base_sequence=0)
     log = node.services.partitions.get("t", 0).log
     log.append(memoryview(numbered), leader_epoch=0, now_ms=NOW_MS)
@@ -102,7 +102,7 @@ def test_a_rolled_log_is_flushed_in_a_thread(node: Node, threads: Threads) -> No
         node.services.metadata.create_topic(name, 1, configs={"segment.bytes": "200"})
     for name in ("a", "a", "b", "b", "quiet"):
         append(node, name)
-    upkeep(node).flush_due()
+    node.parts.maintenance.flush_due()
     assert len(threads.waiting) == 1, "one log after another"
     threads.run_one()
     assert len(threads.waiting) == 1
@@ -114,7 +114,7 @@ def test_a_rolled_log_is_flushed_in_a_thread(node: Node, threads: Threads) -> No
 
 def test_a_log_with_flush_ms_is_flushed_when_that_has_passed(node: Node, threads: Threads) -> None:
     node.services.metadata.create_topic("t", 1, configs={"flush.ms": "5000"})
-    work = upkeep(node)
+    work = node.parts.maintenance
     append(node, "t")
     work.flush_due()
     threads.run_one()
@@ -133,7 +133,7 @@ def test_after_a_failed_flush_all_is_written_once_more(
     node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "200"})
     append(node, "t")
     append(node, "t")
-    work = upkeep(node)
+    work = node.parts.maintenance
     log = node.services.partitions.get("t", 0).log
     work.flush_due()
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
@@ -166,7 +166,7 @@ def test_who_waits_for_the_disk_is_told_that_it_failed_and_served_once_it_is_men
     """With flush=commit the high watermark follows again, also over what was refused: it is in the log."""
     node.services.metadata.create_topic("t", 1, configs={"headgate.flush": "commit"})
     partition = node.services.partitions.get("t", 0)
-    work, back = upkeep(node), list[str]()
+    work, back = node.parts.maintenance, list[str]()
     node.services.partitions.events.disk_recovered.append(back.append)
     append(node, "t")
     node.time.advance()
@@ -195,7 +195,7 @@ def test_the_log_of_a_deleted_topic_is_not_flushed(node: Node, threads: Threads)
         node.services.metadata.create_topic(name, 1, configs={"segment.bytes": "200"})
         append(node, name)
         append(node, name)
-    upkeep(node).flush_due()
+    node.parts.maintenance.flush_due()
     node.services.metadata.delete_topic("b")
     node.services.metadata.create_topic("b", 1)
     append(node, "b")
@@ -211,7 +211,7 @@ def test_many_logs_that_cannot_be_flushed_do_not_stop_the_next_time(
     node.services.metadata.create_topic("t", 100, configs={"flush.ms": "1"})
     for index in range(100):
         append(node, "t", index=index)
-    work = upkeep(node)
+    work = node.parts.maintenance
     with monkeypatch.context() as broken, caplog.at_level(logging.CRITICAL):
         broken.setattr(Log, "begin_flush", _fail)
         work.flush_due()
@@ -234,7 +234,7 @@ def test_while_a_flush_is_under_way_no_other_begins(node: Node, threads: Threads
     node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "200"})
     append(node, "t")
     append(node, "t")
-    work = upkeep(node)
+    work = node.parts.maintenance
     work.flush_due()
     work.flush_due()
     assert len(threads.waiting) == 1
@@ -243,7 +243,7 @@ def test_while_a_flush_is_under_way_no_other_begins(node: Node, threads: Threads
 def test_a_checkpoint_that_cannot_begin_is_not_the_last(
     node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = upkeep(node)
+    work = node.parts.maintenance
     with monkeypatch.context() as patch:
         patch.setattr(LogDirectory, "begin_checkpoint", Mock(side_effect=MemoryError))
         with pytest.raises(MemoryError):
@@ -280,7 +280,8 @@ def test_what_cannot_be_made_is_tried_a_few_in_a_turn_and_ever_more_rarely(
     assert len(partitions.offline) == 20
     disk.tries.clear()
     heard: list[str] = []
-    work = upkeep(node, heard.append)
+    partitions.events.space_recovered.append(heard.append)
+    work = node.parts.maintenance
     work.start()
     began_ms = node.time.clock.elapsed_ms
     for _ in range(70):
@@ -322,7 +323,7 @@ def test_a_topic_made_anew_while_its_predecessor_is_mended_keeps_its_records(
         patch.setattr(type(UnsyncedFiles().open(__file__)), "sync", _refuse)
         with pytest.raises(KafkaError):
             partitions.get("t", 0).log.flush()
-    upkeep(node).repair()
+    node.parts.maintenance.repair()
     metadata.delete_topic("t")
     metadata.create_topic("t", 1)
     with pytest.raises(KafkaError, match="older log of t-0"):
@@ -339,7 +340,7 @@ def test_while_a_thread_makes_some_no_others_are_begun(node: Node, monkeypatch: 
     disk = Full(node, monkeypatch, at_once=4)
     node.services.metadata.create_topic("t", 30)
     disk.has_room = True
-    scheduler, work = Mock(is_over=False, call_after=node.time.scheduler.call_after), upkeep(node)
+    scheduler, work = Mock(is_over=False, call_after=node.time.scheduler.call_after), node.parts.maintenance
     node.services.partitions._files.go_on_in_threads(scheduler)
     for _ in range(3):
         work.retry()

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from headgate.gateway.maintenance.log_cleaner import FIRST_DELAY_MS
 from headgate.gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty
 from headgate.gateway.tests.builders import Node
 from headgate.storage.cleanup.compaction.job import Damaged
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path)
-    yield node
-    node.close()
-
-
-@pytest.fixture
-def compactions(node: Node) -> Compactions:
-    return Compactions(node)
 
 
 def measured(node: Node, *names: str) -> list[float]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,18 +12,6 @@ from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.records.batch import Record, build, read_header
 from headgate.storage.tests.builders import delete_old_segments
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path)
-    yield node
-    node.close()
-
-
-@pytest.fixture
-def compactions(node: Node) -> Compactions:
-    return Compactions(node)
 
 
 def test_a_topic_that_is_deleted_meanwhile(node: Node, compactions: Compactions, caplog: Any) -> None:

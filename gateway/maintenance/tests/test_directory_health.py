@@ -12,7 +12,7 @@ import pytest
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.maintenance.directory_health import MAX_WAIT_MS, PROBE_NAME, probe
 from headgate.gateway.replication.replica import READ_UNCOMMITTED
-from headgate.gateway.tests.builders import Node, upkeep
+from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from headgate.protocol.messages.offset_commit import (
@@ -35,7 +35,7 @@ class TwoDisks(Node):
         super().__init__(Path("/"), log_dirs="/a,/b")
         services = self.services
         services.metadata.create_topic("t", 4)
-        self.upkeep = upkeep(self)
+        self.upkeep = self.parts.maintenance
         self.upkeep.measure(services.metrics)
         for index in range(4):
             assert self.append(index) == index // 4
@@ -69,7 +69,7 @@ class TwoDisks(Node):
     @property
     def meta(self) -> Meta:
         """The identity of the second directory."""
-        return next(store.meta for store in self._store if store.directory == "/b")
+        return next(store.meta for store in self.log_manager if store.directory == "/b")
 
     def unmount(self) -> MemoryDirectory:
         """Have an empty directory in the place of the second one, which is returned."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.gateway.tests.builders import Node, upkeep
+from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
@@ -30,7 +30,7 @@ class Bench:
     def use_threads(self) -> None:
         """Those of the test, for all work of the node that runs now."""
         self.node.services.scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
-        self.upkeep = upkeep(self.node)
+        self.upkeep = self.node.parts.maintenance
 
     def logs(self, directory: str) -> list[Log]:
         partitions = self.node.services.partitions

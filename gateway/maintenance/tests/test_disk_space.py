@@ -15,7 +15,7 @@ from headgate.gateway.maintenance.disk_space import (
     least_free,
     next_look_ms,
 )
-from headgate.gateway.tests.builders import Node, upkeep
+from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -77,7 +77,7 @@ class Room:
 
     def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free: int | OSError = 1_000 * MIB
-        monkeypatch.setattr(node._store.files, "space", self._space)
+        monkeypatch.setattr(node.log_manager.files, "space", self._space)
 
     def _space(self, path: str) -> tuple[int, int]:
         if isinstance(self.free, OSError):
@@ -89,7 +89,7 @@ class Room:
 def room(node: Node, monkeypatch: pytest.MonkeyPatch) -> Room:
     room = Room(node, monkeypatch)
     services = node.services
-    work = upkeep(node)
+    work = node.parts.maintenance
     work.measure(services.metrics)
     work.start()
     services.metadata.create_topic("t", 1, configs={"segment.bytes": "300", "file.delete.delay.ms": "600000"})
@@ -181,7 +181,7 @@ def test_all_else_goes_on(node: Node, room: Room) -> None:
         "disk.offline.directories": 0,
         "disk.unsynced.logs": 0,
     }
-    names = node._store.files.list(log.directory)
+    names = node.log_manager.files.list(log.directory)
     assert not [name for name in names if name.endswith(".deleted")], "the delay is not waited for"
     node.services.metadata.delete_topic("t")
 

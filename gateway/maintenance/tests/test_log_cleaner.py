@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,6 @@ from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from headgate.storage.cleanup.compaction.job import Damaged
 from headgate.storage.files import File
 from headgate.storage.tests.builders import delete_old_segments
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path)
-    yield node
-    node.close()
-
-
-@pytest.fixture
-def compactions(node: Node) -> Compactions:
-    return Compactions(node)
 
 
 def test_a_dirty_log_is_compacted(node: Node, compactions: Compactions, caplog: pytest.LogCaptureFixture) -> None:

@@ -73,7 +73,7 @@ def test_partitions_are_spread_and_found_again(tmp_path: Path) -> None:
     assert described(node) == expected
     assert codes(node, "t", 4) == [ErrorCode.NONE] * 4
     node.services.metadata.delete_topic("t")
-    node._store.remove_deleted()
+    node.log_manager.remove_deleted()
     assert not [*tmp_path.glob("*/t-*")]
     node.close()
 
@@ -140,7 +140,7 @@ def test_a_slow_directory_slows_no_other(tmp_path: Path) -> None:
     disks = [node.services.partitions.get("t", index).disk for index in range(4)]
     assert (disks[0], disks[1]) == (disks[2], disks[3])
     assert disks[0] is not disks[1]
-    disks[0].is_slow = True  # type: ignore[union-attr]
+    disks[0].is_slow = True
     assert [bool(node.services.partitions.get("t", index).writer()) for index in range(4)] == [True, False, True, False]
     node.close()
 
@@ -163,7 +163,7 @@ def test_a_partition_whose_directory_is_lost_begins_anew_and_loudly(
 ) -> None:
     node = node_of(tmp_path, "a")
     fill(node, "t", 1)
-    node._store.checkpoint({("t", 0): 1})
+    node.log_manager.checkpoint({("t", 0): 1})
     node.close()
     shutil.rmtree(tmp_path / "a" / "t-0")
     with caplog.at_level(logging.ERROR):

@@ -12,19 +12,18 @@ import pytest
 
 from headgate.gateway.api.context import Client
 from headgate.gateway.app.broker import Broker
+from headgate.gateway.app.composition import Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance import log_loading
 from headgate.gateway.maintenance.log_loading import LogLoader, Progress, in_order
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.runtime.scheduler import StoppedError
-from headgate.gateway.tests.builders import Node, at_once
+from headgate.gateway.tests.builders import Node, records
 from headgate.gateway.tests.harness import MemoryBroker, run_broker
-from headgate.gateway.tests.manual import ManualTime
+from headgate.gateway.tests.manual import ManualTime, Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import MetadataRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
-from headgate.protocol.records.batch import Record, build
-from headgate.protocol.steps import finish
 from headgate.storage.directory.log_opening import LogOpening
 from headgate.storage.recovery import open_log
 from headgate.storage.recovery.recovery_input import RecoveryInput
@@ -33,42 +32,20 @@ NOW_MS = 1_700_000_000_000
 CLEAN = ".kafka_cleanshutdown"
 
 
-def records(value: bytes = b"v") -> memoryview:
-    return memoryview(build([Record(timestamp=NOW_MS, value=value)]))
-
-
-class Slices:
-    """What was handed to threads, until it is told to run."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Generator[None, None, Any], Callable[[Any], None]]] = []
-
-    def in_slices(self, work: Generator[None, None, Any], done: Callable[[Any], None]) -> None:
-        self.waiting.append((work, done))
-
-    def run_one(self, number: int = 0) -> None:
-        work, done = self.waiting.pop(number)
-        done(finish(work))
-
-    def run_all(self) -> None:
-        while self.waiting:
-            self.run_one()
-
-
 class Late:
     """A broker's services that have not opened their logs yet, over a directory that another one has left."""
 
     def __init__(self, config: BrokerConfig, time: ManualTime) -> None:
-        self.broker = Broker(config, clock=time.clock)
+        self.broker = Broker(config, Seams(time.clock, make_scheduler=time.make_scheduler))
         self.time = time
-        self.slices = Slices()
+        self.slices = Threads()
         self.services = self.broker.services
         self.services.scheduler.in_slices = self.slices.in_slices  # type: ignore[method-assign]
-        self.services.scheduler.in_thread = at_once  # type: ignore[method-assign]
+        self.services.partitions.go_on_in_threads()
         self.services.groups.start()
 
     def start(self) -> None:
-        self.broker.openings.start(self.services.scheduler)
+        self.broker.parts.log_loader.start()
 
     def code(self, topic: str, index: int = 0) -> ErrorCode:
         try:
@@ -78,11 +55,10 @@ class Late:
         return ErrorCode.NONE
 
     def advance(self, milliseconds: float = 0.0) -> None:
-        self.time.clock.elapsed_ms += milliseconds
-        self.services.scheduler.run_due()
+        self.time.advance(milliseconds)
 
     def close(self) -> None:
-        self.broker._store.close()
+        self.broker.parts.log_manager.close()
 
 
 @pytest.fixture
@@ -119,7 +95,7 @@ def test_a_small_store_is_open_before_the_broker_listens(left: Path) -> None:
     broker = Broker(BrokerConfig.load("", {"log.dirs": str(left)}))
     assert not broker.services.partitions.opening
     assert len(broker.services.partitions) == 4
-    broker._store.close()
+    broker.parts.log_manager.close()
 
 
 @pytest.mark.parametrize("limit", ["FEW_BYTES", "FEW_MS"])
@@ -130,7 +106,7 @@ def test_what_takes_longer_is_left_for_later(left: Path, limit: str, monkeypatch
     opened = {(partition.topic, partition.index) for partition in broker.services.partitions}
     by_limit = {"FEW_BYTES": {(CONSUMER_OFFSETS, 0), ("t", 0), ("t", 1)}, "FEW_MS": set()}
     assert opened == by_limit[limit]
-    broker._store.close()
+    broker.parts.log_manager.close()
 
 
 def test_partitions_come_online_one_by_one(
@@ -203,7 +179,7 @@ def test_topics_that_change_while_logs_are_opened(left: Path, late: Callable[...
     assert broker.code("large") == ErrorCode.NOT_LEADER_OR_FOLLOWER, "the old log is still being opened"
     metadata.change_topic_configs("t", {"max.message.bytes": "1000"})
     metadata.create_partitions("t", 3)
-    broker.slices.run_one(-1)  # its files are made by a thread, and nobody sees it before
+    broker.slices.run_one(number=-1)  # its files are made by a thread, and nobody sees it before
     assert [broker.code("t", index) for index in range(3)] == [6, 6, 0]
     broker.slices.run_all()
     broker.advance()
@@ -224,8 +200,8 @@ def test_a_topic_that_is_deleted_before_its_turn(left: Path, late: Callable[...,
     broker.advance()
     broker.slices.run_all()
     assert [p.topic for p in broker.services.partitions] == [CONSUMER_OFFSETS]
-    assert broker.broker.openings.progress.left == 0
-    broker.broker._store.remove_deleted()
+    assert broker.broker.parts.log_loader.progress.left == 0
+    broker.broker.parts.log_manager.remove_deleted()
     assert not list(left.glob("t-*")) + list(left.glob("large-*"))
     broker.close()
 
@@ -254,7 +230,7 @@ def test_a_thread_that_fails_leaves_its_partitions_offline(
     broker.start()
     while broker.slices.waiting:
         work, done = broker.slices.waiting.pop()
-        done(finish(work) if "_survey" in repr(work) else ValueError("a fault of ours"))
+        done(work() if "_survey" in repr(work) else ValueError("a fault of ours"))
     assert not broker.services.partitions.opening
     assert {broker.code("t"), broker.code("large")} == {ErrorCode.KAFKA_STORAGE_ERROR}
     assert caplog.text.count("partition large-0 stays closed: ValueError('a fault of ours')") == 1
@@ -303,10 +279,10 @@ def test_a_stop_in_the_middle(left: Path, late: Callable[..., Late]) -> None:
     broker.close()
     assert (left / CLEAN).exists()
     again = Broker(BrokerConfig.load("", {"log.dirs": str(left)}))
-    for store in again._store:
+    for store in again.parts.log_manager:
         assert {store.bytes_to_scan(key) for key in store.unopened} == {0}
-    assert len(again._store) == 5
-    again._store.close()
+    assert len(again.parts.log_manager) == 5
+    again.parts.log_manager.close()
 
 
 def test_progress_is_in_the_log_and_in_the_metrics(
@@ -379,12 +355,12 @@ def test_clients_of_a_broker_that_is_still_opening(left: Path, tmp_path: Path, m
 def test_openings_without_anything_to_open(tmp_path: Path) -> None:
     broker = Broker(BrokerConfig.load("", {"log.dirs": f"{tmp_path}/data"}))
     done: list[bool] = []
-    broker.openings.when_done(lambda: done.append(True))
-    assert isinstance(broker.openings, LogLoader)
-    broker.openings.start(broker.services.scheduler)
-    broker.openings.when_done(lambda: done.append(True))
+    broker.parts.log_loader.when_done(lambda: done.append(True))
+    assert isinstance(broker.parts.log_loader, LogLoader)
+    broker.parts.log_loader.start()
+    broker.parts.log_loader.when_done(lambda: done.append(True))
     assert done == [True, True]
-    broker._store.close()
+    broker.parts.log_manager.close()
 
 
 def test_a_topic_that_is_deleted_while_its_log_is_tried_again_goes(
@@ -408,7 +384,7 @@ def test_a_topic_that_is_deleted_while_its_log_is_tried_again_goes(
     assert metadata.planned is metadata.image
     assert broker.code("large") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker.slices.run_all()
-    assert ("large", 0) not in broker.broker._store
+    assert ("large", 0) not in broker.broker.parts.log_manager
     assert not (left / "large-0").exists()
     assert broker.services.partitions.get("t", 0).high_watermark == 2
     broker.close()
@@ -428,7 +404,7 @@ def test_what_goes_wrong_with_one_try_is_not_the_last_try(
         broker.start()
         broker.slices.run_all()
     with monkeypatch.context() as broken:
-        broken.setattr(broker.broker.openings, "_begin_batches", refuse_at_once)
+        broken.setattr(broker.broker.parts.log_loader, "_begin_batches", refuse_at_once)
         broker.advance(log_loading.RETRY_MS)
     for _ in range(3):
         broker.advance(log_loading.RETRY_MS)
@@ -447,7 +423,7 @@ def test_what_is_left_of_a_deleted_topic_is_not_opened(
 ) -> None:
     node = Node(left, offsets_topic_num_partitions="1")
     with monkeypatch.context() as broken:
-        broken.setattr(node._store.files, "rename", refuse_to_rename)
+        broken.setattr(node.log_manager.files, "rename", refuse_to_rename)
         node.services.metadata.delete_topic("t")
     node.close()
     assert {path.name for path in left.glob("t-*")} == {"t-0", "t-1"}
@@ -455,7 +431,11 @@ def test_what_is_left_of_a_deleted_topic_is_not_opened(
     assert all(path.name.endswith("-delete") for path in left.glob("t-*"))
     broker.start()
     broker.slices.run_all()
-    assert {key[0] for key in broker.broker._store.logs} == {"large", CONSUMER_OFFSETS, "__headgate_metadata"}
+    assert {key[0] for key in broker.broker.parts.log_manager.logs} == {
+        "large",
+        CONSUMER_OFFSETS,
+        "__headgate_metadata",
+    }
     broker.close()
 
 

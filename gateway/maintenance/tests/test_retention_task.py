@@ -10,7 +10,7 @@ import pytest
 
 from headgate.gateway.maintenance import retention_task
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.tests.builders import Node, upkeep
+from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.cleanup import retention
@@ -48,7 +48,7 @@ def logs_of(log: Log) -> list[int]:
 
 def test_a_thread_renames_what_the_log_has_given_up(node: Node, threads: Threads) -> None:
     log = filled(node, "t")
-    work = upkeep(node)
+    work = node.parts.maintenance
     work.expire()
     assert (log.start_offset, logs_of(log)) == (2, [0, 1, 2])
     work.expire()
@@ -62,7 +62,7 @@ def test_a_thread_renames_what_the_log_has_given_up(node: Node, threads: Threads
 
 def test_appends_wait_for_a_segment_that_a_thread_begins(node: Node, threads: Threads) -> None:
     log, served = filled(node, "t", 1), partition(node, "t")
-    upkeep(node).expire()
+    node.parts.maintenance.expire()
     writer = served.writer()
     assert writer is not None
     done: list[object] = []
@@ -79,11 +79,11 @@ def test_an_old_segment_is_closed_by_a_thread_though_it_is_kept(node: Node, thre
     append(node, "t")
     log = partition(node, "t").log
     node.time.clock.elapsed_ms = 5_000
-    upkeep(node).expire()
+    node.parts.maintenance.expire()
     assert len(log.segments) == 1
     threads.run_all()
     assert ([segment.base_offset for segment in log.segments], log.start_offset) == ([0, 1], 0)
-    upkeep(node).expire()
+    node.parts.maintenance.expire()
     assert not threads.waiting, "an empty one stays"
 
 
@@ -91,7 +91,7 @@ def test_a_roll_that_fails_is_told_and_tried_again(
     node: Node, threads: Threads, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = filled(node, "t", 1)
-    work = upkeep(node)
+    work = node.parts.maintenance
     work.expire()
     threads.run_one(OSError(28, "No space left on device"))
     assert "old segments of Log(t-0" in caplog.text
@@ -120,7 +120,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_round_looks_at_some_partitions_in_each_turn(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         node.services.metadata.create_topic(f"t{number}", 1)
-    names, work = looked_at(monkeypatch), upkeep(node)
+    names, work = looked_at(monkeypatch), node.parts.maintenance
     now_ms: Iterator[int] = iter(range(10_000))
     with monkeypatch.context() as patch:
         patch.setattr(type(node.time.clock), "monotonic_ms", lambda _: float(next(now_ms)))
@@ -138,7 +138,7 @@ def test_many_segments_of_one_log_are_deleted_in_several_turns(
 ) -> None:
     monkeypatch.setattr(retention_task, "SLICE_SEGMENTS", 4)
     large, small = filled(node, "large", 12), filled(node, "small", 2)
-    upkeep(node).expire()
+    node.parts.maintenance.expire()
     turns = []
     while threads.waiting:
         before = large.start_offset, small.start_offset
@@ -155,7 +155,7 @@ def test_one_log_does_not_end_the_retention_of_the_others(
     node: Node, fault: Exception, place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken, other = filled(node, "a"), filled(node, "b")
-    work = upkeep(node)
+    work = node.parts.maintenance
 
     def failing(due: Callable[..., object], log_of: Callable[[object], bool]) -> Callable[..., object]:
         def fail(one: object, *args: object, **named: object) -> object:
@@ -185,7 +185,7 @@ def test_an_index_that_was_cut_does_not_end_the_retention_of_other_logs(node: No
     for name in ("a", "b"):
         filled(node, name)
     node.restart()  # after a start timestamps are not known yet
-    work = upkeep(node)
+    work = node.parts.maintenance
     path = Path(partition(node, "a").log.segments[0].times.path)
     assert path.stat().st_size
     path.write_bytes(b"")
@@ -214,7 +214,7 @@ def test_what_is_not_in_memory_is_read_by_a_thread(
     monkeypatch.setattr(
         File, "read_cached", lambda file, length, at: read_cached(file, length, at) if at in is_there else None
     )
-    work = upkeep(node)
+    work = node.parts.maintenance
     work.expire()
     assert (a.start_offset, b.start_offset) == (0, 0)
     threads.run_all()
@@ -227,7 +227,7 @@ def begin_on_a_cold_disk(node: Node, threads: Threads, monkeypatch: pytest.Monke
     node.restart()
     monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
     monkeypatch.setattr(File, "read_cached", lambda *_: None)
-    upkeep(node).expire()
+    node.parts.maintenance.expire()
 
 
 def test_what_has_left_the_memory_at_once_is_left_to_the_next_round(
@@ -246,7 +246,7 @@ def test_a_flush_that_had_to_wait_begins_when_the_files_are_renamed(node: Node, 
     served.configure(log.config)
     node.time.advance()
     threads.run_all()
-    upkeep(node).expire()
+    node.parts.maintenance.expire()
     assert len(threads.waiting) == 1
     append(node, "t", NOW_MS + 5_000)
     served.sync_soon()
@@ -271,7 +271,7 @@ def test_a_disk_that_refuses_what_is_read_for_a_look_is_told(
 
 def test_a_topic_may_be_deleted_meanwhile(node: Node, threads: Threads, caplog: pytest.LogCaptureFixture) -> None:
     log = filled(node, "t")
-    upkeep(node).expire()
+    node.parts.maintenance.expire()
     assert log.start_offset == 2
     node.services.metadata.delete_topic("t")
     threads.run_all()
@@ -293,7 +293,7 @@ def test_a_first_look_reads_nothing_of_segments_that_stay(node: Node) -> None:
 def test_a_stop_begins_nothing_more(node: Node, threads: Threads, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("a", "b"):
         filled(node, name)
-    upkeep(node).expire()
+    node.parts.maintenance.expire()
     node.services.scheduler.is_over = True
     threads.run_one()
     assert not threads.waiting

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Generator
-from functools import partial
+from collections.abc import Callable, Collection
 from random import Random
 from typing import Any
 
@@ -16,7 +15,6 @@ from headgate.gateway.metadata.snapshot import LoadedMetadata, load
 from headgate.gateway.metadata.snapshot_generator import RETRY_MS, START_DELAY_MS, SnapshotGenerator
 from headgate.gateway.metadata.store import Prepare, prepare_nothing
 from headgate.gateway.tests.manual import ManualClock, Threads
-from headgate.protocol.steps import finish
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.log.log import Log
 from headgate.storage.tests.crashing_files import CrashingFiles
@@ -25,35 +23,13 @@ DATA = "/data"
 DIRECTORY = f"{DATA}/{METADATA_TOPIC}-0"
 
 
-class Desk(Threads):
-    """Threads, slices and timers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.timers: list[tuple[float, Callable[[], None]]] = []
-
-    def in_slices(self, work: Generator[None, None, Any], done: Callable[[Any], None]) -> None:
-        self.in_thread(partial(finish, work), done)
-
-    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> None:
-        self.timers.append((delay_ms, callback))
-
-    def run_timers(self, delay_ms: float) -> int:
-        """Run those that were to run after so long; how many."""
-        due = [callback for delay, callback in self.timers if delay == delay_ms]
-        self.timers = [one for one in self.timers if one[0] != delay_ms]
-        for callback in due:
-            callback()
-        return len(due)
-
-
 class MetadataNode:
     """Metadata, opened as a broker opens it. Changes and snapshots wait for `threads`."""
 
     def __init__(self, files: CrashingFiles, *paths: str) -> None:
         self.files = files
         self.config = BrokerConfig.load("", {"log.dirs": ",".join(paths or (DATA,))})
-        self.threads = Desk()
+        self.threads = Threads()
         plain = self.config.log_config({})
         self.stores = LogManager.take(paths or (DATA,), files=files, node_id=0, config=plain, random=Random(1))
         self.prepare: Prepare = prepare_nothing

@@ -14,8 +14,9 @@ from headgate.gateway.metadata.embedded import EmbeddedMetadata
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
+from headgate.gateway.metadata.snapshot import load
 from headgate.gateway.metadata.store import Prepare, prepare_nothing
-from headgate.gateway.tests.manual import ManualClock
+from headgate.gateway.tests.manual import InlineScheduler, ManualClock
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import FeatureLevelRecord
 from headgate.storage.directory.log_directory import LogDirectory
@@ -38,11 +39,14 @@ class Opened:
         )
         self.prepare: Prepare = prepare_nothing
         self.touched: list[object] = []
+        log = self.store.logs.get((METADATA_TOPIC, 0))
         self.metadata = EmbeddedMetadata(
             self.store,
             self.config,
             ManualClock(),
             Random(seed),
+            Image.empty() if log is None else load(log).image,
+            InlineScheduler(ManualClock()),
             prepare=self._prepare,
             touch=self.touched.append,
         )

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.metadata.metadata_log import FEW_RECORDS, LOG_CONFIG, MetadataLog
+from headgate.gateway.metadata.metadata_log import FEW_RECORDS, LOG_CONFIG, MetadataLog, replay
 from headgate.gateway.runtime.scheduler import StoppedError
-from headgate.gateway.tests.manual import Threads
+from headgate.gateway.tests.manual import InlineScheduler, ManualClock, Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import FeatureLevelRecord, ProducerIdsRecord, TopicRecord
 from headgate.protocol.records.batch import Record, build, split
@@ -34,15 +34,15 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 def test_what_is_appended_is_replayed(log: Log) -> None:
-    metadata_log = MetadataLog(log)
-    assert list(metadata_log.replay()) == []
+    metadata_log = MetadataLog(log, InlineScheduler(ManualClock()))
+    assert list(replay(log)) == []
     metadata_log.append([TOPIC, FEATURE], 1_000)
     metadata_log.append([ProducerIdsRecord(next_producer_id=5)], 2_000)
-    assert list(MetadataLog(log).replay()) == [TOPIC, FEATURE, ProducerIdsRecord(next_producer_id=5)]
+    assert list(replay(log)) == [TOPIC, FEATURE, ProducerIdsRecord(next_producer_id=5)]
 
 
 def test_a_change_is_one_batch_and_on_disk(log: Log) -> None:
-    MetadataLog(log).append([TOPIC, FEATURE], 1_000)
+    MetadataLog(log, InlineScheduler(ManualClock())).append([TOPIC, FEATURE], 1_000)
     (header,) = log.headers(0)
     assert (header.records_count, header.max_timestamp) == (2, 1_000)
     assert log.recovery_point == log.end_offset == 2
@@ -50,42 +50,42 @@ def test_a_change_is_one_batch_and_on_disk(log: Log) -> None:
 
 def test_a_long_log_is_read_in_pieces(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.gateway.metadata.metadata_log._READ_BYTES", 100)
-    metadata_log = MetadataLog(log)
+    metadata_log = MetadataLog(log, InlineScheduler(ManualClock()))
     for level in range(20):
         metadata_log.append([FeatureLevelRecord(name="f", feature_level=level)] * 3, 0)
-    assert [record.feature_level for record in metadata_log.replay() if isinstance(record, FeatureLevelRecord)] == [
+    assert [record.feature_level for record in replay(log) if isinstance(record, FeatureLevelRecord)] == [
         level for level in range(20) for _ in range(3)
     ]
 
 
 def test_a_record_of_the_future_is_not_guessed(log: Log) -> None:
-    MetadataLog(log).append([TOPIC], 0)
+    MetadataLog(log, InlineScheduler(ManualClock())).append([TOPIC], 0)
     log.append(build([Record(value=bytes((1, 99, 0)))]), leader_epoch=0, now_ms=0)
     with pytest.raises(StorageError, match=r"at offset 1: a metadata record has type 99.*newer version of Headgate"):
-        list(MetadataLog(log).replay())
+        list(replay(log))
 
 
 def test_a_damaged_record_is_not_guessed(log: Log) -> None:
-    MetadataLog(log).append([TOPIC], 0)
+    MetadataLog(log, InlineScheduler(ManualClock())).append([TOPIC], 0)
     path = Path(log.directory, "0" * 20 + ".log")
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
     with pytest.raises(StorageError, match="at offset 0: its checksum is wrong"):
-        list(MetadataLog(log).replay())
+        list(replay(log))
 
 
 def test_without_descriptors_nothing_is_written_and_the_next_change_succeeds(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    metadata_log = MetadataLog(log)
+    metadata_log = MetadataLog(log, InlineScheduler(ManualClock()))
     with monkeypatch.context() as patch:
         patch.setattr(Files, "sync_directory", lambda *_: (_ for _ in ()).throw(OSError(24, "Too many open files")))
         with pytest.raises(KafkaError, match="Too many open files"):
             metadata_log.append([TOPIC], 0)
     assert log.end_offset == 0
     metadata_log.append([FEATURE], 0)
-    assert list(MetadataLog(log).replay()) == [FEATURE]
+    assert list(replay(log)) == [FEATURE]
 
 
 class Submitted:
@@ -105,7 +105,7 @@ class Submitted:
         self.ended.append((level, None if error is None else error.code))
 
     def levels(self, log: Log) -> list[int]:
-        return [record.feature_level for record in MetadataLog(log).replay() if isinstance(record, FeatureLevelRecord)]
+        return [record.feature_level for record in replay(log) if isinstance(record, FeatureLevelRecord)]
 
 
 def test_a_thread_writes_and_what_comes_meanwhile_is_in_the_next_write(log: Log) -> None:
@@ -220,7 +220,7 @@ def test_without_descriptors_a_thread_writes_nothing_and_the_next_change_succeed
 
 def test_a_large_change_is_encoded_by_a_thread_and_those_behind_it_wait(log: Log) -> None:
     submitted, slices = Submitted(log), list[Any]()
-    submitted.threads.in_slices = lambda work, done: slices.append((work, done))  # type: ignore[attr-defined]
+    submitted.threads.in_slices = lambda work, done: slices.append((work, done))  # type: ignore[method-assign]
     submitted.submit(1, copies=FEW_RECORDS + 1)
     submitted.submit(2)
     assert (len(slices), len(submitted.threads.waiting)) == (1, 0)
@@ -238,7 +238,7 @@ def test_a_large_change_is_encoded_by_a_thread_and_those_behind_it_wait(log: Log
 
 def test_a_stop_refuses_what_is_not_encoded(log: Log) -> None:
     submitted, slices = Submitted(log), list[Any]()
-    submitted.threads.in_slices = lambda work, done: slices.append((work, done))  # type: ignore[attr-defined]
+    submitted.threads.in_slices = lambda work, done: slices.append((work, done))  # type: ignore[method-assign]
     submitted.submit(1, copies=FEW_RECORDS + 1)
     submitted.submit(2)
     slices[0][1](StoppedError("the broker stops"))
@@ -298,14 +298,14 @@ def test_a_stop_drops_the_work_that_has_not_begun(log: Log) -> None:
 
 
 def test_a_gap_is_not_guessed(log: Log) -> None:
-    MetadataLog(log).append([TOPIC], 0)
-    MetadataLog(log).append([FEATURE], 0)
+    MetadataLog(log, InlineScheduler(ManualClock())).append([TOPIC], 0)
+    MetadataLog(log, InlineScheduler(ManualClock())).append([FEATURE], 0)
     log.roll(0)
-    MetadataLog(log).append([FEATURE], 0)
-    assert list(MetadataLog(log).replay(1)) == [FEATURE, FEATURE]
+    MetadataLog(log, InlineScheduler(ManualClock())).append([FEATURE], 0)
+    assert list(replay(log, 1)) == [FEATURE, FEATURE]
     path = Path(log.directory, "0" * 20 + ".log")
     content = path.read_bytes()
     first, second = (view for _, view in split(content))
     path.write_bytes(bytes(first) + bytes(second).replace(second[:8], (5).to_bytes(8, "big"), 1))
     with pytest.raises(StorageError, match="cannot be read at offset 1: offset 5 follows"):
-        list(MetadataLog(log).replay())
+        list(replay(log))

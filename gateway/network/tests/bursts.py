@@ -22,6 +22,7 @@ from trio._core import _run as trio_run
 
 from headgate.gateway.api import context
 from headgate.gateway.app.broker import Broker
+from headgate.gateway.app.composition import Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.network import streams
 from headgate.gateway.network.connection import Connection
@@ -32,8 +33,9 @@ from headgate.gateway.network.tests.conformance import PoisonedConnection
 from headgate.gateway.network.tests.kernel import FakeListener, FakeSocket, FakeStream, Kernel
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.scheduler import TrioClock
-from headgate.gateway.tests.builders import UnsyncedFiles, at_once
+from headgate.gateway.tests.builders import UnsyncedFiles
 from headgate.gateway.tests.harness import MemoryListener
+from headgate.gateway.tests.manual import at_once
 from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
@@ -327,7 +329,7 @@ def run_bursts(directory: Path, seed: int, count: int, over_streams: bool) -> li
 
     async def main() -> list[str]:
         settings = [f"log.dirs={directory}", "offsets.topic.num.partitions=2", f"headgate.flush={flush}"]
-        broker = Broker(BrokerConfig.load("", settings), clock=TrioClock(), files=UnsyncedFiles(), random=Random(0))
+        broker = Broker(BrokerConfig.load("", settings), Seams(TrioClock(), UnsyncedFiles(), Random(0)))
         bursts = Bursts(broker, random, over_streams)
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run, [("PLAINTEXT", MemoryListener())])

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import trio.testing
 
-from headgate.gateway.api.dispatch import Dispatcher
-from headgate.gateway.api.handlers import load
 from headgate.gateway.network.tests.conformance import SIMULATED, Client, Simulated, run
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.client_connection import ClientConnection
@@ -62,7 +60,7 @@ class Poisoned:
         self.served = served
         self.node = node
         self.stored: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-        served.dispatcher = Dispatcher(node.services, load())  # type: ignore[assignment]
+        served.dispatcher = node.parts.dispatcher  # type: ignore[assignment]
         served.dispatcher.complain = self._report_fault  # type: ignore[method-assign]
 
     def _report_fault(self, client: object, reason: str) -> None:

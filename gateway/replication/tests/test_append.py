@@ -16,9 +16,8 @@ from headgate.gateway.replication.append import (
     await_offset,
 )
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, reach, records
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.batch import Record, build
 from headgate.storage.log.pending_write import AppendInfo
 
 NOW_MS = 1_700_000_000_000
@@ -32,16 +31,6 @@ def replica(node: Node) -> Replica:
 
 def info(last_offset: int) -> AppendInfo:
     return AppendInfo(last_offset, last_offset, -1, 0, NOW_MS, is_duplicate=False)
-
-
-def batch() -> memoryview:
-    return memoryview(build([Record(timestamp=NOW_MS, value=b"v")]))
-
-
-def reach(replica: Replica, offset: int) -> None:
-    """Have everything before an offset on the disk."""
-    replica.log.recovery_point = offset
-    replica.advance()
 
 
 @pytest.mark.parametrize("acks, state", [(0, COMMITTED), (1, COMMITTED), (ACKS_ALL, WRITTEN)])
@@ -80,7 +69,7 @@ def test_an_append_that_was_given_up_stays_so(replica: Replica) -> None:
 
 
 def test_an_append_of_an_older_leader_epoch_is_not_acknowledged(replica: Replica) -> None:
-    replica.append(batch(), 1, NOW_MS)
+    replica.append(records(b"v"), 1, NOW_MS)
     append = await_offset(replica, 1, None)
     replica.leader_epoch += 1
     reach(replica, 1)
@@ -106,7 +95,7 @@ def test_appends_are_committed_in_the_order_of_their_offsets(replica: Replica) -
 
 def test_what_the_log_has_lost_fails_and_the_rest_goes_on_waiting(replica: Replica) -> None:
     for _ in range(2):
-        replica.append(batch(), 1, NOW_MS)
+        replica.append(records(b"v"), 1, NOW_MS)
     there, gone = (await_offset(replica, end_offset, None) for end_offset in (2, 3))
     replica.fail_lost_appends()
     assert (there.state, gone.state, replica.uncommitted) == (WRITTEN, FAILED, 1)

@@ -153,7 +153,6 @@ def test_what_was_promised_before_the_disk_was_slow_is_written_before_it_is_answ
     partition = node.services.partitions.get("t", 0)
     produced(node)
     promised = produced(node, b"promised", commit=False)
-    assert partition.disk is not None
     partition.disk.is_slow = True  # a large append to another partition waited, in the same turn
     later = produced(node, b"later", commit=False)
     disk.error = OSError(28, "No space left on device")
@@ -357,7 +356,6 @@ def test_what_waited_for_a_deleted_topic_does_not_go_into_its_successor(node: No
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
     old = node.services.partitions.get("short", 0)
     produced(node, topic="short")
-    assert old.disk is not None
     old.disk.is_slow = True
     Reply(node, produced(node, topic="short"))
     node.time.advance(1_001)
@@ -398,7 +396,6 @@ def test_of_what_is_taken_together_only_what_was_written_is_acknowledged(node: N
     partition = node.services.partitions.get("short", 0)
     produced(node, topic="short")
     disk.inline = 0
-    assert partition.disk is not None
     partition.disk.is_slow = True
     replies = [Reply(node, produced(node, topic="short")), Reply(node, produced(node, topic="short"))]
     node.time.advance(1_001)
@@ -425,7 +422,6 @@ def test_a_segment_that_cannot_be_begun_refuses_who_needs_it(
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
     partition = node.services.partitions.get("short", 0)
     produced(node, topic="short")
-    assert partition.disk is not None
     partition.disk.is_slow = True
     node.time.advance(1_001)
     replies = [Reply(node, produced(node, topic="short")) for _ in range(2)]
@@ -450,7 +446,6 @@ def test_a_topic_may_be_deleted_while_a_segment_is_begun(
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
     old = node.services.partitions.get("short", 0)
     produced(node, topic="short")
-    assert old.disk is not None
     old.disk.is_slow = True
     node.time.advance(1_001)
     waits = Reply(node, produced(node, topic="short"))
@@ -488,7 +483,6 @@ def test_a_flush_waits_for_a_roll_by_a_thread_and_then_is_made(node: Node, disk:
     node.time.advance()
     while disk.threads:
         disk.run_thread()
-    assert partition.disk is not None
     partition.disk.is_slow = True
     node.time.advance(1_001)
     produced(node, topic="short", acks=1)

@@ -1,9 +1,13 @@
 """The state of a log directory."""
 
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
+from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.directory_status import DirectoryStatus
+from headgate.gateway.tests.manual import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
 
+TIME = ManualTime()
+DISK = DiskMonitor(TIME.clock, TIME.scheduler, lambda _: None)
 FULL = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
 GONE = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "gone")
 
@@ -14,7 +18,7 @@ def test_each_change_is_told_and_keeps_new_partitions_away() -> None:
     def changed(status: DirectoryStatus) -> None:
         heard.append((status.is_offline, status.is_full, status.is_hung, status.is_avoided))
 
-    status = DirectoryStatus("/d", None, changed)
+    status = DirectoryStatus("/d", DISK, changed)
     assert not status.is_avoided
     status.set_offline(GONE)
     status.set_full(FULL)
@@ -33,7 +37,7 @@ def test_each_change_is_told_and_keeps_new_partitions_away() -> None:
 
 
 def test_a_full_disk_takes_what_the_broker_writes_and_a_disk_that_is_gone_takes_nothing() -> None:
-    status = DirectoryStatus("/d", None, lambda _: None)
+    status = DirectoryStatus("/d", DISK, lambda _: None)
     assert status.refusal("t") is None
     status.set_full(FULL)
     assert (status.refusal("t"), status.refusal(CONSUMER_OFFSETS)) == (FULL, None)

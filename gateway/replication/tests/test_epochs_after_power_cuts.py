@@ -12,10 +12,11 @@ import trio
 import trio.testing
 
 from headgate.gateway.app.broker import Broker
+from headgate.gateway.app.composition import Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.runtime.scheduler import TrioClock
-from headgate.gateway.tests.builders import at_once
 from headgate.gateway.tests.harness import MemoryBroker, MemoryListener, WireClient
+from headgate.gateway.tests.manual import InlineScheduler
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -47,8 +48,7 @@ def run(files: CrashingFiles, scenario: Scenario) -> None:
     async def main() -> None:
         config = BrokerConfig.load("", ["log.dirs=/data", "offsets.topic.num.partitions=1"])
         listener = MemoryListener()
-        broker = Broker(config, clock=TrioClock(), random=Random(0), files=files)
-        broker.services.scheduler.in_thread = at_once  # type: ignore[method-assign]
+        broker = Broker(config, Seams(TrioClock(), files, Random(0), InlineScheduler))
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run, [("PLAINTEXT", listener)])
             await scenario(MemoryBroker(broker, listener))
@@ -280,12 +280,12 @@ def test_a_start_that_was_refused_does_not_pass_for_a_stop_in_order() -> None:
     config = BrokerConfig.load("", ["log.dirs=/data"])
     files.fail(errno.EIO, "write", path="__headgate_metadata-0", times=1)
     with pytest.raises(StorageError, match="cannot be recorded"):
-        Broker(config, random=Random(0), files=files)
+        Broker(config, Seams(random=Random(0), files=files))
     files.heal()
     files.remove("/data/.headgate-reserve")
     files.room = 0
     with pytest.raises(StorageError, match="cannot be recorded"):
-        Broker(config, random=Random(0), files=files)
+        Broker(config, Seams(random=Random(0), files=files))
     files.heal()
-    broker = Broker(config, random=Random(0), files=files)
+    broker = Broker(config, Seams(random=Random(0), files=files))
     assert broker.services.partitions.get("t", 0).leader_epoch == 1

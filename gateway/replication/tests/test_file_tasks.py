@@ -101,7 +101,7 @@ def test_a_directory_that_hangs_holds_up_no_other() -> None:
     desk.add("a1", "b1", "a2", together=both)
     desk.add("b2", together=last)
     for together in (both, last):
-        together.all_added(None, 0.0)
+        together.all_added(ManualTime().scheduler, 0.0)
     threads.next_turns()
     assert len(threads.waiting) == 2
     desk.did.clear()
@@ -152,7 +152,7 @@ def test_a_fault_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
     desk.works.add(lambda: [Runs(desk.did, "a0")], fail, together)  # type: ignore[arg-type]
     desk.add("a1", "a2", error=ValueError("another one"), together=together)
     desk.add("a3", together=together)
-    together.all_added(None, 0.0)
+    together.all_added(ManualTime().scheduler, 0.0)
     threads.next_turns()
     while threads.waiting:
         threads.run_one()

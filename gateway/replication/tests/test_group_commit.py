@@ -1,7 +1,7 @@
 """Durability: who waits for the disk with `headgate.flush=commit`, and that nobody else does."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class Disk(Threads):
     """Threads that sync. `error` is what syncs of open files then end with."""
 
     def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__()
+        super().__init__(ignored=["try_directory"])
         self.node = node
         self.error: OSError | None = None
         self.synced = 0
@@ -53,13 +53,6 @@ class Disk(Threads):
         for _ in range(count):
             self.run_one()
             self.node.time.advance()
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path / "data")
-    yield made
-    made.close()
 
 
 @pytest.fixture

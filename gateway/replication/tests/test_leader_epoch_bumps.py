@@ -6,15 +6,15 @@ import errno
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
+from typing import cast
 
 import pytest
 
-from headgate.gateway.metadata.embedded import EmbeddedMetadata
 from headgate.gateway.replication.append import ACKS_ALL
-from headgate.gateway.replication.leader_epoch_bumps import LONGEST_WAIT_MS, LeaderEpochBumps
+from headgate.gateway.replication.leader_epoch_bumps import LONGEST_WAIT_MS
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -35,27 +35,17 @@ METADATA_LOG = "__headgate_metadata-0"
 class Bench(Node):
     """A node whose metadata is written by threads that run when a test says so."""
 
-    def __init__(self) -> None:
-        self.files = CrashingFiles()
-        super().__init__(Path("/data"))
-        self.services.metadata.create_topic("t", 2)
+    def __init__(self, files: CrashingFiles) -> None:
+        self.files = files
         self.threads = Threads()
-        self.metadata = EmbeddedMetadata(
-            self._store,
-            self.config,
-            self.time.clock,
-            Random(2),
-            self.services.metadata.image,
-            self.threads,  # type: ignore[arg-type]
-        )
-        self.metadata.on_change(self.services.partitions.follow)
-        self.bumps = LeaderEpochBumps(self.metadata, self.services.partitions, self.time.scheduler)
-        self.services.partitions.events.epoch_needed[:] = [self.bumps.soon]
-        for _ in range(3):
-            self.append()
+        super().__init__(Path("/data"))
+        self.metadata, self.bumps = self.services.metadata, self.parts.leader_epoch_bumps
 
     def disk(self) -> Files:
         return self.files
+
+    def metadata_scheduler(self) -> Scheduler:
+        return cast("Scheduler", self.threads)
 
     def partition(self, index: int = 0) -> Replica:
         return self.services.partitions.get("t", index)
@@ -75,7 +65,11 @@ class Bench(Node):
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    made = Bench()
+    made = Bench(CrashingFiles())
+    made.metadata.create_topic("t", 2)
+    made.threads.run_all()
+    for _ in range(3):
+        made.append()
     yield made
     made.close()
 
@@ -101,9 +95,7 @@ def test_it_is_served_again_when_the_higher_epoch_is_on_the_disk(bench: Bench) -
     durable = bench.files.copy(only_durable=True)
     bench.close()
     bench.files = durable
-    again = Node.__new__(Bench)
-    again.files = durable
-    Node.__init__(again, Path("/data"))
+    again = Bench(durable)
     assert again.services.metadata.image.topics["t"].partitions[0].leader_epoch == 2, "this start, too"
 
 
@@ -205,7 +197,7 @@ def test_what_cannot_be_written_is_tried_again_ever_more_rarely(bench: Bench, ca
 
 
 def test_a_refusal_is_told(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    log = bench._store.logs[("__headgate_metadata", 0)]
+    log = bench.log_manager.logs[("__headgate_metadata", 0)]
     log.sync_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "gone")
     with caplog.at_level(logging.ERROR):
         bench.withhold()

@@ -15,7 +15,6 @@ from headgate.gateway.coordinator.tests.test_commit_at_any_cut import CrashingNo
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import upkeep
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -45,7 +44,7 @@ class Bench:
         services.groups.prepare()
         self.node.time.advance()
         scheduler = services.scheduler
-        self.upkeep = upkeep(self.node)
+        self.upkeep = self.node.parts.maintenance
         self.threads = Threads()
         self.at_once = scheduler.in_thread
         scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
@@ -265,7 +264,7 @@ def join() -> JoinGroupRequest:
 def test_metadata_of_which_something_is_lost_is_not_changed_until_a_restart(bench: Bench) -> None:
     """As what follows it could be read by no start."""
     metadata = bench.node.services.metadata
-    log = bench.node._store.logs[METADATA_TOPIC, 0]
+    log = bench.node.log_manager.logs[METADATA_TOPIC, 0]
     end_offset = log.end_offset
     metadata.create_topic("lost", 1)
     log.recovery_point = 0  # as after a write that failed

@@ -10,18 +10,11 @@ from crc32c import crc32c
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, records
 from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import File
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path / "data")
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -31,10 +24,6 @@ def partition(node: Node) -> Replica:
 
 
 NOW_MS = 1_700_000_000_000
-
-
-def records(*values: bytes) -> memoryview:
-    return memoryview(build([Record(timestamp=NOW_MS, value=value) for value in values]))
 
 
 def refusal(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:

@@ -2,17 +2,20 @@
 
 import gc
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from headgate.gateway.app.broker import Broker
+from headgate.gateway.app.composition import Seams
 from headgate.gateway.maintenance import log_loading
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.replication.append_queue import DiskMonitor
+from headgate.gateway.replication.events import ReplicationEvents
 from headgate.gateway.replication.replica_manager import ReplicaManager
-from headgate.gateway.tests.builders import Node, led_elsewhere
+from headgate.gateway.tests.builders import Node, led_elsewhere, records
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.batch import Record, build
 from headgate.storage.disk.layout import replace_topic_id
 from headgate.storage.errors import StorageError
 from headgate.storage.files import Files
@@ -21,10 +24,6 @@ from headgate.storage.log.log import Log
 pytestmark = pytest.mark.every_metadata_store
 
 NOW_MS = 1_700_000_000_000
-
-
-def records(value: bytes) -> memoryview:
-    return memoryview(build([Record(timestamp=NOW_MS, value=value)]))
 
 
 def code_of(partitions: ReplicaManager, topic: str, index: int = 0) -> ErrorCode:
@@ -48,7 +47,7 @@ def test_topics_come_grow_and_go(node: Node) -> None:
     assert error.value.code == ErrorCode.UNKNOWN_TOPIC_ID
     directory = Path(node.config.log_directories[0])
     assert all(path.name.endswith("-delete") for path in directory.glob("t-*"))
-    node._store.remove_deleted()
+    node.log_manager.remove_deleted()
     assert not list(directory.glob("t-*"))
 
 
@@ -89,7 +88,7 @@ def test_a_topic_that_goes_while_another_broker_leads_it_goes_here_too(node: Nod
     led_elsewhere(node, 5, "t")
     node.services.partitions.follow(node.services.metadata.image, Image.empty(), ["t"])
     assert code_of(node.services.partitions, "t") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert ("t", 0) not in node._store.logs
+    assert ("t", 0) not in node.log_manager.logs
     node.services.partitions.follow(Image.empty(), before, ["t"])
     assert node.services.partitions.get("t", 0).high_watermark == 0
 
@@ -165,7 +164,7 @@ def test_a_log_that_cannot_be_deleted_does_not_come_back(node: Node, monkeypatch
     node.services.metadata.create_topic("t", 2)
     node.services.partitions.get("t", 0).append(records(b"old"), 1, NOW_MS)
     with monkeypatch.context() as broken:
-        broken.setattr(node._store.files, "rename", _fail)
+        broken.setattr(node.log_manager.files, "rename", _fail)
         node.services.metadata.delete_topic("t")
     assert [code_of(node.services.partitions, "t", index) for index in (0, 1)] == [3, 3]
     node.services.metadata.create_topic("t", 2)
@@ -174,7 +173,7 @@ def test_a_log_that_cannot_be_deleted_does_not_come_back(node: Node, monkeypatch
 
 def test_a_partition_that_could_not_be_opened_is_tried_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(node._store, "begin_creation", _refuse)
+        broken.setattr(node.log_manager, "begin_creation", _refuse)
         node.services.metadata.create_topic("t", 1)
     assert code_of(node.services.partitions, "t") == ErrorCode.KAFKA_STORAGE_ERROR
     node.services.partitions.retry()
@@ -199,7 +198,7 @@ def test_recovery_makes_indexes_as_the_topic_wants_them(tmp_path: Path) -> None:
     index = tmp_path / "data" / "t-0" / "00000000000000000000.index"
     written = index.read_bytes()
     index.unlink()
-    Broker(node.config)._store.close()
+    Broker(node.config).parts.log_manager.close()
     assert index.read_bytes() == written
 
 
@@ -212,7 +211,7 @@ def test_what_is_left_of_a_deleted_topic_goes_at_the_next_start(
         node.services.metadata.create_topic(name, 1)
         node.services.partitions.get(name, 0).append(records(b"v"), 1, NOW_MS)
     with monkeypatch.context() as broken:
-        broken.setattr(node._store.files, "rename", _fail)
+        broken.setattr(node.log_manager.files, "rename", _fail)
         node.services.metadata.delete_topic("t")
     node.close()
     assert (tmp_path / "data" / "t-0").exists()
@@ -239,7 +238,7 @@ def test_an_older_copy_of_the_metadata_log_costs_no_records_of_a_topic_that_was_
     node.services.metadata.create_topic("t", 4)
     for index in range(4):
         node.services.partitions.get("t", index).append(records(b"v%d" % index), 1, NOW_MS)
-    node._store.remove_deleted()
+    node.log_manager.remove_deleted()
     node.close()
     written = {path.parent.name: path.read_bytes() for path in tmp_path.glob(f"?/t-*/{0:020d}.log")}
     shutil.rmtree(tmp_path / "a" / "__headgate_metadata-0")
@@ -268,9 +267,8 @@ def test_a_deletion_takes_no_log_of_another_topic_of_that_name(
     for index in range(3):
         replace_topic_id(Files(), f"{tmp_path}/data/t-{index}", b"of another topic")
     monkeypatch.setattr(log_loading, "FEW_PARTITIONS", 0)
-    broker = Broker(node.config, clock=node.time.clock)
-    (store,), partitions = broker._store, broker.services.partitions
-    partitions._files.go_on_in_threads(None)
+    broker = Broker(node.config, Seams(node.time.clock))
+    (store,), partitions = broker.parts.log_manager, broker.services.partitions
     begun = store.begin_opening(("t", 0), store.config, 0)
     before = broker.services.metadata.image
     partitions.follow(before, before._replace(topics={}), ["t"])
@@ -279,7 +277,7 @@ def test_a_deletion_takes_no_log_of_another_topic_of_that_name(
     partitions.opened([("t", 0)])
     assert caplog.text.count("belongs to another topic than the deleted one; the directory stays") == 3
     assert len(list((tmp_path / "data").glob("t-?"))) == 3
-    broker._store.close()
+    broker.parts.log_manager.close()
 
 
 @pytest.mark.embedded_metadata
@@ -358,7 +356,10 @@ def test_without_a_record_of_this_start_the_epoch_of_a_log_is_the_present_one(tm
     node.services.partitions.get("t", 0).append(records(b"v"), 1, NOW_MS)
     services = node.services
     for are_raised, expected in ((False, {}), (True, {("t", 0): 0})):
-        again = ReplicaManager(node._store, node.config, services.purgatory)
+        disk = partial(DiskMonitor, services.clock, services.scheduler)
+        again = ReplicaManager(
+            node.log_manager, node.config, services.purgatory, disk, services.scheduler, ReplicationEvents()
+        )
         again.start(services.metadata.image, epochs_are_raised=are_raised)
         assert again.awaiting_epoch == expected
     node.close()

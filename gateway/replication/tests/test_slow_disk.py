@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from headgate.gateway.app.broker import Broker
+from headgate.gateway.app.composition import Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.replication.replica_manager import PREPARE_MS
 from headgate.gateway.runtime.clock import SystemClock
@@ -135,7 +136,7 @@ def run(directory: Path, scenario: Scenario, **settings: str) -> None:
         overrides = {"log.dirs": str(directory), "offsets.topic.num.partitions": "2"}
         overrides |= {name.replace("_", "."): value for name, value in settings.items()}
         files, listener = GatedFiles(), MemoryListener()
-        broker = Broker(BrokerConfig.load("", overrides), clock=SystemClock(), files=files, random=Random(0))
+        broker = Broker(BrokerConfig.load("", overrides), Seams(files=files, random=Random(0)))
         with trio.fail_after(LIMIT_S):
             async with trio.open_nursery() as nursery:
                 await nursery.start(broker.run, [("PLAINTEXT", listener)])
@@ -284,7 +285,6 @@ def test_a_segment_is_begun_beside_everybody_else_while_the_disk_is_slow(tmp_pat
         assert await append(others, "slow", bytes(100)) == (0, 0)
         assert await append(others, "plain", b"a") == (0, 0)
         partition = broker.broker.services.partitions.get("slow", 0)
-        assert partition.disk is not None
         partition.disk.is_slow = True
         files.close("/slow-0/", "write", "sync")
         for number in range(1, 4):
@@ -513,7 +513,6 @@ def test_a_stop_while_a_thread_writes_and_a_segment_is_to_be_begun_next(
         await client.ask(creation("slow", segment_bytes="260"), 5)
         assert await append(client, "slow", bytes(50)) == (0, 0)
         partition = broker.broker.services.partitions.get("slow", 0)
-        assert partition.disk is not None
         partition.disk.is_slow = True
         files.close("/slow-0/", "write")
         await first.send(produced("slow", bytes(20)), 9)

@@ -8,7 +8,6 @@ import pytest
 
 from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Dispatcher, Parked
-from headgate.gateway.api.handlers import load
 from headgate.gateway.api.tests.test_dispatch import answer, frame, never
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.network.memory_budget import MemoryBudget
@@ -34,7 +33,7 @@ LATEST = -1
 @pytest.fixture
 def dispatcher(node: Node) -> Dispatcher:
     node.services.metadata.create_topic("t", 2)
-    return Dispatcher(node.services, load())
+    return node.parts.dispatcher
 
 
 def produce(node: Node, index: int = 0, acks: int = 1, size: int = 10) -> memoryview:

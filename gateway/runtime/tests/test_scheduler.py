@@ -13,8 +13,7 @@ import trio.testing
 
 from headgate.gateway.runtime import scheduler as scheduler_module
 from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
-from headgate.gateway.tests.builders import at_once
-from headgate.gateway.tests.manual import ManualTime
+from headgate.gateway.tests.manual import ManualTime, at_once
 
 
 class Given:
@@ -366,10 +365,11 @@ def test_each_run_of_functions_ends_with_a_settlement(way: str) -> None:
         await trio.lowlevel.checkpoint()
 
     async def main() -> None:
-        scheduler = Scheduler(TrioClock())
+        scheduler = Scheduler(TrioClock(), settle=lambda: told.append("settled"))
         async with trio.open_nursery() as nursery:
             await nursery.start(scheduler.run)
-            scheduler.settle = lambda: told.append("settled")
+            await trio.testing.wait_all_tasks_blocked()
+            told.clear()
             ended = trio.Event()
 
             def run(*_: object) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.tests.builders import Node
-from headgate.protocol.compiler import read, write
+from headgate.gateway.tests.builders import Node, over_the_wire
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.offsets import GroupMetadataValue, MemberMetadata, UnknownType, decode
 from headgate.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -56,13 +55,6 @@ class Line:
     def ask(self, request: Message, version: int) -> Any:
         self.send(request, version)
         return self.receive()
-
-
-def over_the_wire(message: Message, version: int) -> Message:
-    out = bytearray()
-    write(message, version, out, [])
-    received, _ = read(type(message), version, out)
-    return received
 
 
 class Conversation:

@@ -14,20 +14,13 @@ import pytest
 
 from headgate.gateway.coordinator.groups.tests.offsets_scenario import play
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node
-from headgate.protocol.compiler import read, write
+from headgate.gateway.tests.builders import Node, over_the_wire
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.schema import Message
 
 pytestmark = pytest.mark.slow
 _LINES = (Path(__file__).parent / "offsets_of_kafka.txt").read_text().splitlines()
 KAFKAS = {name: bytes.fromhex(answer) for name, answer in (line.split("\t") for line in _LINES)}
-
-
-def over_the_wire(message: Message, version: int) -> Any:
-    out = bytearray()
-    write(message, version, out, [])
-    return read(type(message), version, bytes(out))[0]
 
 
 class Patient:

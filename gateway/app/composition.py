@@ -1,0 +1,307 @@
+"""The parts of a broker, and their wiring. The only file that knows all parts.
+
+A broker and the tests build the parts here. A test gives other seams, and never wires a part by itself. `BrokerParts`
+needs no loop: `start` is called once the scheduler runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Protocol
+
+from headgate.gateway.api.context import Services
+from headgate.gateway.api.conversion import Conversions
+from headgate.gateway.api.dispatch import Dispatcher
+from headgate.gateway.api.fetch_sessions import FetchSessions
+from headgate.gateway.api.handlers import load
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
+from headgate.gateway.coordinator.loader import CoordinatorServices
+from headgate.gateway.coordinator.producer_ids import ProducerIds
+from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
+from headgate.gateway.maintenance.log_cleaner import LogCleaner
+from headgate.gateway.maintenance.log_loading import LogLoader
+from headgate.gateway.metadata import snapshot
+from headgate.gateway.metadata.embedded import EmbeddedMetadata, check_fresh
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.new_topics import METADATA_TOPIC
+from headgate.gateway.metadata.registration import refill, register
+from headgate.gateway.metadata.snapshot_generator import SnapshotGenerator
+from headgate.gateway.metadata.store import MetadataStore, Prepare
+from headgate.gateway.network.server import Limits, Server
+from headgate.gateway.replication.append_queue import DiskMonitor
+from headgate.gateway.replication.events import ReplicationEvents
+from headgate.gateway.replication.leader_epoch_bumps import LeaderEpochBumps
+from headgate.gateway.replication.replica_manager import ReplicaManager
+from headgate.gateway.replication.write_batcher import WriteBatcher
+from headgate.gateway.runtime.clock import Clock, SystemClock
+from headgate.gateway.runtime.descriptors import max_connections_for
+from headgate.gateway.runtime.metrics import Metrics
+from headgate.gateway.runtime.purgatory import Purgatory, WaitList
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.time_slices import TimeSlices
+from headgate.storage.config import LogConfig
+from headgate.storage.directory import kafka_directory
+from headgate.storage.directory.log_manager import LogManager
+from headgate.storage.disk.reserve import Reserve
+from headgate.storage.files import Files, parent
+
+
+@dataclass(slots=True)
+class Foundation:
+    """The parts that need no other part, over the log directories."""
+
+    config: BrokerConfig
+    clock: Clock
+    random: Random
+    scheduler: Scheduler
+    log_manager: LogManager
+
+
+class MetadataSource(Protocol):
+    """The origin of the metadata. Construction reads the metadata, before any log of a topic is opened."""
+
+    image: Image
+    """The metadata as they were read. Nobody asks for them after `open`."""
+
+    def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
+        """The store, and whether this start has raised all leader epochs. Raises StorageError, OSError."""
+
+    def start(self) -> None:
+        """Begin the recurring work. The scheduler runs."""
+
+    def stop(self) -> None:
+        """Begin no more work."""
+
+    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
+        """A listener of the metadata, behind all others."""
+
+    def space_recovered(self, directory: str) -> None:
+        """A log directory that was nearly full has room again."""
+
+
+class EmbeddedSource:
+    """The metadata log of this broker, with its snapshots."""
+
+    def __init__(self, base: Foundation) -> None:
+        """Open and read the metadata log, which everything else waits for. Raises StorageError."""
+        self._base = base
+        loaded = self._load()
+        self.image = loaded.image
+        self._snapshot = loaded.snapshot
+
+    def _load(self) -> snapshot.LoadedMetadata:
+        config, log_manager = self._base.config, self._base.log_manager
+        log = log_manager.open_now((METADATA_TOPIC, 0), config.log_config({}), self._base.clock.now_ms())
+        if log is None:
+            check_fresh(log_manager)  # before anything is done to logs that are not ours
+            return snapshot.LoadedMetadata.nothing()
+        loaded = snapshot.load(log)
+        config.change(*loaded.image.broker_configs(config.node_id))
+        log_manager.removed |= loaded.removed
+        log_manager.remove_strays(loaded.image.has_partition)
+        log_manager.resolve_duplicates(loaded.image.topic_id_of)
+        return loaded
+
+    def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
+        """Register this start. Raises StorageError, OSError."""
+        base, log_manager = self._base, self._base.log_manager
+        metadata = EmbeddedMetadata(
+            log_manager, base.config, base.clock, base.random, self.image, base.scheduler, prepare, touch
+        )
+        del self.image  # every partition would be in memory twice: the registration makes another image
+        self._reserve = Reserve(log_manager.files, parent(metadata.directory))
+        are_raised = register(metadata, base.config, base.random, self._reserve, was_clean=log_manager.was_clean)
+        self._generator = SnapshotGenerator(log_manager, metadata, self._snapshot, base.clock, base.scheduler)
+        return metadata, are_raised
+
+    def start(self) -> None:
+        """Write snapshots from now on."""
+        self._generator.start()
+
+    def stop(self) -> None:
+        """Begin no further snapshot."""
+        self._generator.stop()
+
+    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
+        """Check whether a snapshot is due."""
+        self._generator.follow(old, new, names)
+
+    def space_recovered(self, directory: str) -> None:
+        """Fill the reserve again, if the reserve is in this directory."""
+        refill(self._reserve, self._base.scheduler, directory)
+
+
+def open_few(_log_manager: LogManager, log_loader: LogLoader, _now_ms: int) -> None:
+    """Open a small store at once. Threads open the rest once the broker runs."""
+    log_loader.open_few()
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """The world of a broker. The defaults are those of production; a test gives others."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    files: Files = field(default_factory=Files)
+    random: Random = field(default_factory=Random)
+    make_scheduler: Callable[[Clock, int, Callable[[], None]], Scheduler] = Scheduler
+    """(clock, number of log directories, `settle`) -> the scheduler."""
+    check_directories: Callable[[Files, Sequence[str]], None] = kafka_directory.refuse
+    """Refuses log directories of another program, before anything in them is touched."""
+    metadata: Callable[[Foundation], MetadataSource] = EmbeddedSource
+    open_logs: Callable[[LogManager, LogLoader, int], None] = open_few
+    """(log manager, loader, now in ms): opens logs before the broker runs."""
+
+
+class BrokerParts:
+    """All parts of one broker, built in the order in which they need each other."""
+
+    def __init__(self, config: BrokerConfig, seams: Seams) -> None:
+        """Take the log directories, read the metadata, open logs. Raises StorageError, OSError: nothing is kept."""
+        self.config, self.clock, self.random = config, seams.clock, seams.random
+        self.metrics = Metrics()
+        self.appends = WriteBatcher()
+        self.scheduler = seams.make_scheduler(seams.clock, len(config.log_directories), self.appends.commit)
+        seams.check_directories(seams.files, config.log_directories)
+        self.log_manager = LogManager.take(
+            config.log_directories,
+            files=seams.files,
+            node_id=config.node_id,
+            config=config.log_config({}),
+            random=seams.random,
+        )
+        try:
+            self._build(seams)
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """Let go of the directories, each as the last stop left it.
+
+        Logs that were not left in order must not seem so now: no start has raised their leader epochs since.
+        """
+        if all(directory.was_clean for directory in self.log_manager):
+            self.log_manager.close()
+        else:
+            self.log_manager.abandon()
+
+    def _build(self, seams: Seams) -> None:
+        config, clock, scheduler, metrics = self.config, self.clock, self.scheduler, self.metrics
+        self._source = seams.metadata(Foundation(config, clock, self.random, scheduler, self.log_manager))
+        self.log_loader = LogLoader(
+            self.log_manager,
+            partial(_log_config, config, self._source.image),
+            clock,
+            scheduler,
+            metrics,
+            config.num_recovery_threads_per_data_dir,
+        )
+        seams.open_logs(self.log_manager, self.log_loader, clock.now_ms())
+        self.purgatory = Purgatory(clock, scheduler)
+        make_disk = partial(DiskMonitor, clock, scheduler)
+        events = ReplicationEvents()
+        self.partitions = ReplicaManager(self.log_manager, config, self.purgatory, make_disk, scheduler, events)
+        self.metadata, are_raised = self._source.open(self.partitions.prepare, self.purgatory.touch)
+        self.partitions.start(self.metadata.image, epochs_are_raised=are_raised)
+        self.leader_epoch_bumps = LeaderEpochBumps(self.metadata, self.partitions, scheduler)
+        self.log_loader.serve(self.metadata.log_config, self.partitions.opened)
+        self.services = self._make_services()
+        self.groups = self.services.groups
+        self.maintenance = BrokerMaintenance(self.log_manager, self.partitions, config, clock, scheduler)
+        self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics)
+        self.dispatcher = Dispatcher(self.services, load())
+        self._open_files = self.log_manager.files.open_limit()
+        self.server = Server(self.dispatcher, _limits(config, self._open_files), clock, scheduler)
+        self._listen()
+        self._measure()
+
+    def _make_services(self) -> Services:
+        config, clock, scheduler, purgatory = self.config, self.clock, self.scheduler, self.purgatory
+        slices = TimeSlices(clock, scheduler)
+        shared = CoordinatorServices(clock, scheduler, purgatory, self.appends, slices)
+        return Services(
+            config=config,
+            clock=clock,
+            random=self.random,
+            scheduler=scheduler,
+            purgatory=purgatory,
+            metadata=self.metadata,
+            partitions=self.partitions,
+            fetch_sessions=FetchSessions(
+                config.max_incremental_fetch_session_cache_slots,
+                self.random,
+                touch=purgatory.touch,
+                run_in_slices=TimeSlices(clock, scheduler).add,
+            ),
+            producer_ids=ProducerIds(self.metadata),
+            groups=GroupCoordinator(config, self.random, shared, self.metadata, self.partitions),
+            slices=slices,
+            conversions=Conversions(scheduler),
+            appends=self.appends,
+            metrics=self.metrics,
+        )
+
+    def _listen(self) -> None:
+        """Subscribe every listener of an event, in the order of the calls."""
+        events = self.partitions.events
+        events.disk_failed.append(self.maintenance.note_disk_error)
+        events.disk_recovered.append(self.log_cleaner.disk_recovered)
+        events.space_recovered.append(self._source.space_recovered)
+        events.epoch_needed.append(self.leader_epoch_bumps.soon)
+        events.online.append(self.groups.came_online)
+        events.truncated.append(self.groups.log_was_truncated)
+        for listener in (  # in this order: coordinators use the partitions
+            self.partitions.follow,
+            self.groups.follow,
+            lambda *_: self.server.limit(_limits(self.config, self._open_files)),
+            self._source.follow,
+        ):
+            self.metadata.on_change(listener)
+
+    def _measure(self) -> None:
+        self.maintenance.measure(self.metrics)
+        self.metrics.gauge("requests.parked", lambda: len(self.purgatory))
+        self.metrics.gauge("connections", lambda: len(self.server.drivers))
+        self.metrics.gauge("partitions", lambda: len(self.partitions))
+
+    def start(self) -> None:
+        """Begin all recurring work. The scheduler runs."""
+        self.partitions.go_on_in_threads()
+        self.maintenance.start()
+        self.log_cleaner.start()
+        self.groups.start()
+        self.log_loader.start()
+        self._source.start()
+
+    def stop(self) -> None:
+        """Answer the parked requests, and begin no more work."""
+        self.purgatory.expire_all()
+        self.groups.stop()
+        self.log_cleaner.stop()
+        self._source.stop()
+
+    def close(self) -> None:
+        """Let go of the log directories, after the end of the scheduler."""
+        self.log_cleaner.stop()
+        self.log_manager.close(self.partitions.high_watermarks)
+
+
+def _log_config(config: BrokerConfig, image: Image, topic: str) -> LogConfig:
+    return config.log_config(image.topic_configs(topic))
+
+
+def _limits(config: BrokerConfig, open_files: int) -> Limits:
+    return Limits(
+        max_frame_bytes=config.socket_request_max_bytes,
+        max_memory_bytes=config.queued_max_request_bytes,
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_idle_ms=config.connections_max_idle_ms,
+        send_buffer_bytes=config.socket_send_buffer_bytes,
+        receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        max_descriptors=max_connections_for(open_files),
+    )
