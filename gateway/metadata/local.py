@@ -308,7 +308,7 @@ class LocalMetadata:
         Raises KafkaError(KAFKA_STORAGE_ERROR), and then nothing has changed.
         """
         self._journal.append([record], self._clock.now_ms())
-        self.image = self.image.apply(record)
+        self.image = self.written_image = self.image.apply(record)
 
     def raise_leader_epochs(self, latest_epochs: Mapping[TopicPartition, int]) -> Change | None:
         """Raise the leader epochs of these partitions, each above the latest epoch of its log.

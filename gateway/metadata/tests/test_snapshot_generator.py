@@ -14,7 +14,13 @@ from headgate.gateway.metadata.snapshot import MIN_BYTES, NO_SNAPSHOT
 from headgate.gateway.metadata.snapshot_generator import START_DELAY_MS
 from headgate.gateway.metadata.tests.metadata_node import DATA, DIRECTORY, MetadataNode, told
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.internal.metadata import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from headgate.protocol.internal.metadata import (
+    MetadataRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from headgate.storage.recovery import mending
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
@@ -78,6 +84,19 @@ def test_a_start_that_read_a_long_log_is_followed_by_a_snapshot() -> None:
     assert after.generator.snapshot.end_offset == after.log.end_offset == after.log.start_offset
     last = restarted(after)
     assert told(last.image) == told(node.image)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_registration_of_this_start_is_in_the_snapshot_that_follows() -> None:
+    """Else the leader epochs of the next start would be those of this one."""
+    node = filled(MetadataNode(CrashingFiles()))
+    node.churn(5)
+    after = restarted(node)
+    after.metadata.register(RegisterBrokerRecord(broker_id=0, broker_epoch=after.metadata.end_offset))
+    after.start()
+    assert after.generator.snapshot.end_offset == after.log.end_offset
+    assert [state.leader_epoch for state in after.image.topics["kept"].partitions] == [1, 1, 1]
+    assert told(restarted(after).image) == told(after.image)
 
 
 @pytest.mark.usefixtures("small")
