@@ -1,1 +1,1 @@
-"""What coordinates: producer ids now, groups and transactions later. They import `protocol` alone."""
+"""Coordinators: groups with their offsets, and producer ids. The machines import `protocol` alone."""

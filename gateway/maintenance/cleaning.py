@@ -143,9 +143,8 @@ class Cleaning:
             return
         self._is_looking = False
         self.metrics.looked(dirt for _, dirt in found)
-        from headgate.storage.cleanup import (
-            cleaner,
-        )  # here and below: most brokers start long before they compact anything
+        # Imported here and below: most brokers start long before they compact anything
+        from headgate.storage.cleanup import cleaner
 
         chosen = cleaner.filthiest((its.log.config.min_cleanable_dirty_ratio, dirt) for its, dirt in found)
         if chosen is not None and not self.is_stopped:

@@ -30,7 +30,7 @@ MOST_THREADS = 4
 """That sync for those who wait: `docs/durability.md` has the figures."""
 
 MOST_FILES = 16
-"""That one of these threads has open: it may have a few more, as the last log may have several segments to sync."""
+"""The files that one of these threads holds open. The last log may add a few: each of its unsynced segments is one."""
 
 WRITE_MS = 100.0
 """Files that nobody waits for are collected for so long."""
