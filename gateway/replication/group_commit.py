@@ -34,7 +34,7 @@ MOST_THREADS = 4
 """Maximum threads for syncs that a client awaits: `docs/durability.md` has the figures."""
 
 MOST_FILES = 16
-"""Maximum files that one of these threads has open, and a few more: the last log may have several segments to sync."""
+"""The files that one of these threads holds open. The last log may add a few: each of its unsynced segments is one."""
 
 WRITE_MS = 100.0
 """Small files are collected for so long before they are written."""
