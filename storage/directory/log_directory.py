@@ -35,6 +35,7 @@ from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile, NotALog, StorageError
 from headgate.storage.files import Files, Lock, parent
 from headgate.storage.log.log import Log, LogConfig
+from headgate.storage.log.replacement import NOTHING
 from headgate.storage.recovery.recovery_input import RecoveryInput, bytes_to_scan
 
 logger = logging.getLogger("headgate.storage")
@@ -243,8 +244,9 @@ class LogDirectory:
         if opening.log is not None:
             opening.log.move_to(self.pool)
             self._states.move(opening.log.key, opening.log)
-            if key in self._cleaned_offsets:
-                opening.log.compacted.note_end(self._cleaned_offsets[key])
+            cleaned_offset = self._cleaned_offsets.get(key, NOTHING)
+            if cleaned_offset != NOTHING or opening.log.config.is_compacted:  # later rounds may be unknown after a kill
+                opening.log.compacted.note_end(cleaned_offset)
         elif isinstance(opening.error, NotALog):
             self._states.move(key, LogState.NONE)  # this is no partition; `create` will refuse this name
         elif opening.error is not None:

@@ -164,9 +164,9 @@ class Segments:
 
         Raises OSError; WouldBlock if not `blocking`.
         """
-        if self._compacted is not None and offset < self._compacted.offset:  # the piece may be of a later segment
-            return end_offset
         segment, _ = self.locate(offset, blocking)
+        if piece.fileno != segment.file.fileno:  # of a later segment: the read passed over batches without records
+            return end_offset
         bound = segment.offsets.bound(piece.position + len(piece), blocking)
         if bound is not None:
             return bound
@@ -179,7 +179,7 @@ class Segments:
     ) -> FileSlice | None:
         """A read of whole batches of one segment: see `Log.read`. Raises OSError; WouldBlock if not `blocking`."""
         segment, position = self.locate(offset, blocking)
-        if self._compacted is not None and offset < self._compacted.offset:
+        if self._compacted is not None and segment is not self.active:
             segment, position = self._behind_empty(segment, position, up_to, blocking)
         limit = segment.size if up_to >= end_offset else self._limit(segment, up_to, blocking)
         if limit - position > max_bytes:

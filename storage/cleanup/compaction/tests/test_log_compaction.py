@@ -236,6 +236,19 @@ def test_a_reader_gets_over_batches_without_records_in_one_answer() -> None:
     assert [read_header(read(log, offset)).base_offset for offset in (0, 29, 30)] == [30, 30, 30]
 
 
+def test_a_reader_gets_over_batches_without_records_after_a_kill() -> None:
+    """The checkpoint of compacted offsets may be older than the last round, or missing."""
+    files, config = CrashingFiles(), replace(COMPACT, segment_bytes=200)
+    log = new_log(files, config)
+    for number in range(30):
+        append(log, memoryview(keyed(("same", str(number) * 50))))
+    close_segment(log)
+    compact(log, NOW_MS)
+    reopened = open_store(files.crash(Random(1), power=False), config).logs["t", 0]
+    assert reopened.compacted.offset < 0
+    assert [record.offset for record in iterate(read(reopened, 0))] == [29]
+
+
 def test_at_the_end_the_last_batch_without_records_tells_where_to_go_on() -> None:
     log = new_log(config=replace(COMPACT, segment_bytes=200))
     for number in range(30):
