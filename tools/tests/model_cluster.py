@@ -63,7 +63,7 @@ from headgate.protocol.messages.offset_fetch import (
 )
 from headgate.protocol.records import batch
 from headgate.protocol.schema import Message
-from headgate.tools.groups.cluster import Cluster
+from headgate.tools.cluster import Cluster
 from headgate.tools.tests.fake_broker import reply
 
 LATEST, EARLIEST = -1, -2
