@@ -30,7 +30,7 @@ from headgate.storage.log.producers import Producers, WrittenBatch
 from headgate.storage.log.reading import LogReader
 from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.log.timestamp_lookup import TimestampOffset
-from headgate.storage.log.validation import FULL, OWN
+from headgate.storage.log.validation import FULL, OWN, OWN_RAISED
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
 from headgate.storage.segment.segment import Segment
@@ -127,7 +127,7 @@ class Log(LogReader):
         if validate != validation.PREPARED:
             view = validation.prepare(view, self.config, now_ms, validate)
         batches = validation.stored(view, self.config, now_ms)
-        duplicate = self.producers.check_all(batches, self.recall)
+        duplicate = self.producers.check_all(batches, self.recall, is_raised=validate == OWN_RAISED)
         if duplicate is not None:
             return self._duplicate(duplicate)
         first_offset = offset = self.end_offset
