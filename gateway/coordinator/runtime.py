@@ -25,6 +25,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.steps import FEW_ITEMS, Steps
 
 S = TypeVar("S", bound=CoordinatorShard)
+MIN_ISR = "min.insync.replicas"
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -168,18 +169,11 @@ class CoordinatorRuntime(Generic[S]):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic.name} is being created")
 
     def _create_topic(self) -> None:
-        topic = self._topic
+        topic, brokers, configs = self._topic, len(self._metadata.image.brokers), dict(self._topic.configs)
+        if MIN_ISR in configs:
+            configs[MIN_ISR] = str(min(int(configs[MIN_ISR]), brokers))
         try:
-            self._metadata.create_topic(
-                topic.name,
-                topic.partitions,
-                min(topic.replication_factor, len(self._metadata.image.brokers)),
-                {
-                    "cleanup.policy": "compact",
-                    "compression.type": "producer",
-                    "segment.bytes": str(topic.segment_bytes),
-                },
-            )
+            self._metadata.create_topic(topic.name, topic.partitions, min(topic.replication_factor, brokers), configs)
         except (KafkaError, OSError) as error:
             topic.logger.error("%s cannot be created: %s", topic.name, error)
             message = f"{topic.name} cannot be created; see the log of the broker"
