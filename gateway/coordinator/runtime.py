@@ -70,7 +70,7 @@ class CoordinatorRuntime(Generic[S]):
         COORDINATOR_LOAD_IN_PROGRESS, and what was decided. An empty key is a key like any other: where Kafka refuses
         an empty id, the handler does.
         """
-        index = self._index_of(key)
+        index = self.index_of(key)
         coordinator = self._coordinators.get(index) or self._open_late(index)
         return coordinator.submit(key, decide, failure_response)
 
@@ -118,7 +118,7 @@ class CoordinatorRuntime(Generic[S]):
 
         Raises KafkaError: the error of a key that is too long, COORDINATOR_NOT_AVAILABLE.
         """
-        index = self._index_of(key)
+        index = self.index_of(key)
         return self._metadata.image.topics[self._topic.name].partitions[index].leader
 
     def shards(self) -> Iterator[S]:
@@ -131,7 +131,11 @@ class CoordinatorRuntime(Generic[S]):
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{coordinator.partition!r} is being loaded")
             yield coordinator.shard
 
-    def _index_of(self, key: str) -> int:
+    def index_of(self, key: str) -> int:
+        """The partition of a key.
+
+        Raises KafkaError: the error of a key that is too long, COORDINATOR_NOT_AVAILABLE while the topic is created.
+        """
         if len(key) > SHORT_KEY:
             self._topic.check_key(key)
         if not self._count:

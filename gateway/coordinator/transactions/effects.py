@@ -33,8 +33,8 @@ class MarkerWriter(Protocol):
         A deleted partition counts as done. `coordinator_epoch` is the leader epoch of the coordinator's partition.
         `write` never raises, and may call `done` before it returns.
 
-        An effect replaces an unfinished one of the same transactional id, whose `done` is then not called: a coordinator
-        that was loaded anew performs its effects again. No marker of the older one may reach a partition behind the
+        An effect replaces an unfinished one of the same transactional id, whose `done` is then not called: a shard
+        that is loaded anew performs its effects again. No marker of the older one may reach a partition behind the
         call of `done`, for in the old protocol the next transaction has the same epoch, and the marker would end it.
         """
 

@@ -14,7 +14,7 @@ In the old protocol (EndTxn v0-v4) only the epoch of the holder is taken:
 | Empty | invalid | invalid |
 
 In the new one (v5, KIP-890) each end raises the epoch. So a repeated request has the epoch before, and a request in the
-present epoch is the next end. A client may abort what has not begun: it cannot know whether a batch reached a partition.
+present epoch is the next end. A client may abort what has not begun: it cannot know if a batch reached a partition.
 
 | state | commit, repeated | commit | abort, repeated | abort |
 |---|---|---|---|---|
