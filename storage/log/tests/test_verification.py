@@ -1,4 +1,4 @@
-"""The first batch of a transaction in a partition, and what happens until the coordinator has confirmed it (KIP-890)."""
+"""The first batch of a transaction in a partition, and the word of the coordinator that comes before (KIP-890)."""
 
 from __future__ import annotations
 
