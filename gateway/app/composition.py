@@ -21,6 +21,8 @@ from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.producer_ids import ProducerIds
+from headgate.gateway.coordinator.transactions.effects import NoMarkerWriter
+from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.maintenance.log_cleaner import LogCleaner
 from headgate.gateway.maintenance.log_loading import LogLoader
@@ -211,6 +213,7 @@ class BrokerParts:
         self.log_loader.serve(self.metadata.log_config, self.partitions.opened)
         self.services = self._make_services()
         self.groups = self.services.groups
+        self.transactions = self.services.transactions
         self.maintenance = BrokerMaintenance(self.log_manager, self.partitions, config, clock, scheduler)
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics)
         self.dispatcher = Dispatcher(self.services, load())
@@ -223,6 +226,7 @@ class BrokerParts:
         config, clock, scheduler, purgatory = self.config, self.clock, self.scheduler, self.purgatory
         slices = TimeSlices(clock, scheduler)
         shared = CoordinatorServices(clock, scheduler, purgatory, self.appends, slices)
+        producer_ids = ProducerIds(self.metadata)
         return Services(
             config=config,
             clock=clock,
@@ -237,8 +241,11 @@ class BrokerParts:
                 touch=purgatory.touch,
                 run_in_slices=TimeSlices(clock, scheduler).add,
             ),
-            producer_ids=ProducerIds(self.metadata),
+            producer_ids=producer_ids,
             groups=GroupCoordinator(config, self.random, shared, self.metadata, self.partitions),
+            transactions=TransactionCoordinator(
+                config, shared, self.metadata, self.partitions, producer_ids, NoMarkerWriter()
+            ),
             slices=slices,
             conversions=Conversions(scheduler),
             appends=self.appends,
@@ -253,10 +260,13 @@ class BrokerParts:
         events.space_recovered.append(self._source.space_recovered)
         events.epoch_needed.append(self.leader_epoch_bumps.soon)
         events.online.append(self.groups.came_online)
+        events.online.append(self.transactions.came_online)
         events.truncated.append(self.groups.log_was_truncated)
+        events.truncated.append(self.transactions.log_was_truncated)
         for listener in (  # in this order: coordinators use the partitions
             self.partitions.follow,
             self.groups.follow,
+            self.transactions.follow,
             lambda *_: self.server.limit(_limits(self.config, self._open_files)),
             self._source.follow,
         ):
@@ -274,6 +284,7 @@ class BrokerParts:
         self.maintenance.start()
         self.log_cleaner.start()
         self.groups.start()
+        self.transactions.start()
         self.log_loader.start()
         self._source.start()
 
@@ -281,6 +292,7 @@ class BrokerParts:
         """Answer the parked requests, and begin no more work."""
         self.purgatory.expire_all()
         self.groups.stop()
+        self.transactions.stop()
         self.log_cleaner.stop()
         self._source.stop()
 

@@ -31,3 +31,11 @@ class ProducerIds:
             self._block, self._change = self._metadata.take_producer_ids()
         producer_id, self._block = self._block[0], self._block[1:]
         return producer_id, self._change
+
+    def next_settled(self) -> int:
+        """A producer id that was never handed out before, of a block that is taken for good.
+
+        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS while a block is being taken, so that clients come again; and
+        what the metadata refuse the block with.
+        """
+        raise NotImplementedError

@@ -36,15 +36,16 @@ def test_each_event_has_its_listener(parts: BrokerParts) -> None:
         "disk_recovered": ["LogCleaner.disk_recovered"],
         "space_recovered": ["EmbeddedSource.space_recovered"],
         "epoch_needed": ["LeaderEpochBumps.soon"],
-        "online": ["CoordinatorRuntime.came_online"],
-        "truncated": ["CoordinatorRuntime.log_was_truncated"],
+        "online": ["CoordinatorRuntime.came_online"] * 2,
+        "truncated": ["CoordinatorRuntime.log_was_truncated"] * 2,
     }
 
 
 def test_coordinators_follow_the_metadata_behind_partitions(parts: BrokerParts) -> None:
-    first, second, _, last = (one.__qualname__ for one in parts.metadata._listeners)
+    first, second, third, _, last = (one.__qualname__ for one in parts.metadata._listeners)
     assert (first, last) == ("ReplicaManager.follow", "EmbeddedSource.follow")
     assert second.endswith(".follow")
+    assert third.endswith(".follow")
 
 
 def test_services_are_built_of_the_seams(config: BrokerConfig) -> None:

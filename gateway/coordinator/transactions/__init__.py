@@ -1,0 +1,1 @@
+"""The transaction coordinator: the state machine of `__transaction_state`, and its wiring to the broker."""

@@ -1,0 +1,44 @@
+"""The effect of a transaction that ends: a marker in each of its partitions. Coordinator and writer share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+Partitions = Mapping[str, Sequence[int]]
+"""Topic -> indexes of partitions, both in ascending order."""
+
+
+class WriteMarkers(NamedTuple):
+    """End a transaction in all its partitions. Its Prepare record is below the high watermark.
+
+    producer_epoch       of the markers; with `transaction_version` 2 above the epoch of the batches (KIP-890)
+    transaction_version  of the protocol that ended the transaction; 0 and 1 are the same protocol
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    partitions: Partitions
+    transaction_version: int
+
+
+class MarkerWriter(Protocol):
+    """The seam to the leaders of the partitions. A cluster changes this seam alone."""
+
+    def write(self, effect: WriteMarkers, coordinator_epoch: int, done: Callable[[], None]) -> None:
+        """Write every marker, however often that has to be tried, then call `done` once.
+
+        A deleted partition counts as done. `coordinator_epoch` is the leader epoch of the coordinator's partition.
+        `write` never raises, and may call `done` before it returns. The same effect may come again after a restart.
+        """
+
+
+class NoMarkerWriter:
+    """A stand-in for the marker writer: transactions without partitions end, others never."""
+
+    def write(self, effect: WriteMarkers, coordinator_epoch: int, done: Callable[[], None]) -> None:
+        """Be done with an effect that has no partitions."""
+        if not effect.partitions:
+            done()
