@@ -34,7 +34,6 @@ from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, 
 from headgate.gateway.coordinator.transactions.fencing import fenced, find, other_producer
 from headgate.gateway.coordinator.transactions.transaction import (
     EPOCH_PER_TRANSACTION,
-    EXHAUSTED_EPOCH,
     NO_ID,
     Transaction,
     TransactionState,
@@ -57,7 +56,7 @@ def end_txn(shard: TransactionShard, key: str, request: EndTxnRequest, version: 
     transaction = find(shard, key)
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     is_new = version >= NEW_PROTOCOL_SINCE
-    is_repeated = is_new and _is_repeated(transaction, producer)
+    is_repeated = is_new and producer == transaction.ended_by
     if not is_repeated and producer.producer_id != transaction.producer_id:
         raise other_producer(key, producer, transaction)
     if not is_repeated and (
@@ -74,19 +73,6 @@ def end_txn(shard: TransactionShard, key: str, request: EndTxnRequest, version: 
     if transaction.is_prepared:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {key} is being ended")
     return Decision.reply(ticket, _response(transaction, is_new))
-
-
-def _is_repeated(transaction: Transaction, producer: ProducerIdAndEpoch) -> bool:
-    """Whether the request with this producer was done: it has the epoch before the present one, or the id before."""
-    if not transaction.ends_by_epoch:
-        return False
-    if producer.producer_id == transaction.producer_id:
-        return producer.producer_epoch == transaction.producer_epoch - 1
-    return (
-        producer == (transaction.previous_producer_id, EXHAUSTED_EPOCH)
-        and transaction.is_complete
-        and transaction.producer_epoch == 0
-    )
 
 
 def _begins_end(transaction: Transaction, is_commit: bool, is_new: bool, is_repeated: bool) -> bool:

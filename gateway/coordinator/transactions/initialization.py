@@ -56,16 +56,14 @@ def init_producer_id(
         message = f"the ongoing transaction of {key} is being aborted"
         decision.replies = [(ticket, KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, message))]
         return decision
-    producer_id, epoch, last_epoch = _next(shard, key, transaction, expected, version)
-    initialized = transaction.initialized(producer_id, epoch, timeout_ms, shard.timestamp_ms())
-    if last_epoch == NO_EPOCH:
-        shard.last_epochs.pop(key, None)
+    given = _next(shard, key, transaction, expected, version)
+    if expected is None or transaction.producer_epoch == NO_EPOCH:
+        shard.replaced.pop(key, None)
     else:
-        shard.last_epochs[key] = producer_id, epoch, last_epoch
-    return Decision(
-        shard.record(key, initialized),
-        [(ticket, InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch))],
-    )
+        shard.replaced[key] = given, expected
+    initialized = transaction.initialized(*given, timeout_ms, shard.timestamp_ms())
+    response = InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
+    return Decision(shard.record(key, initialized), [(ticket, response)])
 
 
 def _is_of_this_id(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
@@ -79,24 +77,13 @@ def _is_of_this_id(transaction: Transaction, expected: ProducerIdAndEpoch) -> bo
 
 def _next(
     shard: TransactionShard, key: str, transaction: Transaction, expected: ProducerIdAndEpoch | None, version: int
-) -> tuple[int, int, int]:
-    """The producer id and epoch for the answer; and the epoch before, if the same request may come again."""
-    present = transaction.producer_epoch
-    if transaction.is_exhausted and (expected is None or expected.producer_epoch == present):
-        return shard.next_producer_id(), 0, NO_EPOCH if expected is None else present
-    if expected is None:
-        return transaction.producer_id, present + 1, NO_EPOCH
-    if present in (NO_EPOCH, expected.producer_epoch):
-        return transaction.producer_id, present + 1, present
-    if expected.producer_epoch == _last_epoch(shard, key, transaction):
-        return transaction.producer_id, present, expected.producer_epoch
+) -> ProducerIdAndEpoch:
+    """The producer for the answer. Raises KafkaError(PRODUCER_FENCED)."""
+    holder = transaction.holder
+    if expected is None or holder.producer_epoch in (NO_EPOCH, expected.producer_epoch):
+        if transaction.is_exhausted:
+            return ProducerIdAndEpoch(shard.next_producer_id(), 0)
+        return ProducerIdAndEpoch(holder.producer_id, holder.producer_epoch + 1)
+    if expected == transaction.ended_by or shard.replaced.get(key) == (holder, expected):
+        return holder
     raise fenced(key, expected, transaction, version >= FENCED_SINCE)
-
-
-def _last_epoch(shard: TransactionShard, key: str, transaction: Transaction) -> int:
-    """The epoch that the holder had before; -1 if the present one went to another producer."""
-    producer_id, present = transaction.producer_id, transaction.producer_epoch
-    if transaction.ends_by_epoch:
-        return EXHAUSTED_EPOCH if producer_id != transaction.previous_producer_id else present - 1
-    *known, last_epoch = shard.last_epochs.get(key, (producer_id, present, NO_EPOCH))
-    return last_epoch if known == [producer_id, present] else NO_EPOCH

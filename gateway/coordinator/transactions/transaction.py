@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple, Self
 
+from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
 from headgate.gateway.coordinator.transactions.effects import Partitions, WriteMarkers
 from headgate.protocol.internal.transactions import STATES, PartitionsSchema, TransactionLogValue
 
@@ -75,6 +76,11 @@ class Transaction(NamedTuple):
     # Questions
 
     @property
+    def holder(self) -> ProducerIdAndEpoch:
+        """The one producer that may begin, fill and end transactions."""
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
+    @property
     def is_prepared(self) -> bool:
         """Whether the end is decided, and markers are being written."""
         return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
@@ -95,9 +101,18 @@ class Transaction(NamedTuple):
         return self.producer_epoch >= EXHAUSTED_EPOCH
 
     @property
-    def ends_by_epoch(self) -> bool:
-        """Whether the new protocol decided the end of the last transaction, and so raised the epoch."""
-        return self.client_version >= EPOCH_PER_TRANSACTION and (self.is_prepared or self.is_complete)
+    def ended_by(self) -> ProducerIdAndEpoch | None:
+        """The producer whose EndTxn in the new protocol has decided the end, and raised the epoch; None in the old one.
+
+        After a fence it is a producer that nobody is, or None where the fence took the last epoch.
+        """
+        if self.client_version < EPOCH_PER_TRANSACTION or not (self.is_prepared or self.is_complete):
+            return None
+        if self.previous_producer_id not in (NO_ID, self.producer_id):
+            return ProducerIdAndEpoch(self.previous_producer_id, EXHAUSTED_EPOCH)
+        if self.producer_epoch == HIGHEST_EPOCH and self.next_producer_id == NO_ID:
+            return None
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch - 1)
 
     def has(self, topic: str, index: int) -> bool:
         """Whether the transaction includes a partition."""

@@ -44,9 +44,9 @@ class TransactionShard:
         self.transaction_version = transaction_version
         self.transactions: dict[str, Transaction] = {}
         self.timers = Timers()
-        self.last_epochs: dict[str, tuple[int, int, int]] = {}
-        """Transactional id -> its producer id and epoch, and the epoch before: that of an InitProducerId whose answer
-        may be lost (KIP-360). No record has it, so a repeated request is fenced after a load, as in Kafka."""
+        self.replaced: dict[str, tuple[ProducerIdAndEpoch, ProducerIdAndEpoch]] = {}
+        """Transactional id -> the holder, and the producer that it was before its last InitProducerId, whose answer may
+        be lost (KIP-360). No record has that, so a repeated request is fenced after a load, as in Kafka."""
         self._monotonic_ms = monotonic_ms
         self._deadlines_ms: dict[str, float] = {}
         """Of ongoing transactions."""
@@ -61,7 +61,7 @@ class TransactionShard:
 
     def prepare(self, key: str, prepared: Transaction) -> Decision:
         """Decide the end of a transaction: the record, and the markers as its effect."""
-        self.last_epochs.pop(key, None)
+        self.replaced.pop(key, None)
         return Decision(self.record(key, prepared), effects=[prepared.markers(key)])
 
     def fence(self, key: str, transaction: Transaction) -> Decision:
@@ -133,7 +133,7 @@ class TransactionShard:
         if transaction is None or not transaction.is_prepared:
             self._written.discard(key)
             if transaction is None:
-                self.last_epochs.pop(key, None)
+                self.replaced.pop(key, None)
 
     def _deadline_ms(self, key: str, transaction: Transaction) -> float:
         """When the transaction is overdue. Only a load asks the wall clock for the time that has passed."""
