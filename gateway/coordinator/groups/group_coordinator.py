@@ -39,7 +39,11 @@ def consumer_offsets(config: BrokerConfig) -> InternalTopic:
         encode_value=encode_value,
         partitions=config.offsets_topic_num_partitions,
         replication_factor=config.offsets_topic_replication_factor,
-        segment_bytes=config.offsets_topic_segment_bytes,
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        },
         compression_codec=config.offsets_topic_compression_codec,
         load_buffer_bytes=config.offsets_load_buffer_size,
         write_timeout_ms=config.offsets_commit_timeout_ms,
@@ -152,11 +156,6 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
     def _loaded(self, coordinator: Coordinator[GroupShard]) -> None:
         """Catch up with what happened to topics during the load."""
         shard, missed = coordinator.shard, self._missed.pop(coordinator.partition.index, None)
-        if shard is None:
-            return
-        # This broker does not serve transactions: an adopted log may have open ones, no marker would ever end them, and
-        # consumers would get UNSTABLE_OFFSET_COMMIT for ever
-        shard.offsets.pending.clear()
-        if missed:
+        if shard is not None and missed:
             gone = [name for name in missed if not self._topics.partitions_of(name)]
             coordinator.run_each(shard, offset_expiration.forget_topics(shard, gone))
