@@ -62,14 +62,14 @@ def play(broker: Broker, level: int) -> dict[str, str]:
     return made.answers
 
 
-def set_level(made: Play, level: int) -> None:
+def set_level(made: Play, level: int, when: str = "at first") -> None:
     """Finalize transaction.version at this level."""
     features = made.broker.ask(ApiVersionsRequest("headgate", "1"), 4).finalized_features
     levels = [row.max_version_level for row in features if row.name == "transaction.version"] or [0]
     if levels != [level]:
         kind = _UPGRADE if level > levels[0] else _DOWNGRADE
         update = FeatureUpdateKey("transaction.version", level, kind != _UPGRADE, kind)
-        made.ask(f"to {level} from {levels[0]}", UpdateFeaturesRequest(60_000, [update]), 2)
+        made.ask(f"to {level} from {levels[0]}, {when}", UpdateFeaturesRequest(60_000, [update]), 2)
 
 
 def _coordinators(made: Play) -> None:
@@ -400,7 +400,7 @@ def _markers(made: Play) -> None:
             "producer_id": one.producer_id,
             "producer_epoch": one.epoch,
             "transaction_result": False,
-            "coordinator_epoch": 3,
+            "coordinator_epoch": 0,
             **overrides,
         }
         rows = [WritableTxnMarkerTopic(name, indexes) for name, indexes in topics.items()]
@@ -415,10 +415,14 @@ def _markers(made: Play) -> None:
     mark("abort", 1, {"k": [0]})
     made.fetch("after the marker", "k")
     made.producers("after the marker", "k")
-    mark("by an older coordinator", 1, {"k": [0]}, coordinator_epoch=2)
     mark("again", 1, {"k": [0]})
-    mark("by a newer coordinator", 1, {"k": [0]}, coordinator_epoch=4, transaction_result=True)
-    made.fetch("after three markers", "k")
+    nobody = {"producer_id": _NOBODY, "producer_epoch": 2}
+    mark("by a newer coordinator", 1, {"k": [1]}, coordinator_epoch=3, **nobody)
+    mark("by an older coordinator", 1, {"k": [1]}, coordinator_epoch=2, **nobody)
+    mark("by a newer coordinator again", 1, {"k": [1]}, coordinator_epoch=4, transaction_result=True, **nobody)
+    made.fetch("after the coordinators", "k", 1)
+    made.producers("after the coordinators", "k", 1)
+    made.fetch("after two markers", "k")
     one.end("commit")
     made.fetch("after the end, marked", "k")
 
@@ -431,14 +435,14 @@ def _levels(made: Play) -> None:
         one.init(version=5)
         one.add("old", {"v": [index]})
         one.send("old", "v", index)
-    set_level(made, 1)
+    set_level(made, 1, "while they are open")
     first.end("old at level 1")
-    set_level(made, 2)
+    set_level(made, 2, "while one is open")
     second.end("new at level 2", version=5)
     for one, index in ((first, 0), (second, 1)):
         one.state("after its end")
         one.send("new at level 2", "v", index, version=12)
-    set_level(made, 0)
+    set_level(made, 0, "in the end")
     first.end("new at level 0", version=5)
     second.end("old at level 0")
     for one, index in ((first, 0), (second, 1)):
