@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from compat_tests import toolchain
+from compat_tests.apache_kafka import DUMP_LOG, run_tool
 from compat_tests.broker import Broker, installed_command, running
 from compat_tests.hanging import PRODUCER_EPOCH, VERIFICATION_OFF, leave_hanging
 from compat_tests.topics import new_topic
@@ -144,3 +148,21 @@ def test_a_live_transaction_is_not_aborted(own_broker: Broker) -> None:
     assert "the transaction does not hang" in said.errors
     producer.commit_transaction(LIMIT_S)
     assert read_committed(own_broker, topic, 1) == [b"x"]
+
+
+def test_kafkas_decoder_reads_the_log(own_broker: Broker) -> None:
+    """Each state of a transaction is a record of `__transaction_state`, as Kafka writes it."""
+    toolchain.jars("broker")
+    topic = new_topic(own_broker.bootstrap, 2)
+    name = f"dumped-{topic}"
+    begin(own_broker, name, topic).abort_transaction(LIMIT_S)
+    until(lambda: command(own_broker, "describe", name).rows[0]["state"] == "CompleteAbort", "the markers", LIMIT_S)
+    files = sorted(str(log) for log in own_broker.data.glob("__transaction_state-*/*.log"))
+    said = run_tool(DUMP_LOG, "--transaction-log-decoder", "--files", ",".join(files))
+    lines = [line for line in said.splitlines() if line.startswith("|") and name in line]
+    found = [re.search(r" key: (\{.*\}) payload: (\{.*\})$", line) for line in lines]
+    values = [json.loads(one[2])["data"] for one in found if one]
+    states = [value["transactionStatus"] for value in values]
+    assert [state for state, _ in groupby(states)] == [0, 1, 3, 5]
+    (partitions,) = values[-2]["transactionPartitions"]
+    assert (partitions["topic"], sorted(partitions["partitionIds"])) == (topic, [0, 1])
