@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from logging import Logger
 from typing import Any, NamedTuple
 
@@ -29,7 +29,8 @@ class InternalTopic(NamedTuple):
     key_name     what a key is the id of, for messages: "group"
     invalid_key  the error of a key that no record can hold
     encode_key, encode_value  the layout of the records
-    partitions, replication_factor, segment_bytes  of the topic when it is created
+    partitions, replication_factor  of the topic when it is created, the latter at most the live brokers
+    configs      of the topic when it is created; min.insync.replicas is at most the live brokers
     compression_codec  of the batches; a number of `protocol.records.compression`
     load_buffer_bytes  so much of a cold log is read at a time
     write_timeout_ms   so long a reply waits for the high watermark
@@ -42,7 +43,7 @@ class InternalTopic(NamedTuple):
     encode_value: Callable[[Any], bytes]
     partitions: int
     replication_factor: int
-    segment_bytes: int
+    configs: Mapping[str, str]
     compression_codec: int
     load_buffer_bytes: int
     write_timeout_ms: int

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headgate.protocol.errors import ErrorCode, KafkaError
+
 if TYPE_CHECKING:
     from headgate.gateway.metadata.store import Change, MetadataStore
 
@@ -22,6 +24,22 @@ class ProducerIds:
         The client may see the id once the change has settled without an error; None has. Raises KafkaError if the
         metadata refuse the block.
         """
+        self._take_block()
+        return self._pop(), self._change
+
+    def next_settled(self) -> int:
+        """A producer id that was never handed out before, of a block that is taken for good.
+
+        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS while a block is being taken, so that clients come again; and
+        the error with which the metadata refuse the block.
+        """
+        self._take_block()
+        if self._change is not None and not self._change.is_settled:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "a block of producer ids is being taken")
+        return self._pop()
+
+    def _take_block(self) -> None:
+        """Have a block with an id. Raises KafkaError."""
         change = self._change
         if change is not None and change.error is not None:  # the block was not taken: its ids may be another's
             self._block, self._change = range(0), None
@@ -29,13 +47,7 @@ class ProducerIds:
             self._change = None  # it holds an image
         if not self._block:
             self._block, self._change = self._metadata.take_producer_ids()
+
+    def _pop(self) -> int:
         producer_id, self._block = self._block[0], self._block[1:]
-        return producer_id, self._change
-
-    def next_settled(self) -> int:
-        """A producer id that was never handed out before, of a block that is taken for good.
-
-        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS while a block is being taken, so that clients come again; and
-        what the metadata refuse the block with.
-        """
-        raise NotImplementedError
+        return producer_id

@@ -25,6 +25,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.steps import FEW_ITEMS, Steps
 
 S = TypeVar("S", bound=CoordinatorShard)
+MIN_ISR = "min.insync.replicas"
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -69,7 +70,7 @@ class CoordinatorRuntime(Generic[S]):
         COORDINATOR_LOAD_IN_PROGRESS, and what was decided. An empty key is a key like any other: where Kafka refuses
         an empty id, the handler does.
         """
-        index = self._index_of(key)
+        index = self.index_of(key)
         coordinator = self._coordinators.get(index) or self._open_late(index)
         return coordinator.submit(key, decide, failure_response)
 
@@ -117,7 +118,7 @@ class CoordinatorRuntime(Generic[S]):
 
         Raises KafkaError: the error of a key that is too long, COORDINATOR_NOT_AVAILABLE.
         """
-        index = self._index_of(key)
+        index = self.index_of(key)
         return self._metadata.image.topics[self._topic.name].partitions[index].leader
 
     def shards(self) -> Iterator[S]:
@@ -130,7 +131,11 @@ class CoordinatorRuntime(Generic[S]):
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{coordinator.partition!r} is being loaded")
             yield coordinator.shard
 
-    def _index_of(self, key: str) -> int:
+    def index_of(self, key: str) -> int:
+        """The partition of a key.
+
+        Raises KafkaError: the error of a key that is too long, COORDINATOR_NOT_AVAILABLE while the topic is created.
+        """
         if len(key) > SHORT_KEY:
             self._topic.check_key(key)
         if not self._count:
@@ -168,18 +173,11 @@ class CoordinatorRuntime(Generic[S]):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic.name} is being created")
 
     def _create_topic(self) -> None:
-        topic = self._topic
+        topic, brokers, configs = self._topic, len(self._metadata.image.brokers), dict(self._topic.configs)
+        if MIN_ISR in configs:
+            configs[MIN_ISR] = str(min(int(configs[MIN_ISR]), brokers))
         try:
-            self._metadata.create_topic(
-                topic.name,
-                topic.partitions,
-                min(topic.replication_factor, len(self._metadata.image.brokers)),
-                {
-                    "cleanup.policy": "compact",
-                    "compression.type": "producer",
-                    "segment.bytes": str(topic.segment_bytes),
-                },
-            )
+            self._metadata.create_topic(topic.name, topic.partitions, min(topic.replication_factor, brokers), configs)
         except (KafkaError, OSError) as error:
             topic.logger.error("%s cannot be created: %s", topic.name, error)
             message = f"{topic.name} cannot be created; see the log of the broker"

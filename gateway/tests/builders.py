@@ -65,7 +65,8 @@ class Node:
 
     def __init__(self, directory: Path, **settings: str) -> None:
         overrides = {name.replace("_", "."): value for name, value in settings.items()}
-        few = {"offsets.topic.num.partitions": "4"}  # each costs files, and tests make many brokers
+        # Each partition costs files, and tests make many brokers
+        few = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
         self.config = BrokerConfig.load("", {"log.dirs": str(directory), **few, **overrides})
         self.time = ManualTime()
         self.random = Random(0)
@@ -96,6 +97,7 @@ class Node:
         self.parts = BrokerParts(self.config, seams)
         self.services, self.log_manager = self.parts.services, self.parts.log_manager
         self.services.groups.start()
+        self.services.transactions.start()
 
     def _embedded(self, base: Foundation) -> EmbeddedSource:
         return EmbeddedSource(replace(base, scheduler=self.metadata_scheduler()))

@@ -1,10 +1,13 @@
-"""DescribeTransactions: the state of transactional ids (KIP-664). Transactions are not supported yet: none is known."""
+"""DescribeTransactions: the state of transactional ids, from their coordinator (KIP-664)."""
 
-from headgate.gateway.api.authorization import AclOperation, AclResource
-from headgate.gateway.api.authorization_rules import elements
+from typing import Any
+
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.authorization_rules import elements, every
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
-from headgate.protocol.errors import ErrorCode
+from headgate.gateway.coordinator.transactions import listing
+from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -12,17 +15,38 @@ from headgate.protocol.messages.describe_transactions import (
 )
 
 
+def _authorize_topics(authorization: Authorization) -> None:
+    """Require DESCRIBE on each topic; denied ones are omitted."""
+
+    def omit(response: DescribeTransactionsResponse) -> None:
+        for row in response.transaction_states:
+            row.topics = [
+                data
+                for data in row.topics
+                if authorization.allows(AclOperation.DESCRIBE, AclResource.TOPIC, data.topic)
+            ]
+
+    authorization.amends.append(omit)
+
+
 @handles(
     DescribeTransactionsRequest,
     versions="0",
-    authorize=elements(AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID, "transactional_ids", "transaction_states"),
+    authorize=every(
+        elements(AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID, "transactional_ids", "transaction_states"),
+        _authorize_topics,
+    ),
 )
-def describe_transactions(
-    request: DescribeTransactionsRequest, context: HandlerContext
-) -> DescribeTransactionsResponse:
+def describe_transactions(request: DescribeTransactionsRequest, context: HandlerContext) -> Any:
     """A row for every id, once."""
-    code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    ids = dict.fromkeys(request.transactional_ids)
-    return DescribeTransactionsResponse(
-        transaction_states=[TransactionState(error_code=code, transactional_id=name) for name in ids]
-    )
+    ids = list(dict.fromkeys(request.transactional_ids))
+
+    def assemble(replies: list[TransactionState | KafkaError]) -> DescribeTransactionsResponse:
+        return DescribeTransactionsResponse(
+            transaction_states=[
+                TransactionState(reply.code, key) if isinstance(reply, KafkaError) else reply
+                for key, reply in zip(ids, replies, strict=True)
+            ]
+        )
+
+    return context.broker.transactions.gather(ids, listing.describe, assemble)

@@ -2,17 +2,21 @@
 
 v1 key types, throttle   v3 flexible   v4 many keys (KIP-699)   v5 TRANSACTION_ABORTABLE   v6 share groups (KIP-932)
 
-A group's coordinator leads its partition of `__consumer_offsets`. The first request creates that topic; if the creation
-fails, clients get COORDINATOR_NOT_AVAILABLE and retry. This broker coordinates all transactional ids.
+The coordinator of a group leads its partition of `__consumer_offsets`, that of a transactional id its partition of
+`__transaction_state`. The first request creates the topic; if the creation fails, clients get
+COORDINATOR_NOT_AVAILABLE and retry.
 
 Supported since version 0, because librdkafka compresses with lz4 only then.
 """
+
+from typing import Any
 
 from headgate.gateway.api.authorization import DENIALS, AclOperation, AclResource, Authorization
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.endpoints import Endpoint, endpoints, own_endpoint
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_row, settled
+from headgate.gateway.coordinator.runtime import CoordinatorRuntime
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.find_coordinator import (
@@ -55,7 +59,7 @@ def find_coordinator(request: FindCoordinatorRequest, context: HandlerContext) -
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} has no coordinator here")
     if len(request.coordinator_keys) > MAX_KEYS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(request.coordinator_keys)} keys exceed {MAX_KEYS}")
-    change = context.broker.groups.prepare() if key_type == GROUP else None
+    change = _coordinators(key_type, context).prepare()
     response: FindCoordinatorResponse | Waiting = settled(
         context, change, lambda: _find(request, context), in_any_case=True
     )
@@ -75,17 +79,19 @@ def _find(request: FindCoordinatorRequest, context: HandlerContext) -> FindCoord
     return FindCoordinatorResponse(coordinators=each_row(request.coordinator_keys, answer, _refuse))
 
 
+def _coordinators(key_type: int, context: HandlerContext) -> CoordinatorRuntime[Any]:
+    return context.broker.groups if key_type == GROUP else context.broker.transactions
+
+
 def _coordinator(key: str, key_type: int, context: HandlerContext) -> Endpoint:
     own = own_endpoint(context)
-    if key_type == TRANSACTION:
-        return own
-    leader = context.broker.groups.leader_of(key)
+    leader = _coordinators(key_type, context).leader_of(key)
     if leader == own.node_id:
         return own
     for endpoint in endpoints(context):
         if endpoint.node_id == leader:
             return endpoint
-    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"broker {leader}, which coordinates the group, is not alive")
+    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"broker {leader}, which coordinates {key}, is not alive")
 
 
 def _refuse(key: str, code: ErrorCode, message: str) -> Coordinator:

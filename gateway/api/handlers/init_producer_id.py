@@ -1,13 +1,19 @@
-"""InitProducerId: an id and an epoch for an idempotent producer, the default of Java clients since 3.0 (KIP-98).
+"""InitProducerId: an id and an epoch, for an idempotent producer, or for the producer of a transactional id (KIP-98).
+
+Java clients ask for an idempotent one by default since 3.0.
 
 v2 flexible   v3 present id and epoch (KIP-360)   v4 PRODUCER_FENCED   v5 TRANSACTION_ABORTABLE (KIP-890)
 """
+
+from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import settled
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.coordinator.decision import Decision, Ticket
+from headgate.gateway.coordinator.transactions import initialization
+from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -25,17 +31,27 @@ def _authorize(authorization: Authorization) -> None:
 
 
 @handles(InitProducerIdRequest, versions="0-5", authorize=_authorize)
-def init_producer_id(request: InitProducerIdRequest, context: HandlerContext) -> InitProducerIdResponse | Waiting:
-    """Allocate a new id with epoch 0. As in Kafka, an idempotent producer that has an id gets a new one too."""
-    if request.transactional_id is not None:
-        message = (
-            f"transactions are not supported yet; use a producer without transactional.id ({request.transactional_id})"
-        )
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+def init_producer_id(request: InitProducerIdRequest, context: HandlerContext) -> Any:
+    """Have the coordinator of a transactional id decide; without one, allocate a new id with epoch 0.
+
+    As in Kafka, an idempotent producer that has an id gets a new one too.
+    """
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         message = f"producer id {request.producer_id} and epoch {request.producer_epoch} contradict each other"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    if request.transactional_id is not None:
+        return _transactional(request.transactional_id, request, context)
     producer_id, change = context.broker.producer_ids.next()
     response = InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-    settled_response: InitProducerIdResponse | Waiting = settled(context, change, lambda: response)
-    return settled_response
+    return settled(context, change, lambda: response)
+
+
+def _transactional(transactional_id: str, request: InitProducerIdRequest, context: HandlerContext) -> Any:
+    if not transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    version = context.version
+
+    def decide(shard: TransactionShard, ticket: Ticket) -> Decision:
+        return initialization.init_producer_id(shard, transactional_id, request, version, ticket)
+
+    return context.broker.transactions.submit(transactional_id, decide)

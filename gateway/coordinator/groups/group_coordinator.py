@@ -39,7 +39,11 @@ def consumer_offsets(config: BrokerConfig) -> InternalTopic:
         encode_value=encode_value,
         partitions=config.offsets_topic_num_partitions,
         replication_factor=config.offsets_topic_replication_factor,
-        segment_bytes=config.offsets_topic_segment_bytes,
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        },
         compression_codec=config.offsets_topic_compression_codec,
         load_buffer_bytes=config.offsets_load_buffer_size,
         write_timeout_ms=config.offsets_commit_timeout_ms,

@@ -86,3 +86,33 @@ def test_a_block_that_could_not_be_written_is_not_used() -> None:
     blocks.is_held = False
     assert some(producer_ids, 4) == [0, 1, 2, 3]
     assert producer_ids.next() == (4, None), "the block is on the disk"
+
+
+def test_a_settled_id_is_of_a_block_that_is_on_the_disk() -> None:
+    blocks = Blocks()
+    producer_ids = ProducerIds(blocks)
+    blocks.is_held = True
+    for _ in range(2):
+        with pytest.raises(KafkaError) as refused:
+            producer_ids.next_settled()
+        assert refused.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert blocks.given == 1
+    _, change = producer_ids.next()
+    assert change is not None
+    blocks.end(change)
+    assert [producer_ids.next_settled(), producer_ids.next()] == [1, (2, None)]
+
+
+def test_a_settled_id_is_not_of_a_block_that_could_not_be_written() -> None:
+    blocks = Blocks()
+    producer_ids = ProducerIds(blocks)
+    blocks.is_held = True
+    _, change = producer_ids.next()
+    assert change is not None
+    blocks.end(change, FAILURE)
+    blocks.is_held = False
+    assert producer_ids.next_settled() == 0
+    blocks.fails = True
+    some(producer_ids, BLOCK_SIZE - 1)
+    with pytest.raises(KafkaError, match="no room"):
+        producer_ids.next_settled()

@@ -31,7 +31,11 @@ class MarkerWriter(Protocol):
         """Write every marker, however often that has to be tried, then call `done` once.
 
         A deleted partition counts as done. `coordinator_epoch` is the leader epoch of the coordinator's partition.
-        `write` never raises, and may call `done` before it returns. The same effect may come again after a restart.
+        `write` never raises, and may call `done` before it returns.
+
+        An effect replaces an unfinished one of the same transactional id, whose `done` is then not called: a shard
+        that is loaded anew performs its effects again. No marker of the older one may reach a partition behind the
+        call of `done`, for in the old protocol the next transaction has the same epoch, and the marker would end it.
         """
 
 

@@ -10,15 +10,19 @@ from headgate.gateway.config import BrokerConfig
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """Kafka's settings, by Kafka's names; times in milliseconds."""
+    """What a shard has to know of the settings; times in milliseconds.
+
+    max_timeout_ms     the longest timeout that a producer may ask for
+    abort_interval_ms  how often overdue transactions are aborted
+    """
 
     max_timeout_ms: int = 900_000
-    expiration_ms: int = 604_800_000
+    abort_interval_ms: int = 10_000
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Self:
         """The settings of a broker."""
         return cls(
-            max_timeout_ms=config.transaction_max_timeout_ms,
-            expiration_ms=config.transactional_id_expiration_ms,
+            config.transaction_max_timeout_ms,
+            config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
         )

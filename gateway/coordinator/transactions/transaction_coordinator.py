@@ -5,43 +5,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
+from typing import cast
 
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.coordinator.internal_topic import InternalTopic
+from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
+from headgate.gateway.coordinator.internal_topic import InternalTopic, partition_of
 from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.producer_ids import ProducerIds
 from headgate.gateway.coordinator.runtime import CoordinatorRuntime
+from headgate.gateway.coordinator.transactions import expiration
+from headgate.gateway.coordinator.transactions import partitions as partition_requests
 from headgate.gateway.coordinator.transactions.effects import MarkerWriter, Partitions, WriteMarkers
 from headgate.gateway.coordinator.transactions.settings import TransactionSettings
+from headgate.gateway.coordinator.transactions.transaction import EPOCH_PER_TRANSACTION, record_version
 from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
+from headgate.gateway.metadata import features
 from headgate.gateway.metadata.image import TRANSACTION_STATE
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.protocol.errors import ErrorCode
-from headgate.protocol.internal.transactions import encode_key, encode_value
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.transactions import TransactionLogValue, encode_key, encode_value
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
 from headgate.protocol.records.compression import NONE
 
 WRITE_TIMEOUT_MS = 5_000
-
-
-def _transaction_state(config: BrokerConfig) -> InternalTopic:
-    """`__transaction_state`, with the broker's `transaction.state.log.*` settings."""
-    return InternalTopic(
-        name=TRANSACTION_STATE,
-        key_name="transactional id",
-        invalid_key=ErrorCode.INVALID_REQUEST,
-        encode_key=encode_key,
-        encode_value=encode_value,
-        partitions=config.transaction_state_log_num_partitions,
-        replication_factor=config.transaction_state_log_replication_factor,
-        segment_bytes=config.transaction_state_log_segment_bytes,
-        compression_codec=NONE,
-        load_buffer_bytes=config.transaction_state_log_load_buffer_size,
-        write_timeout_ms=WRITE_TIMEOUT_MS,
-        logger=logging.getLogger("headgate.transactions"),
-    )
+"""So long a reply waits for the high watermark, as those of groups do by default. Kafka: the transaction's timeout."""
 
 
 class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
@@ -57,31 +46,61 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         markers: MarkerWriter,
     ) -> None:
         super().__init__(
-            _transaction_state(config),
+            self._transaction_state(config),
             self._new_shard,
             services,
             metadata,
             partitions,
             config.node_id,
-            self._perform_effects,
+            self._write_markers,
         )
+        self._config = config
         self._settings = TransactionSettings.of(config)
         self._clock = services.clock
+        self._scheduler = services.scheduler
         self._producer_ids = producer_ids
         self._markers = markers
 
-    def _new_shard(self) -> TransactionShard:
-        return TransactionShard(
-            self._settings, self._clock.now_ms, self._producer_ids.next_settled, self._transaction_version
+    def _transaction_state(self, config: BrokerConfig) -> InternalTopic:
+        """`__transaction_state`, with the broker's `transaction.state.log.*` settings."""
+        return InternalTopic(
+            name=TRANSACTION_STATE,
+            key_name="transactional id",
+            invalid_key=ErrorCode.INVALID_REQUEST,
+            encode_key=encode_key,
+            encode_value=self._encode_value,
+            partitions=config.transaction_state_log_num_partitions,
+            replication_factor=config.transaction_state_log_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                "unclean.leader.election.enable": "false",
+            },
+            compression_codec=NONE,
+            load_buffer_bytes=config.transaction_state_log_load_buffer_size,
+            write_timeout_ms=WRITE_TIMEOUT_MS,
+            logger=logging.getLogger("headgate.transactions"),
         )
 
-    def _transaction_version(self) -> int:
-        return 0
+    def _encode_value(self, value: TransactionLogValue) -> bytes:
+        return encode_value(value, record_version(value, self.transaction_version()))
 
-    def _perform_effects(self, effects: Sequence[object], leader_epoch: int) -> None:
-        for effect in effects:
-            assert isinstance(effect, WriteMarkers)
-            self._markers.write(effect, leader_epoch, partial(self.complete, effect, leader_epoch))
+    def _new_shard(self) -> TransactionShard:
+        return TransactionShard(
+            self._settings,
+            self._clock.now_ms,
+            self._clock.monotonic_ms,
+            self._producer_ids.next_settled,
+            self.transaction_version,
+        )
+
+    def transaction_version(self) -> int:
+        """The finalized level of transaction.version."""
+        return features.level(features.TRANSACTION_VERSION, self._metadata.image)
+
+    # Requests of leaders
 
     def verify(
         self,
@@ -108,15 +127,49 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         Raises KafkaError, as may the `Waiting`: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
         COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST for an empty id.
         """
-        raise NotImplementedError
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional batch has a transactional id")
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+
+        def decide(shard: TransactionShard, ticket: Ticket) -> Decision:
+            if not adds:
+                return partition_requests.verify(shard, transactional_id, producer, partitions, ticket)
+            return partition_requests.add(shard, transactional_id, producer, partitions, EPOCH_PER_TRANSACTION, ticket)
+
+        return cast("AddPartitionsToTxnResult | Waiting", self.submit(transactional_id, decide))
+
+    # Markers
+
+    def _write_markers(self, effects: Sequence[object], leader_epoch: int) -> None:
+        for effect in effects:
+            assert isinstance(effect, WriteMarkers)
+            self._markers.write(effect, leader_epoch, partial(self.complete, effect, leader_epoch))
 
     def complete(self, effect: WriteMarkers, coordinator_epoch: int) -> None:
         """All markers of the effect are written: write the Complete record. An effect of the past does nothing.
 
-        `coordinator_epoch` is the leader epoch that the markers carried.
+        `coordinator_epoch` is the leader epoch that the markers carried. The record may have a later one: only the
+        markers count, and the state of the id, which must still be that of the effect.
         """
-        raise NotImplementedError
+        coordinator = self._coordinators.get(partition_of(effect.transactional_id, self._count))
+        if coordinator is not None:
+            coordinator.run(effect.transactional_id, lambda shard, _: shard.complete(effect))
 
-    def leader_epoch_of(self, index: int) -> int:
-        """The coordinator's epoch of a partition of `__transaction_state`: its leader epoch; -1 if unknown."""
-        raise NotImplementedError
+    # Expiration
+
+    def start(self) -> None:
+        """Load the transactions, and look for expired ids regularly."""
+        super().start()
+        self._expire_later()
+
+    def _expire_later(self) -> None:
+        interval_ms = self._config.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._scheduler.call_after(interval_ms, self._expire)
+
+    def _expire(self) -> None:
+        self._expire_later()
+        expired_ms = self._clock.now_ms() - self._config.transactional_id_expiration_ms
+        for coordinator in self._coordinators.values():
+            shard = coordinator.shard
+            if shard is not None:
+                coordinator.run_each(shard, expiration.expire(shard, expired_ms))

@@ -1,0 +1,37 @@
+"""EndTxn: commit or abort a transaction (KIP-98).
+
+v2 PRODUCER_FENCED   v3 flexible   v4 TRANSACTION_ABORTABLE   v5 a new epoch for the next transaction (KIP-890)
+"""
+
+from typing import Any
+
+from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.context import HandlerContext
+from headgate.gateway.api.handlers import handles
+from headgate.gateway.coordinator.decision import Decision, Ticket
+from headgate.gateway.coordinator.transactions import ending
+from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+
+def _authorize(authorization: Authorization) -> None:
+    """Require WRITE on the transactional id."""
+    transactional_id = authorization.request.transactional_id
+    authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
+
+
+@handles(EndTxnRequest, versions="0-5", authorize=_authorize, stages=True)
+def end_txn(request: EndTxnRequest, context: HandlerContext) -> Any:
+    """Have the coordinator decide; the response waits until the decision is below the high watermark."""
+    transactional_id, version = request.transactional_id, context.version
+    if not transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+
+    def decide(shard: TransactionShard, ticket: Ticket) -> Decision:
+        return ending.end_txn(shard, transactional_id, request, version, ticket)
+
+    def lost(code: ErrorCode) -> EndTxnResponse:
+        return request.error_response(version, code)
+
+    return context.broker.transactions.submit(transactional_id, decide, lost)

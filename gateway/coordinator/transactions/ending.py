@@ -1,0 +1,99 @@
+"""EndTxn: commit or abort a transaction. The answer leaves when the Prepare record is below the high watermark.
+
+CONCURRENT means CONCURRENT_TRANSACTIONS where the transaction ends as the request says, else INVALID_TXN_STATE; "done"
+is answered as the first request was; "invalid" is INVALID_TXN_STATE, "fenced" PRODUCER_FENCED.
+
+In the old protocol (EndTxn v0-v4) only the epoch of the holder is taken:
+
+| state | commit | abort |
+|---|---|---|
+| Ongoing | Prepare | Prepare |
+| Prepare... | CONCURRENT | CONCURRENT |
+| CompleteCommit | done | invalid |
+| CompleteAbort | invalid | done |
+| Empty | invalid | invalid |
+
+In the new one (v5, KIP-890) each end raises the epoch. So a repeated request has the epoch before, and a request in the
+present epoch is the next end. A client may abort what has not begun: it cannot know if a batch reached a partition.
+
+| state | commit, repeated | commit | abort, repeated | abort |
+|---|---|---|---|---|
+| Ongoing | fenced | Prepare | fenced | Prepare |
+| Prepare... | CONCURRENT | fenced | CONCURRENT | fenced |
+| CompleteCommit | done | invalid | invalid | Prepare |
+| CompleteAbort | invalid | invalid | done | Prepare |
+| Empty | fenced | invalid | fenced | Prepare |
+
+Source: TransactionCoordinator.endTransaction. Unlike Kafka, only an end by the new protocol can be repeated in the new
+protocol: else a fenced producer with the epoch before would be told the epoch of its successor.
+"""
+
+from __future__ import annotations
+
+from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
+from headgate.gateway.coordinator.transactions.fencing import fenced, find, other_producer
+from headgate.gateway.coordinator.transactions.transaction import (
+    EPOCH_PER_TRANSACTION,
+    NO_ID,
+    Transaction,
+    TransactionState,
+)
+from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+FENCED_SINCE = 2
+"""The version of EndTxn since which clients know PRODUCER_FENCED."""
+NEW_PROTOCOL_SINCE = 5
+
+
+def end_txn(shard: TransactionShard, key: str, request: EndTxnRequest, version: int, ticket: Ticket) -> Decision:
+    """EndTxn v0-v5.
+
+    Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE,
+    COORDINATOR_LOAD_IN_PROGRESS while producer ids are taken.
+    """
+    transaction = find(shard, key)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    is_new = version >= NEW_PROTOCOL_SINCE
+    is_repeated = is_new and producer == transaction.ended_by
+    if not is_repeated and producer.producer_id != transaction.producer_id:
+        raise other_producer(key, producer, transaction)
+    if not is_repeated and (
+        producer.producer_epoch != transaction.producer_epoch or (is_new and transaction.is_prepared)
+    ):
+        raise fenced(key, producer, transaction, version >= FENCED_SINCE)
+    if _begins_end(transaction, request.committed, is_new, is_repeated):
+        return _prepare(shard, key, transaction, request.committed, is_new, ticket)
+    ends_so = transaction.is_commit == request.committed and transaction.state is not TransactionState.EMPTY
+    if not ends_so or (transaction.is_complete and is_new and not is_repeated):
+        verb = "commit" if request.committed else "abort"
+        message = f"the transaction of {key} is in state {transaction.state.title}: it cannot {verb}"
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, message)
+    if transaction.is_prepared:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {key} is being ended")
+    return Decision.reply(ticket, _response(transaction, is_new))
+
+
+def _begins_end(transaction: Transaction, is_commit: bool, is_new: bool, is_repeated: bool) -> bool:
+    if transaction.state is TransactionState.ONGOING:
+        return True
+    return is_new and not is_commit and not is_repeated and not transaction.is_prepared
+
+
+def _prepare(
+    shard: TransactionShard, key: str, transaction: Transaction, is_commit: bool, is_new: bool, ticket: Ticket
+) -> Decision:
+    """The answer has the producer of the next transaction, which may begin once this one is complete."""
+    next_producer_id = shard.next_producer_id() if is_new and transaction.is_exhausted else NO_ID
+    version, now_ms = EPOCH_PER_TRANSACTION if is_new else 0, shard.timestamp_ms()
+    prepared = transaction.prepared(is_commit, version, next_producer_id, now_ms)
+    decision = shard.prepare(key, prepared)
+    decision.replies = [(ticket, _response(prepared.completed(now_ms), is_new))]
+    return decision
+
+
+def _response(transaction: Transaction, is_new: bool) -> EndTxnResponse:
+    if not is_new:
+        return EndTxnResponse()
+    return EndTxnResponse(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)

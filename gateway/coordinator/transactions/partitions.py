@@ -1,0 +1,95 @@
+"""Partitions of a transaction: clients add them (AddPartitionsToTxn, AddOffsetsToTxn), leaders verify them (KIP-890).
+
+Source: TransactionCoordinator.handleAddPartitionsToTransaction, handleVerifyPartitionsInTransaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
+from headgate.gateway.coordinator.transactions.effects import Partitions
+from headgate.gateway.coordinator.transactions.fencing import fenced, find, other_producer
+from headgate.gateway.coordinator.transactions.transaction import Transaction, TransactionState
+from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+
+
+def add(
+    shard: TransactionShard,
+    key: str,
+    producer: ProducerIdAndEpoch,
+    partitions: Partitions,
+    client_version: int,
+    ticket: Ticket,
+    *,
+    knows_fenced: bool = True,
+) -> Decision:
+    """Add partitions; the first begin the transaction. One error refuses all.
+
+    `client_version` of the protocol: 2 if a leader adds what a producer of the new protocol writes to.
+    """
+    try:
+        transaction = _check(shard, key, producer, knows_fenced=knows_fenced)
+    except KafkaError as error:
+        return Decision.reply(ticket, results(key, partitions, error.code))
+    accepted = results(key, partitions, ErrorCode.NONE)
+    if transaction.state is TransactionState.ONGOING and transaction.has_all(partitions):
+        return Decision.reply(ticket, accepted)
+    begun = transaction.with_partitions(partitions, client_version, shard.timestamp_ms())
+    return Decision(shard.record(key, begun), [(ticket, accepted)])
+
+
+def verify(
+    shard: TransactionShard, key: str, producer: ProducerIdAndEpoch, partitions: Partitions, ticket: Ticket
+) -> Decision:
+    """Whether the transaction has these partitions; TRANSACTION_ABORTABLE for those that it does not have."""
+    try:
+        transaction = _check(shard, key, producer, knows_fenced=True)
+    except KafkaError as error:
+        return Decision.reply(ticket, results(key, partitions, error.code))
+
+    def code(topic: str, index: int) -> ErrorCode:
+        return ErrorCode.NONE if transaction.has(topic, index) else ErrorCode.TRANSACTION_ABORTABLE
+
+    return Decision.reply(ticket, results_of_each(key, partitions, code))
+
+
+def _check(shard: TransactionShard, key: str, producer: ProducerIdAndEpoch, *, knows_fenced: bool) -> Transaction:
+    """The transaction of its holder.
+
+    Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+    """
+    transaction = find(shard, key)
+    if transaction.producer_id != producer.producer_id:
+        raise other_producer(key, producer, transaction)
+    if transaction.producer_epoch != producer.producer_epoch:
+        raise fenced(key, producer, transaction, knows_fenced)
+    if transaction.is_prepared:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {key} is being ended")
+    return transaction
+
+
+def results(key: str, partitions: Partitions, code: ErrorCode) -> AddPartitionsToTxnResult:
+    """The same code for each partition."""
+    return results_of_each(key, partitions, lambda _, __: code)
+
+
+def results_of_each(
+    key: str, partitions: Partitions, code: Callable[[str, int], ErrorCode]
+) -> AddPartitionsToTxnResult:
+    """A code for each partition, in the order of the request."""
+    return AddPartitionsToTxnResult(
+        key,
+        [
+            AddPartitionsToTxnTopicResult(
+                topic, [AddPartitionsToTxnPartitionResult(index, code(topic, index)) for index in indexes]
+            )
+            for topic, indexes in partitions.items()
+        ],
+    )

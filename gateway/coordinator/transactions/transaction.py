@@ -1,0 +1,257 @@
+"""A transaction as a value: the state of one transactional id, its transitions, and its record.
+
+                        InitProducerId          AddPartitionsToTxn
+    (unknown) ──> Empty <───────────── Complete... ──────────> Ongoing <── Empty
+                                           ^                      │ EndTxn, timeout, another InitProducerId
+                       all markers written └── Prepare... <───────┘
+
+A transition returns the next value and checks nothing; `initialization`, `partitions` and `ending` say when which may
+happen. There are two protocols. In the old one (versions 0 and 1) an epoch lasts until the next InitProducerId. In the
+new one (version 2, KIP-890) each end of a transaction raises the epoch, so a batch of an ended transaction is known by
+its epoch. Source: org.apache.kafka.coordinator.transaction.TransactionMetadata, in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple, Self
+
+from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
+from headgate.gateway.coordinator.transactions.effects import Partitions, WriteMarkers
+from headgate.protocol.internal.transactions import STATES, PartitionsSchema, TransactionLogValue
+
+NO_ID = -1
+NO_EPOCH = -1
+HIGHEST_EPOCH = 0x7FFF
+EXHAUSTED_EPOCH = HIGHEST_EPOCH - 1
+"""The last epoch that a client may get. The one above is for the fence of its holder."""
+EPOCH_PER_TRANSACTION = 2
+"""The version of the protocol from which each transaction has an epoch of its own."""
+
+
+class TransactionState(IntEnum):
+    """The states that a record may have; an index of `protocol.internal.transactions.STATES`.
+
+    Kafka's states Dead and PrepareEpochFence are never written.
+    """
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+
+    @property
+    def title(self) -> str:
+        """Kafka's name of the state, "PrepareCommit"."""
+        return STATES[self]
+
+
+class Transaction(NamedTuple):
+    """The state of one transactional id.
+
+    producer_epoch        of the holder; -1 before the first InitProducerId has ended
+    previous_producer_id  the id before the last transition; differs from `producer_id` after an exhausted epoch
+    next_producer_id      the id from the end of this transaction on, if its epoch is exhausted; else -1
+    timeout_ms            of each transaction; set by InitProducerId
+    partitions            topic -> indexes, both ascending; empty unless Ongoing or Prepare...
+    start_ms              timestamp of the last transaction's begin; -1 if there was none since InitProducerId
+    last_update_ms        timestamp of the last transition
+    client_version        of the protocol of the request that caused the last transition: 0 or 2
+    """
+
+    producer_id: int
+    producer_epoch: int = NO_EPOCH
+    previous_producer_id: int = NO_ID
+    next_producer_id: int = NO_ID
+    timeout_ms: int = 0
+    state: TransactionState = TransactionState.EMPTY
+    partitions: Mapping[str, tuple[int, ...]] = {}
+    start_ms: int = -1
+    last_update_ms: int = -1
+    client_version: int = 0
+
+    # Questions
+
+    @property
+    def holder(self) -> ProducerIdAndEpoch:
+        """The one producer that may begin, fill and end transactions."""
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the end is decided, and markers are being written."""
+        return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last transaction has ended, with all its markers."""
+        return self.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether the last transaction was committed, if its end is decided."""
+        return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the next epoch would be the one that is kept for a fence."""
+        return self.producer_epoch >= EXHAUSTED_EPOCH
+
+    @property
+    def ended_by(self) -> ProducerIdAndEpoch | None:
+        """The producer whose EndTxn in the new protocol has decided the end, and raised the epoch; None in the old one.
+
+        After a fence it is a producer that nobody is, or None where the fence took the last epoch.
+        """
+        if self.client_version < EPOCH_PER_TRANSACTION or not (self.is_prepared or self.is_complete):
+            return None
+        if self.previous_producer_id not in (NO_ID, self.producer_id):
+            return ProducerIdAndEpoch(self.previous_producer_id, EXHAUSTED_EPOCH)
+        if self.producer_epoch == HIGHEST_EPOCH and self.next_producer_id == NO_ID:
+            return None
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch - 1)
+
+    def has(self, topic: str, index: int) -> bool:
+        """Whether the transaction includes a partition."""
+        return index in self.partitions.get(topic, ())
+
+    def has_all(self, partitions: Partitions) -> bool:
+        """Whether the transaction includes all these partitions."""
+        return all(self.has(topic, index) for topic, indexes in partitions.items() for index in indexes)
+
+    def markers(self, transactional_id: str) -> WriteMarkers:
+        """The effect of a Prepare record."""
+        return WriteMarkers(
+            transactional_id,
+            self.producer_id,
+            self.producer_epoch,
+            self.is_commit,
+            self.partitions,
+            self.client_version,
+        )
+
+    # Transitions
+
+    def initialized(self, producer_id: int, producer_epoch: int, timeout_ms: int, now_ms: int) -> Self:
+        """InitProducerId has given out this id and epoch; a repeated request gets those that it has."""
+        is_repeated = (producer_id, producer_epoch) == (self.producer_id, self.producer_epoch)
+        return self._replace(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            previous_producer_id=self.previous_producer_id if is_repeated else self.producer_id,
+            next_producer_id=NO_ID,
+            timeout_ms=timeout_ms,
+            state=TransactionState.EMPTY,
+            partitions={},
+            start_ms=-1,
+            last_update_ms=now_ms,
+        )
+
+    def with_partitions(self, added: Partitions, client_version: int, now_ms: int) -> Self:
+        """The transaction has begun, if it had not, and includes these partitions."""
+        return self._replace(
+            previous_producer_id=self.producer_id,
+            state=TransactionState.ONGOING,
+            partitions=_union(self.partitions, added),
+            start_ms=self.start_ms if self.state is TransactionState.ONGOING else now_ms,
+            last_update_ms=now_ms,
+            client_version=client_version,
+        )
+
+    def prepared(self, is_commit: bool, client_version: int, next_producer_id: int, now_ms: int) -> Self:
+        """The end is decided. The new protocol raises the epoch, and may end what has not begun."""
+        epoch = self.producer_epoch
+        if client_version >= EPOCH_PER_TRANSACTION:
+            epoch = min(epoch + 1, HIGHEST_EPOCH)  # a fence may have taken the last one
+        return self._replace(
+            producer_epoch=epoch,
+            previous_producer_id=self.producer_id,
+            next_producer_id=next_producer_id,
+            state=TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT,
+            start_ms=self.start_ms if self.state is TransactionState.ONGOING else now_ms,
+            last_update_ms=now_ms,
+            client_version=client_version,
+        )
+
+    def fenced(self, transaction_version: int, now_ms: int) -> Self:
+        """The coordinator aborts the transaction in an epoch above that of the holder, who is fenced.
+
+        `transaction_version` of the cluster. The new protocol raises the epoch twice, as in Kafka; no client gets the
+        one in between.
+        """
+        epoch = min(self.producer_epoch + 1, HIGHEST_EPOCH)
+        version = EPOCH_PER_TRANSACTION if transaction_version >= EPOCH_PER_TRANSACTION else 0
+        return self._replace(producer_epoch=epoch).prepared(False, version, NO_ID, now_ms)
+
+    def completed(self, now_ms: int) -> Self:
+        """All markers are written. An exhausted epoch makes room for the next id."""
+        producer_id, epoch = self.producer_id, self.producer_epoch
+        if self.next_producer_id != NO_ID:
+            producer_id, epoch = self.next_producer_id, 0
+        return self._replace(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            previous_producer_id=self.producer_id,
+            next_producer_id=NO_ID,
+            state=TransactionState.COMPLETE_COMMIT if self.is_commit else TransactionState.COMPLETE_ABORT,
+            partitions={},
+            last_update_ms=now_ms,
+        )
+
+    # Records
+
+    @classmethod
+    def from_value(cls, value: TransactionLogValue) -> Self:
+        """The transaction of a record. Raises ValueError for a state that is never written."""
+        return cls(
+            value.producer_id,
+            value.producer_epoch,
+            value.previous_producer_id,
+            value.next_producer_id,
+            value.transaction_timeout_ms,
+            TransactionState(value.transaction_status),
+            {row.topic: tuple(row.partition_ids) for row in value.transaction_partitions or ()},
+            value.transaction_start_timestamp_ms,
+            value.transaction_last_update_timestamp_ms,
+            value.client_transaction_version,
+        )
+
+    def to_value(self, transaction_version: int) -> TransactionLogValue:
+        """The record. At version 0 of the cluster it has no field of version 1 without need."""
+        previous = self.previous_producer_id
+        if not transaction_version and previous == self.producer_id:
+            previous = NO_ID
+        rows = [PartitionsSchema(topic, list(indexes)) for topic, indexes in self.partitions.items()]
+        return TransactionLogValue(
+            producer_id=self.producer_id,
+            previous_producer_id=previous,
+            next_producer_id=self.next_producer_id,
+            producer_epoch=self.producer_epoch,
+            transaction_timeout_ms=self.timeout_ms,
+            transaction_status=self.state,
+            transaction_partitions=None if self.state is TransactionState.EMPTY else rows,
+            transaction_last_update_timestamp_ms=self.last_update_ms,
+            transaction_start_timestamp_ms=self.start_ms,
+            client_transaction_version=self.client_version,
+        )
+
+
+def record_version(value: TransactionLogValue, transaction_version: int) -> int:
+    """The version of a record: 1 where `transaction.version` is above 0, or where version 0 would lose a field.
+
+    That happens after a downgrade of the feature, while clients of the new protocol are still connected.
+    """
+    needs_tags = (
+        value.client_transaction_version != 0 or value.next_producer_id != NO_ID or value.previous_producer_id != NO_ID
+    )
+    return 1 if transaction_version or needs_tags else 0
+
+
+def _union(known: Mapping[str, tuple[int, ...]], added: Partitions) -> dict[str, tuple[int, ...]]:
+    def merged(topic: str) -> Iterable[int]:
+        return {*known.get(topic, ()), *added.get(topic, ())}
+
+    return {topic: tuple(sorted(merged(topic))) for topic in sorted({*known, *added})}
