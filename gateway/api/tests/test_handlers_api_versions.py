@@ -40,7 +40,7 @@ def test_consumer_groups_are_a_finalized_feature(node: Node, version: int) -> No
 
 def test_until_there_are_transactions_nothing_of_them_is_advertised(node: Node) -> None:
     keys = advertised(node.ask(introduction(), 4))
-    assert keys[0] == (0, 11)  # Produce
+    assert keys[0] == (0, 13)  # Produce
     assert keys[22] == (0, 5)  # InitProducerId
     assert keys[10] == (0, 6)  # FindCoordinator
     assert not {24, 25, 26, 28} & set(keys)
