@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from headgate.storage.lag import UNKNOWN_TIMESTAMP, Lag, OffsetStatus, first_unread, measure
-from headgate.tools.groups.cluster import Cluster, Failure, TopicPartition, group_by_failure
+from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
 from headgate.tools.groups.members import Group, Member
 from headgate.tools.groups.offsets import (
     CommittedOffsets,

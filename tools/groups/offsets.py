@@ -7,7 +7,6 @@ too.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -31,7 +30,7 @@ from headgate.protocol.messages.offset_delete import (
 )
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
 from headgate.tools.client import Client
-from headgate.tools.groups.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition
+from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition, by_topic
 
 # Versions of OffsetCommit and OffsetFetch: with topic names, from the coordinator, of many groups, of all topics;
 # of ListOffsets: one offset instead of a list
@@ -217,14 +216,6 @@ def _list_offsets(
                 TopicPartition(topic.name, row.partition_index),
                 Failure.of(row.error_code) if row.error_code else offset,
             )
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Partitions by topic, without repetition: the shape of requests."""
-    topics: defaultdict[str, list[TopicPartition]] = defaultdict(list)
-    for partition in dict.fromkeys(partitions):
-        topics[partition.topic].append(partition)
-    return topics
 
 
 def is_unknown_partition(failure: Failure) -> bool:

@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
+from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
 from headgate.tools.groups.arguments import Offset, Shift, Time
-from headgate.tools.groups.cluster import Cluster, Failure, TopicPartition, group_by_failure
 from headgate.tools.groups.members import describe_groups
 from headgate.tools.groups.offsets import (
     CommittedOffsets,

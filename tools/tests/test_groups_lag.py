@@ -5,7 +5,7 @@ import pytest
 from headgate.protocol.messages.fetch import FetchRequest
 from headgate.protocol.messages.list_offsets import ListOffsetsRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
-from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.lag import NO_SUCH_PARTITION, UNKNOWN, PartitionLag, measure_lag
 from headgate.tools.groups.members import describe_groups
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened
