@@ -146,7 +146,7 @@ class Producers:
             return None
         if header.producer_epoch != producer.epoch:
             _check_new_epoch(header, producer)
-        elif header.base_sequence not in (_next(producer.last_sequence), NO_SEQUENCE):
+        elif header.base_sequence != _next(producer.last_sequence) and header.base_sequence != NO_SEQUENCE:
             return self._written_before(header, producer, recall)
         if producer.transaction_start >= 0 and not header.is_transactional:
             message = f"producer {header.producer_id} has a transaction open since offset {producer.transaction_start}"
@@ -270,7 +270,7 @@ class Producers:
         if producer_id == NO_PRODUCER_ID:
             return None
         belongs = header.attributes & TRANSACTION_BITS
-        if belongs & CONTROL and marker is None:
+        if belongs and marker is None and belongs & CONTROL:
             return None
         producer = self.by_id.get(producer_id)
         if producer is None:

@@ -52,7 +52,7 @@ def rows(response: Any) -> list[tuple[int, int]]:
     return [(row.error_code, row.base_offset) for topic in response.responses for row in topic.partition_responses]
 
 
-@pytest.mark.parametrize("version", range(12))
+@pytest.mark.parametrize("version", range(13))
 def test_offsets_are_given_in_order(node: Node, version: int) -> None:
     node.services.metadata.create_topic("t", 2)
     assert rows(node.ask(request(("t", 0, batch(b"a", b"b"))), version)) == [(0, 0)]
