@@ -67,7 +67,7 @@ def _passes(value: str, allowed: Sequence[str]) -> bool:
 def run_describe(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`describe`: members of groups, and their lag in each partition."""
     groups, failures, notes = _selected_groups(cluster, options.groups)
-    found, more = measure_lag(cluster, groups, now_ms)
+    found, more = measure_lag(cluster, groups, now_ms, options.isolation_level)
     rows_of: defaultdict[str, list[PartitionLag]] = defaultdict(list)
     for row in found:
         rows_of[row.group].append(row)
@@ -123,7 +123,7 @@ def _lag_row(row: PartitionLag) -> Row:
 def run_lag(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`lag`: the lag of every group in every partition, compared with the limits."""
     groups, failures, notes = _selected_groups(cluster, options.groups)
-    found, more = measure_lag(cluster, groups, now_ms)
+    found, more = measure_lag(cluster, groups, now_ms, options.isolation_level)
     if options.topic:
         found = [row for row in found if _is_of(row.partition, options.topic)]
     behind, unclear = check_lag_limits(found, options.fail_above, options.fail_above_seconds)

@@ -114,7 +114,7 @@ def _partition_problems(failures: Mapping[TopicPartition, Failure], committed: C
 def _list_partition_offsets(
     cluster: Cluster, targets: ResetTargets
 ) -> tuple[_PartitionOffsets, dict[TopicPartition, Failure]]:
-    starts, ends, unknown = list_ends(cluster, {partition for rows in targets.values() for partition in rows})
+    starts, ends, unknown, _ = list_ends(cluster, {partition for rows in targets.values() for partition in rows})
     failed = dict(unknown)
     times: defaultdict[int, set[TopicPartition]] = defaultdict(set)
     for rows in targets.values():

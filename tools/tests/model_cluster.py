@@ -102,12 +102,16 @@ Disturb = Callable[[int, Any, int], "Message | bytes | None"]
 
 @dataclass
 class Log:
-    """A partition: its batches with their last offsets, its ends, and who leads it."""
+    """A partition: its batches with their last offsets, its ends, and who leads it.
+
+    `stable`: the last stable offset, if a transaction is open.
+    """
 
     leader: int = 0
     start: int = 0
     end: int = 0
     leader_epoch: int = 3
+    stable: int | None = None
     batches: list[bytes] = field(default_factory=list)
     producers: list[ProducerState] = field(default_factory=list)
 
@@ -367,7 +371,8 @@ class ModelCluster:
                         ListOffsetsPartitionResponse(one.partition_index, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     )
                     continue
-                found = log.at(one.timestamp)
+                is_stable = request.isolation_level and one.timestamp == LATEST and log.stable is not None
+                found = log.stable if is_stable and log.stable is not None else log.at(one.timestamp)
                 rows.append(ListOffsetsPartitionResponse(one.partition_index, 0, [found], offset=found))
             topics.append(ListOffsetsTopicResponse(topic.name, rows))
         return ListOffsetsResponse(topics=topics)

@@ -75,14 +75,13 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, context: HandlerContext) 
 class _TransactionalCommit:
     """One request, from the question for its transaction to the decision of the group."""
 
-    __slots__ = ("_adds", "_context", "_is_parked", "_replica", "_request", "_retries_end_ms", "_retry_ms", "_word")
+    __slots__ = ("_adds", "_context", "_is_parked", "_replica", "_request", "_retries_end_ms", "_retry_ms")
 
     def __init__(self, request: TxnOffsetCommitRequest, context: HandlerContext) -> None:
         self._request = request
         self._context = context
         self._adds = context.version >= _ADDS_GROUP
         self._replica: Replica | None = None  # if the transaction has to be open, or verified, in its log
-        self._word: Verification | None = None
         self._is_parked = False
         self._retries_end_ms, self._retry_ms = context.broker.clock.monotonic_ms() + RETRIES_END_MS, FIRST_RETRY_MS
 
@@ -95,14 +94,9 @@ class _TransactionalCommit:
             self._replica = broker.partitions.get(CONSUMER_OFFSETS, broker.groups.index_of(self._request.group_id))
         except KafkaError:
             return self._commit()  # there is no coordinator either, and its error is the one to be told
-        header, producers = self._header, self._replica.log.producers
-        if producers.is_verified(header):
+        if self._replica.log.producers.is_verified(self._header):
             return self._commit()
-        try:
-            self._word = producers.begin_verification(header, broker.clock.now_ms(), begins_at_zero=False)
-        except KafkaError as error:
-            return self._commit(error)
-        return self._ask()
+        return self._ask(self._replica)
 
     @property
     def _header(self) -> BatchHeader:
@@ -112,23 +106,25 @@ class _TransactionalCommit:
             0, 0, -1, MAGIC, 0, TRANSACTIONAL, 0, -1, -1, request.producer_id, request.producer_epoch, -1, 0
         )
 
-    def _ask(self) -> Any:
-        """Ask the transaction coordinator."""
+    def _ask(self, replica: Replica) -> Any:
+        """Ask the transaction coordinator. A marker that comes meanwhile makes the answer void."""
         broker, request = self._context.broker, self._request
-        index = broker.groups.index_of(request.group_id)
+        try:
+            word = replica.log.producers.begin_verification(self._header, broker.clock.now_ms(), begins_at_zero=False)
+        except KafkaError as error:
+            return self._commit(error)
         broker.appends.commit()
-        return self._take(
-            partial(
-                broker.transactions.verify,
-                request.transactional_id,
-                request.producer_id,
-                request.producer_epoch,
-                {CONSUMER_OFFSETS: [index]},
-                adds=self._adds,
-            )
+        verify = partial(
+            broker.transactions.verify,
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            {CONSUMER_OFFSETS: [replica.index]},
+            adds=self._adds,
         )
+        return self._take(verify, replica, word)
 
-    def _take(self, ask: Callable[[], Any]) -> Any:
+    def _take(self, ask: Callable[[], Any], replica: Replica, word: Verification) -> Any:
         """Take the answer, or wait for it; None: it is still to come."""
         answer: AddPartitionsToTxnResult | KafkaError | Waiting | None = value_of(ask)
         if answer is None:
@@ -139,21 +135,20 @@ class _TransactionalCommit:
             return Waiting(
                 waiting.lists,
                 NEVER,
-                lambda touched: self._take(lambda: waiting.attempt(touched)),
-                lambda: self._take(waiting.expire),
+                lambda touched: self._take(lambda: waiting.attempt(touched), replica, word),
+                lambda: self._take(waiting.expire, replica, word),
             )
         if isinstance(answer, KafkaError):
             return self._commit(_refusal(answer.code, self._context.version))
         code = ErrorCode(answer.topic_results[0].results_by_partition[0].partition_error_code)
         if code is ErrorCode.NONE:
-            if self._word is not None:
-                self._word.is_verified = True
+            word.is_verified = True
             return self._commit()
         if code is ErrorCode.CONCURRENT_TRANSACTIONS and self._adds:
-            return self._retry()
+            return self._retry(replica)
         return self._commit(_refusal(code, self._context.version))
 
-    def _retry(self) -> Any:
+    def _retry(self, replica: Replica) -> Any:
         """Ask again in a moment; not for ever, and not if a stop of the broker ends the wait early."""
         clock, refused = self._context.broker.clock, KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         due_ms = clock.monotonic_ms() + self._retry_ms
@@ -162,7 +157,7 @@ class _TransactionalCommit:
         self._retry_ms = min(2 * self._retry_ms, MAX_RETRY_MS)
         self._is_parked = True
         return Waiting(
-            (), due_ms, _never, lambda: self._ask() if clock.monotonic_ms() >= due_ms else self._commit(refused)
+            (), due_ms, _never, lambda: self._ask(replica) if clock.monotonic_ms() >= due_ms else self._commit(refused)
         )
 
     def _commit(self, error: KafkaError | None = None) -> Any:

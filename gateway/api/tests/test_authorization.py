@@ -22,6 +22,12 @@ from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.header import RequestHeader, read_response_header, write_request_header
 from headgate.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
+from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from headgate.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from headgate.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -44,6 +50,7 @@ from headgate.protocol.messages.describe_topic_partitions import DescribeTopicPa
 from headgate.protocol.messages.describe_topic_partitions import TopicRequest as DescribedTopic
 from headgate.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from headgate.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from headgate.protocol.messages.end_txn import EndTxnRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
@@ -272,6 +279,10 @@ CASES = [
     Case(CreatePartitionsRequest([CreatePartitionsTopic(name, 2) for name in "tu"]), 2, {TOPIC}, topics(Op.ALTER)),
     Case(InitProducerIdRequest(None), 3, {CLUSTER}, on_cluster(Op.IDEMPOTENT_WRITE)),
     Case(InitProducerIdRequest("x"), 3, {TRANSACTIONAL_ID}, {(Op.WRITE, Res.TRANSACTIONAL_ID, "x")}),
+    Case(AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=[AddPartitionsToTxnTopic(name, [0]) for name in "tu"]), 3, {TRANSACTIONAL_ID}, topics(Op.WRITE) | {(Op.WRITE, Res.TRANSACTIONAL_ID, "x")}),
+    Case(AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("x", 1, 0, topics=[AddPartitionsToTxnTopic("t", [0])])]), 5, {CLUSTER}, on_cluster(Op.CLUSTER_ACTION)),
+    Case(AddOffsetsToTxnRequest("x", group_id="g"), 3, {TRANSACTIONAL_ID}, {(Op.WRITE, Res.TRANSACTIONAL_ID, "x")} | on_group(Op.READ)),
+    Case(EndTxnRequest("x"), 3, {TRANSACTIONAL_ID}, {(Op.WRITE, Res.TRANSACTIONAL_ID, "x")}),
     Case(OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(name, [OffsetForLeaderPartition(0, -1, 0)]) for name in "tu"]), 3, {TOPIC}, on_cluster(Op.CLUSTER_ACTION)),
     Case(describe_configs.DescribeConfigsRequest(config_resources(describe_configs, describe_configs.DescribeConfigsResource)), 4, {TOPIC, GROUP, CLUSTER}, config_asked(Op.DESCRIBE_CONFIGS)),
     Case(alter_configs.AlterConfigsRequest(config_resources(alter_configs, alter_configs.AlterConfigsResource)), 2, {TOPIC, GROUP, CLUSTER}, config_asked(Op.ALTER_CONFIGS)),
@@ -311,7 +322,7 @@ def codes(value: Any) -> set[ErrorCode]:
     if not isinstance(value, Struct):
         return set()
     found = {code for field in type(value).fields for code in codes(getattr(value, field.name))}
-    own = getattr(value, "error_code", 0)
+    own = getattr(value, "error_code", 0) or getattr(value, "partition_error_code", 0)
     return found | {ErrorCode(own)} if own else found
 
 
