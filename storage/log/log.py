@@ -16,7 +16,7 @@ from functools import partial
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control
-from headgate.protocol.records.batch import NO_TIMESTAMP, BatchHeader, patch, patch_head
+from headgate.protocol.records.batch import NO_TIMESTAMP, TRANSACTIONAL, BatchHeader, patch, patch_head
 from headgate.protocol.steps import Steps, finish
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 from headgate.storage.disk.layout import PARTITION_METADATA
@@ -30,7 +30,7 @@ from headgate.storage.log.producers import Producers, WrittenBatch
 from headgate.storage.log.reading import LogReader
 from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.log.timestamp_lookup import TimestampOffset
-from headgate.storage.log.validation import FULL, OWN
+from headgate.storage.log.validation import FULL, OWN, OWN_BATCHES, OWN_RAISED
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
 from headgate.storage.segment.segment import Segment
@@ -70,8 +70,9 @@ class Log(LogReader):
         Offsets and epoch are patched in place, or in a copy of a read-only buffer. `owner` has threads wait for the
         disk; without an owner this call does.
 
-        Raises KafkaError: what `batch.split`, `validation` and `Producers.check` refuse, RECORD_LIST_TOO_LARGE for more
-        than a segment, KAFKA_STORAGE_ERROR when the disk fails; the log is then as it was.
+        Raises UnverifiedTransaction for the first batch of a client's transaction. Raises KafkaError: what
+        `batch.split`, `validation` and `Producers.check` refuse, RECORD_LIST_TOO_LARGE for more than a segment,
+        KAFKA_STORAGE_ERROR when the disk fails; the log is then as it was.
         """
         view = records if isinstance(records, memoryview) and not records.readonly else memoryview(bytearray(records))
         info = self.stage(view, leader_epoch, now_ms, validate, owner=owner)
@@ -97,7 +98,10 @@ class Log(LogReader):
         header = validation.plain_batch(view, config, now_ms) if is_kept else None
         if header is None:
             return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes, owner)
-        if header.producer_id >= 0:
+        producer_id = header.producer_id
+        if producer_id >= 0:
+            if header.attributes >= TRANSACTIONAL:
+                self._check_transaction(header, validate)
             duplicate = self.producers.check(header, self.recall)
             if duplicate is not None:
                 return self._duplicate(duplicate)
@@ -108,11 +112,18 @@ class Log(LogReader):
             staged = self._make_room(size, timestamp, last_offset, now_ms, leader_epoch, owner)
         patch_head(view, 0, first_offset, header.batch_length, leader_epoch)
         staged.add(bytes(view) if size <= gather_bytes else view, size, last_offset, timestamp)
-        if header.producer_id >= 0:
-            staged.remember(self.producers, header.producer_id)
+        if producer_id >= 0:
+            staged.remember(self.producers, producer_id)
             self.producers.record(header, first_offset)
         self.end_offset = last_offset + 1
         return _new_tuple(AppendInfo, (first_offset, last_offset, NO_TIMESTAMP, self.start_offset, timestamp, False))
+
+    def _check_transaction(self, header: BatchHeader, validate: str) -> None:
+        """Whether a batch may open its transaction, or go on with it. Raises as `Producers.check_transaction` does."""
+        if validate != OWN:
+            self.producers.check_transaction(header)
+        if not self.has_transactions:
+            self.follow_transactions()
 
     def _stage_closely(
         self,
@@ -127,7 +138,9 @@ class Log(LogReader):
         if validate != validation.PREPARED:
             view = validation.prepare(view, self.config, now_ms, validate)
         batches = validation.stored(view, self.config, now_ms)
-        duplicate = self.producers.check_all(batches, self.recall)
+        if batches and validate not in OWN_BATCHES and batches[0][0].attributes & TRANSACTIONAL:
+            self.producers.check_transaction(batches[0][0])  # it is alone, or refused
+        duplicate = self.producers.check_all(batches, self.recall, is_raised=validate == OWN_RAISED)
         if duplicate is not None:
             return self._duplicate(duplicate)
         first_offset = offset = self.end_offset

@@ -25,6 +25,7 @@ from headgate.protocol.records import control
 from headgate.protocol.records.batch import CONTROL, MAX_SEQUENCE, NO_PRODUCER_ID, BatchHeader
 from headgate.protocol.records.control import TRANSACTION_BITS, Marker
 from headgate.storage.errors import BadFile
+from headgate.storage.log.verification import UnverifiedTransaction, Verification
 from headgate.storage.segment import transactions
 from headgate.storage.segment.transaction_index import AbortedTransaction
 from headgate.storage.segment.transactions import Transactions
@@ -110,11 +111,12 @@ Recall = Callable[[int, int], Iterable[BatchHeader]]
 class Producers:
     """The producers of one partition, and their transactions."""
 
-    __slots__ = ("_transactions", "by_id")
+    __slots__ = ("_transactions", "_verifications", "by_id")
 
     def __init__(self) -> None:
         self.by_id: dict[int, Producer] = {}
         self._transactions: Transactions | None = None
+        self._verifications: dict[int, Verification] | None = None
 
     @property
     def transactions(self) -> Transactions:
@@ -144,12 +146,61 @@ class Producers:
             return None
         if header.producer_epoch != producer.epoch:
             _check_new_epoch(header, producer)
-        elif header.base_sequence not in (_next(producer.last_sequence), NO_SEQUENCE):
+        elif header.base_sequence != _next(producer.last_sequence) and header.base_sequence != NO_SEQUENCE:
             return self._written_before(header, producer, recall)
         if producer.transaction_start >= 0 and not header.is_transactional:
             message = f"producer {header.producer_id} has a transaction open since offset {producer.transaction_start}"
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, message)
         return None
+
+    # The first batch of a transaction: see `storage.log.verification`
+
+    def is_verified(self, header: BatchHeader) -> bool:
+        """Whether the transaction of a batch is open in the partition, or was confirmed by the coordinator."""
+        producer = self.by_id.get(header.producer_id)
+        if producer is not None and producer.transaction_start >= 0 and producer.epoch == header.producer_epoch:
+            return True
+        return self._verified(header) is not None
+
+    def _verified(self, header: BatchHeader) -> Verification | None:
+        verification = self._verifications.get(header.producer_id) if self._verifications else None
+        if verification is None or not verification.is_verified or verification.epoch != header.producer_epoch:
+            return None
+        return verification
+
+    def check_transaction(self, header: BatchHeader) -> None:
+        """Whether a client's batch may open its transaction, or go on with it.
+
+        Raises UnverifiedTransaction; KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        producer = self.by_id.get(header.producer_id)
+        if producer is not None:
+            if producer.transaction_start >= 0 and producer.epoch == header.producer_epoch:
+                return
+            _check_epoch(header, producer)
+        verification = self._verified(header)
+        if verification is None:
+            raise UnverifiedTransaction(header)
+        verification.check(header, has_batches=producer is not None and bool(producer.batches))
+
+    def begin_verification(self, header: BatchHeader, now_ms: int, *, begins_at_zero: bool) -> Verification:
+        """The verification for a batch: its caller asks the coordinator, and notes the answer on the verification.
+
+        Raises KafkaError(INVALID_PRODUCER_EPOCH).
+        """
+        producer = self.by_id.get(header.producer_id)
+        if producer is not None:
+            _check_epoch(header, producer)
+        if self._verifications is None:
+            self._verifications = {}
+        known = self._verifications.get(header.producer_id)
+        if known is not None and known.epoch == header.producer_epoch:
+            known.lowest_sequence = min(known.lowest_sequence, header.base_sequence)
+            return known
+        begun = Verification(header, now_ms, begins_at_zero=begins_at_zero)
+        if known is None or known.epoch < header.producer_epoch:  # a zombie's opens nothing, and ends no other
+            self._verifications[header.producer_id] = begun
+        return begun
 
     def _written_before(self, header: BatchHeader, producer: Producer, recall: Recall) -> WrittenBatch:
         first_sequence = header.base_sequence
@@ -165,8 +216,10 @@ class Producers:
             )
         return found
 
-    def check_all(self, batches: list[tuple[BatchHeader, memoryview]], recall: Recall) -> WrittenBatch | None:
-        """The batch written before, if this is it once more.
+    def check_all(
+        self, batches: list[tuple[BatchHeader, memoryview]], recall: Recall, *, is_raised: bool = False
+    ) -> WrittenBatch | None:
+        """The batch written before, if this is it once more. `is_raised`: see `check_marker`.
 
         A numbered batch comes alone, as Kafka's protocol has it since Produce 3. Raises KafkaError as `check` and
         `check_marker` do; INVALID_RECORD for one that is not alone, or for none.
@@ -177,7 +230,7 @@ class Producers:
             header, part = batches[0]
             if not header.is_control:
                 return self.check(header, recall)
-            self.check_marker(header, control.read(part))
+            self.check_marker(header, control.read(part), is_raised=is_raised)
             return None
         if any(header.producer_id >= 0 for header, _ in batches):
             raise KafkaError(
@@ -185,8 +238,12 @@ class Producers:
             )
         return None
 
-    def check_marker(self, header: BatchHeader, marker: Marker | None) -> None:
+    def check_marker(self, header: BatchHeader, marker: Marker | None, *, is_raised: bool = False) -> None:
         """Whether a marker may be appended.
+
+        `is_raised`: the coordinator raised the epoch for the marker. Then an open transaction of the same epoch is the
+        producer's next one, and a late marker of the last transaction must not end it. Without an open transaction a
+        marker of the same epoch came before, and may come again (KIP-1228, KAFKA-19999).
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH for an older epoch of the producer, TRANSACTION_COORDINATOR_FENCED for
         one of the coordinator, INVALID_RECORD for what is no marker.
@@ -197,6 +254,9 @@ class Producers:
         if producer is None:
             return
         _check_epoch(header, producer)
+        if is_raised and header.producer_epoch == producer.epoch and producer.transaction_start >= 0:
+            message = f"the transaction of producer {header.producer_id} in epoch {producer.epoch} is not the ended one"
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, message)
         if marker.coordinator_epoch < producer.coordinator_epoch:
             message = f"coordinator epoch {marker.coordinator_epoch} is older than {producer.coordinator_epoch}"
             raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)
@@ -210,7 +270,7 @@ class Producers:
         if producer_id == NO_PRODUCER_ID:
             return None
         belongs = header.attributes & TRANSACTION_BITS
-        if belongs & CONTROL and marker is None:
+        if belongs and marker is None and belongs & CONTROL:
             return None
         producer = self.by_id.get(producer_id)
         if producer is None:
@@ -220,6 +280,8 @@ class Producers:
             producer.batches.clear()
         producer.last_timestamp = header.max_timestamp
         if belongs:
+            if self._verifications:
+                self._verifications.pop(producer_id, None)
             aborted = self.transactions.follow(header, base_offset, marker)
             producer.transaction_start = self.transactions.open.get(producer_id, -1)
             if marker is not None:
@@ -256,6 +318,12 @@ class Producers:
                 expired.discard(witnesses[-1])
         for producer_id in expired:
             del self.by_id[producer_id]
+        if self._verifications:
+            self._verifications = {
+                producer_id: verification
+                for producer_id, verification in self._verifications.items()
+                if now_ms - verification.begun_ms < expiration_ms
+            }
         return len(expired)
 
     def _complete(self, producer_id: int, producer: Producer, recall: Recall) -> None:

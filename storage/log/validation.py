@@ -21,6 +21,7 @@ from headgate.protocol.records.batch import (
     MIN_TIMESTAMP,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    TRANSACTIONAL,
     BatchHeader,
 )
 from headgate.protocol.records.control import TRANSACTION_BITS
@@ -32,8 +33,13 @@ FULL = "full"
 # Batches that the broker made itself: only their header is checked, whatever the topic asks for. Batches of
 # transactions, and markers, come from the broker's coordinators: they have no sequence, and are stored as they are.
 OWN = "own"
+# A marker of the transaction protocol 2, which raises the epoch with each transaction: its epoch has to be above that
+# of the batches (KIP-890, KIP-1228).
+OWN_RAISED = "own, of a raised epoch"
+OWN_BATCHES = (OWN, OWN_RAISED)
 PREPARED = "prepared"  # batches that `prepare` has made as the topic stores them
 HIGHEST_CODEC = 4
+_TRANSACTIONAL_ATTRIBUTES = range(TRANSACTIONAL, TRANSACTIONAL + HIGHEST_CODEC + 1)
 _MAGIC_POSITION = 16
 _SLICE_BYTES = 16 * 1024
 _unpack_header = batch.HEADER.unpack_from
@@ -55,7 +61,7 @@ def plain_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeader
         and length + LOG_OVERHEAD == size <= config.max_message_bytes
         and not base_offset
         and 0 <= delta == count - 1
-        and 0 <= attributes <= HIGHEST_CODEC
+        and (0 <= attributes <= HIGHEST_CODEC or (attributes in _TRANSACTIONAL_ATTRIBUTES and producer_id >= 0))
         and (producer_id == NO_PRODUCER_ID or sequence >= 0)
         and -config.message_timestamp_before_max_ms <= timestamp - now_ms <= config.message_timestamp_after_max_ms
         and crc32c(view[CRC_START:]) == crc
@@ -67,7 +73,7 @@ def plain_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeader
 def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> None:
     """Check all that the header tells.
 
-    Raises KafkaError: MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, INVALID_TXN_STATE,
+    Raises KafkaError: MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
     UNSUPPORTED_COMPRESSION_TYPE.
     """
     _check_size(len(view), config)
@@ -127,8 +133,9 @@ def prepare_steps(
     if len(view) > _MAGIC_POSITION and view[_MAGIC_POSITION] < MAGIC:
         message = f"a message of magic {view[_MAGIC_POSITION]} where batches are expected: that is for Produce 0 to 2"
         raise KafkaError(ErrorCode.INVALID_RECORD, message)
-    batches = batch.split(view, None if may_be_many or validate == OWN else 1)
-    if validate == OWN and all(header.attributes & TRANSACTION_BITS for header, _ in batches):
+    is_own = validate in OWN_BATCHES
+    batches = batch.split(view, None if may_be_many or is_own else 1)
+    if is_own and all(header.attributes & TRANSACTION_BITS for header, _ in batches):
         for header, part in batches:
             _check_own(header, part)
         return view
@@ -218,8 +225,8 @@ def _check_time(timestamp: int, config: LogConfig, now_ms: int) -> None:
 def _check_attributes(header: BatchHeader, config: LogConfig) -> None:
     if header.is_control:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients are not allowed to write control batches")
-    if header.is_transactional:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions yet")
+    if header.is_transactional and header.producer_id < 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the batch of a transaction has no producer id")
     if header.compression > HIGHEST_CODEC:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {header.compression}")
     if header.is_log_append_time and config.message_timestamp_type == LOG_APPEND_TIME:

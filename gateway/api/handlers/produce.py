@@ -1,11 +1,12 @@
 """Produce: append batches to partitions.
 
 v0-1 message sets of magic 0   v2 of magic 1, log_append_time   v3 record batches   v5 log_start_offset   v7 zstd   v8
-record_errors and message (KIP-467)   v9 flexible   v10 leader hints (KIP-951)   v11 transactions known by the
-coordinator (KIP-890)
+record_errors and message (KIP-467)   v9 flexible   v10 leader hints (KIP-951)   v11 TRANSACTION_ABORTABLE   v12 adds
+partitions to the transaction (KIP-890)   v13 topic ids (KIP-516)
 
 Message sets, and batches that a topic stores in another form, are converted first: `gateway.api.conversion`.
-`gateway.api.delayed_produce` has the waits of a reply.
+`gateway.api.delayed_produce` has the waits of a reply, `gateway.api.transaction_verification` the first batches of
+transactions.
 """
 
 import logging
@@ -21,6 +22,13 @@ from headgate.gateway.api.delayed_produce import Delayed, DelayedProduce, close_
 from headgate.gateway.api.endpoints import leader_of
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import known_code, refusal
+from headgate.gateway.api.transaction_verification import (
+    TransactionVerification,
+    UnverifiedAppend,
+    check_transaction,
+    delay_unverified,
+    has_unverified,
+)
 from headgate.gateway.replication.append import ACKS_ALL, FAILED, Append
 from headgate.gateway.replication.append_queue import AppendQueue
 from headgate.gateway.replication.replica import Replica
@@ -40,6 +48,7 @@ from headgate.protocol.records.compression import ZSTD
 from headgate.storage.config import LogConfig
 from headgate.storage.log.pending_write import AppendInfo
 from headgate.storage.log.validation import OWN, PREPARED, prepare
+from headgate.storage.log.verification import UnverifiedTransaction
 
 logger = logging.getLogger("headgate.handlers")
 
@@ -107,7 +116,7 @@ def _refuse_early_version(row: PartitionProduceResponse, error: ErrorCode, messa
     row.refuse(*_known((error, message or ""), 0))
 
 
-@handles(ProduceRequest, versions="7-11", authorize=_authorize, stages=True)
+@handles(ProduceRequest, versions="7-12", authorize=_authorize, stages=True)
 def produce(
     request: ProduceRequest, context: HandlerContext, append: AppendTo = _append
 ) -> ProduceResponse | Waiting | None:
@@ -123,15 +132,29 @@ def produce(
         rows = []
         for data in topic.partition_data:  # a comprehension would create and call a function for each topic
             rows.append(append(acks, name, data, context, now_ms, delayed))  # noqa: PERF401
-        responses.append(TopicProduceResponse(name, partition_responses=rows))
+        responses.append(TopicProduceResponse(name, topic.topic_id, rows))
     response = ProduceResponse(responses)
     if acks == 0:
         context.broker.appends.commit()
-        if delayed:
-            return DelayedProduce(context, response, delayed, render).answer_silently()
-        close_on_error(response)
-        return None
-    return DelayedProduce(context, response, delayed, render).answer(request) if delayed else response
+        if not delayed:
+            close_on_error(response)
+            return None
+    elif not delayed:
+        return response
+    if request.transactional_id is not None and has_unverified(delayed):
+        append_again = partial(_append_verified, append, acks, context)
+        return TransactionVerification(request, context, response, delayed, append_again, render).answer()
+    produced = DelayedProduce(context, response, delayed, render)
+    return produced.answer(request) if acks else produced.answer_silently()
+
+
+@handles(ProduceRequest, versions="13", authorize=_authorize, stages=True)
+def produce_by_id(request: ProduceRequest, context: HandlerContext) -> ProduceResponse | Waiting | None:
+    """Produce for versions with topic ids."""
+    names = context.broker.metadata.image.topic_names
+    for topic in request.topic_data:
+        topic.name = names.get(topic.topic_id, "")
+    return produce(request, context, _append_by_id)
 
 
 @handles(ProduceRequest, versions="3-6", authorize=_authorize, stages=True)
@@ -165,6 +188,15 @@ def _append_without_zstd(
     return _append(acks, topic, data, context, now_ms, delayed)
 
 
+def _append_by_id(
+    acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, now_ms: int, delayed: list[Delayed]
+) -> PartitionProduceResponse:
+    if not topic:
+        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        return _refuse(topic, data, error, context, delayed)
+    return _append(acks, topic, data, context, now_ms, delayed)
+
+
 def _append_set(
     acks: int, topic: str, data: PartitionProduceData, context: HandlerContext, now_ms: int, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
@@ -188,8 +220,9 @@ def _convert(
         if partition.validate is OWN:
             _refuse_own(topic)
         partition.check_writable()
-        # A copy: the frame's buffer is reused before a later conversion.
-        copied = bytearray(records if isinstance(records, memoryview) else _NOTHING)
+        view = records if isinstance(records, memoryview) else _NOTHING
+        check_transaction(partition, view)
+        copied = bytearray(view)  # the frame's buffer is reused before a later conversion
         append = Append(partition, acks)
         steps = convert(memoryview(copied), partition.log.config, broker.clock.now_ms(), partition.validate)
         result = _begin(append, steps, len(copied), lambda late: _append_late(append, topic, late, context), context)
@@ -260,6 +293,11 @@ def _refuse(
     topic: str, data: PartitionProduceData, error: KafkaError | OSError, context: HandlerContext, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
     """The row of an error; if another broker leads the partition, with that leader (KIP-951)."""
+    if isinstance(error, UnverifiedTransaction):
+        try:
+            return delay_unverified(topic, data, error.header, context, delayed)
+        except KafkaError as refused:
+            error = refused
     code, message = _known(refusal(error, topic, data.index), context.version)
     row = PartitionProduceResponse(data.index, code, -1, error_message=message)
     row.record_errors = _record_errors(error)
@@ -281,10 +319,22 @@ def _append_later(
     now_ms = context.broker.clock.now_ms()
     # Now, not in the append's turn: after an INVALID_TIMESTAMP, `_append` finds the records to be named.
     records = prepare(records, partition.log.config, now_ms, partition.validate)
+    check_transaction(partition, records)
     append = Append(partition, acks)
     row = PartitionProduceResponse(partition.index, base_offset=-1)
     delayed.append((append, row))
     writer.append(records, acks, now_ms, append.end_write, PREPARED)
+    return row
+
+
+def _append_verified(
+    append_to: AppendTo, acks: int, context: HandlerContext, append: UnverifiedAppend, delayed: list[Delayed]
+) -> PartitionProduceResponse:
+    """Append a batch whose transaction the coordinator has confirmed; if a marker came before, refuse it for good."""
+    row = append_to(acks, append.topic, append.data, context, context.broker.clock.now_ms(), delayed)
+    refused = delayed[-1][0] if delayed else None
+    if isinstance(refused, UnverifiedAppend) and delayed[-1][1] is row:
+        refused.error = UnverifiedTransaction(append.header)
     return row
 
 

@@ -86,7 +86,17 @@ from headgate.protocol.messages.offset_for_leader_epoch import (
 )
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.messages.sync_group import SyncGroupRequest
+from headgate.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from headgate.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from headgate.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
 from headgate.protocol.schema import Message, Struct
@@ -174,6 +184,16 @@ def commit_row(name: str) -> OffsetCommitRequestTopic:
 
 
 COMMIT = OffsetCommitRequest("g", topics=[commit_row("t"), commit_row("u")])
+TXN_COMMIT = TxnOffsetCommitRequest(
+    "x",
+    "g",
+    7,
+    0,
+    topics=[
+        TxnOffsetCommitRequestTopic(name, partitions=[TxnOffsetCommitRequestPartition(0, 1, committed_metadata="")])
+        for name in "tu"
+    ],
+)
 
 
 class Case(NamedTuple):
@@ -237,6 +257,7 @@ CASES = [
     Case(COMMIT, 8, {GROUP}, on_group(Op.READ) | topics(Op.READ)),
     Case(OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0])]), 5, {GROUP}, on_group(Op.DESCRIBE) | topics(Op.DESCRIBE, "t")),
     Case(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])]), 8, {GROUP}, on_group(Op.DESCRIBE) | topics(Op.DESCRIBE, "t")),
+    Case(TXN_COMMIT, 3, {TRANSACTIONAL_ID}, {(Op.WRITE, Res.TRANSACTIONAL_ID, "x")} | on_group(Op.READ) | topics(Op.READ)),
     Case(FindCoordinatorRequest("g"), 3, {GROUP}, on_group(Op.DESCRIBE)),
     Case(FindCoordinatorRequest(coordinator_keys=["g"]), 4, {GROUP}, on_group(Op.DESCRIBE)),
     Case(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4, {TRANSACTIONAL_ID}, {(Op.DESCRIBE, Res.TRANSACTIONAL_ID, "x")}),
@@ -273,6 +294,7 @@ CASES = [
     Case(DescribeQuorumRequest(), 1, {CLUSTER}, on_cluster(Op.DESCRIBE)),
     Case(UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("group.version", 1)]), 1, {CLUSTER}, on_cluster(Op.ALTER)),
     Case(DescribeClusterRequest(), 0, set(), set()),
+    Case(WriteTxnMarkersRequest([WritableTxnMarker(7, 0, False, [WritableTxnMarkerTopic("t", [0])], 0)]), 1, {CLUSTER}, on_cluster(Op.ALTER)),
     Case(DescribeProducersRequest([TopicRequest(name, [0]) for name in "tu"]), 0, {TOPIC}, topics(Op.READ)),
     Case(DescribeTransactionsRequest(["x"]), 0, {TRANSACTIONAL_ID}, {(Op.DESCRIBE, Res.TRANSACTIONAL_ID, "x")}),
     Case(ListTransactionsRequest(), 0, set(), set()),

@@ -161,10 +161,11 @@ def test_a_move_of_the_high_watermark_costs_what_it_completes(tmp_path: Path, mo
     node.services.metadata.create_topic("t", 1, configs={"headgate.flush": "commit"})
     monkeypatch.setattr(node.services.scheduler, "in_thread", lambda *_: None)  # a disk that does not answer
     replica, replies = node.services.partitions.get("t", 0), dict[int, Any]()
-    handler = load()[0].ranges[-1].handler
+    served = load()[0].find(9)
+    assert served is not None
     for number in range(PARKED):
         topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, records(b"v"))])
-        outcome = handler(ProduceRequest(None, ACKS_ALL, 60_000, [topic]), node.context(9))
+        outcome = served.handler(ProduceRequest(None, ACKS_ALL, 60_000, [topic]), node.context(9))
         assert isinstance(outcome, Waiting)
         node.services.purgatory.park(outcome, partial(replies.__setitem__, number))
     node.services.appends.commit()

@@ -40,11 +40,14 @@ def test_consumer_groups_and_transactions_are_finalized_features(node: Node, ver
 
 def test_the_requests_of_producers_and_coordinators_are_advertised(node: Node) -> None:
     keys = advertised(node.ask(introduction(), 4))
+    assert keys[0] == (0, 13)  # Produce
     assert keys[22] == (0, 5)  # InitProducerId
     assert keys[10] == (0, 6)  # FindCoordinator
     assert keys[24] == (0, 5)  # AddPartitionsToTxn
     assert keys[25] == (0, 4)  # AddOffsetsToTxn
     assert keys[26] == (0, 5)  # EndTxn
+    assert keys[27] == (0, 2)  # WriteTxnMarkers
+    assert keys[28] == (0, 6)  # TxnOffsetCommit
 
 
 def test_an_unserved_version_is_answered_with_the_whole_list() -> None:

@@ -207,7 +207,7 @@ def test_aborted_transactions() -> None:
 
 @pytest.mark.parametrize("validate", [HEADER, FULL])
 @pytest.mark.parametrize("data", [transactional(0), marker(True)])
-def test_clients_may_not_write_them_yet(data: memoryview, validate: str) -> None:
+def test_clients_write_no_marker_and_no_unverified_batch(data: memoryview, validate: str) -> None:
     with pytest.raises(KafkaError) as caught:
         append(new_log(), data, validate=validate)
     assert caught.value.code in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TXN_STATE)

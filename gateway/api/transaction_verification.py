@@ -1,0 +1,289 @@
+"""A produce request with batches whose transaction the coordinator has to confirm before the append (KIP-890).
+
+    handler ──> all other batches are appended
+       └──────> UnverifiedAppend: ask the coordinator ──> append ──> the request waits as any other (DelayedProduce)
+                        │ while the last transaction ends: ask once more, a little later
+                        └─ refused: the error of the partition
+
+A log refuses the first batch of a transaction (`storage.log.verification`). The batch then waits here, as a copy, until
+the coordinator has answered; one question covers all such batches of the request. Other connections are served
+meanwhile; later requests on the same connection come behind. From version 12 on the question also adds the partitions
+to the transaction: clients of the new protocol do not add them by themselves.
+
+Source: `AddPartitionsToTxnManager` and `ReplicaManager.handleProduceAppend` of Apache Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from headgate.gateway.api.context import HandlerContext
+from headgate.gateway.api.delayed_produce import MIN_WAIT_MS, Delayed, DelayedProduce, Render
+from headgate.gateway.coordinator.gathering import value_of
+from headgate.gateway.replication.append import Append
+from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting, WaitList
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
+from headgate.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from headgate.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, TRANSACTIONAL, BatchHeader
+from headgate.storage.log.verification import UnverifiedTransaction, Verification
+
+AppendAgain: TypeAlias = Callable[["UnverifiedAppend", list[Delayed]], PartitionProduceResponse]
+"""Begins the append of a verified batch: its row, and the list for appends that are delayed."""
+Codes: TypeAlias = Mapping[tuple[str, int], int]
+"""(topic, index) -> the coordinator's answer."""
+
+KNOWS_ABORTABLE, ADDS_PARTITIONS = 11, 12
+"""The first versions of Produce that know TRANSACTION_ABORTABLE, and that add partitions to the transaction."""
+FIRST_RETRY_MS, MAX_RETRY_MS, RETRIES_END_MS = 2.0, 20.0, 100.0
+"""While the last transaction of the producer ends, the coordinator is asked again: as long as by default in Kafka
+(add.partitions.to.txn.retry.backoff.ms, .max.ms), but the first times sooner."""
+_LOW_ATTRIBUTES = CRC_START + 1
+_UNREACHABLE = frozenset(
+    (
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    )
+)
+
+
+class UnverifiedAppend(Append):
+    """An append that the log refused: it has failed, unless the coordinator confirms the transaction.
+
+    topic, data   of the request; the batch is a copy
+    header        of the batch
+    verification  takes the answer of the coordinator
+    """
+
+    __slots__ = ("data", "header", "topic", "verification")
+
+    def __init__(
+        self, replica: Replica, topic: str, data: PartitionProduceData, header: BatchHeader, verification: Verification
+    ) -> None:
+        super().__init__(replica, required_acks=0)
+        self.topic = topic
+        self.data = data
+        self.header = header
+        self.verification = verification
+        message = "the batch of a transaction needs a request with a transactional id"
+        self.fail(KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message))
+
+    @property
+    def partition(self) -> tuple[str, int]:
+        """Topic and index."""
+        return self.topic, self.replica.index
+
+
+def check_transaction(partition: Replica, records: memoryview) -> None:
+    """Have the coordinator asked first, and not in the append's turn, which may come much later.
+
+    Raises UnverifiedTransaction.
+    """
+    if len(records) >= HEADER_SIZE and records[_LOW_ATTRIBUTES] & TRANSACTIONAL:
+        header = BatchHeader._make(HEADER.unpack_from(records))
+        if header.producer_id >= 0 and not partition.log.producers.is_verified(header):
+            raise UnverifiedTransaction(header)
+
+
+def delay_unverified(
+    topic: str, data: PartitionProduceData, header: BatchHeader, context: HandlerContext, delayed: list[Delayed]
+) -> PartitionProduceResponse:
+    """The row of a batch that waits for the coordinator. Raises KafkaError(INVALID_PRODUCER_EPOCH)."""
+    broker = context.broker
+    partition = broker.partitions.get(topic, data.index)
+    verification = partition.log.producers.begin_verification(
+        header, broker.clock.now_ms(), begins_at_zero=context.version >= ADDS_PARTITIONS
+    )
+    # A copy: the frame's buffer is reused before the coordinator answers.
+    owned = bytearray(data.records) if isinstance(data.records, memoryview) else bytearray()
+    row = PartitionProduceResponse(data.index, base_offset=-1)
+    copied = PartitionProduceData(data.index, memoryview(owned))
+    delayed.append((UnverifiedAppend(partition, topic, copied, header, verification), row))
+    return row
+
+
+def has_unverified(delayed: Sequence[Delayed]) -> bool:
+    """Whether an append waits for the coordinator."""
+    return any(isinstance(append, UnverifiedAppend) for append, _ in delayed)
+
+
+class TransactionVerification:
+    """A produce request with a transactional id, and those of its appends that had not ended in the handler."""
+
+    __slots__ = (
+        "_adds",
+        "_append_again",
+        "_context",
+        "_deadline_ms",
+        "_delayed",
+        "_is_parked",
+        "_render",
+        "_request",
+        "_response",
+        "_retries_end_ms",
+        "_retry_ms",
+        "_unverified",
+    )
+
+    def __init__(
+        self,
+        request: ProduceRequest,
+        context: HandlerContext,
+        response: ProduceResponse,
+        delayed: Sequence[Delayed],
+        append_again: AppendAgain,
+        render: Render,
+    ) -> None:
+        self._request = request
+        self._context = context
+        self._response = response
+        self._delayed = delayed
+        self._append_again = append_again
+        self._render = render
+        self._unverified = [append for append, _ in delayed if isinstance(append, UnverifiedAppend)]
+        self._adds = context.version >= ADDS_PARTITIONS
+        self._is_parked = False
+        now_ms = context.broker.clock.monotonic_ms()
+        self._deadline_ms = now_ms + max(request.timeout_ms, MIN_WAIT_MS)
+        self._retries_end_ms, self._retry_ms = now_ms + RETRIES_END_MS, FIRST_RETRY_MS
+
+    def answer(self) -> ProduceResponse | Waiting | None:
+        """The response, or a `Waiting` for it; None if no response is needed.
+
+        Raises CloseConnection as `DelayedProduce.answer_silently` does.
+        """
+        outcome: ProduceResponse | Waiting | None
+        if len({(append.header.producer_id, append.header.producer_epoch) for append in self._unverified}) > 1:
+            outcome = self._finish(self._codes(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+        elif self._adds or self._context.broker.config.transaction_partition_verification_enable:
+            outcome = self._ask()
+        else:
+            outcome = self._finish(self._codes(ErrorCode.NONE))
+        return outcome
+
+    def _codes(self, code: ErrorCode) -> Codes:
+        return {append.partition: code for append in self._unverified}
+
+    def _ask(self) -> Any:
+        """Ask the coordinator about all batches. It may write to its own log, so that staged appends come first."""
+        broker, header = self._context.broker, self._unverified[0].header
+        broker.appends.commit()
+        partitions: dict[str, set[int]] = {}
+        for append in self._unverified:
+            partitions.setdefault(append.topic, set()).add(append.replica.index)
+        ask = partial(
+            broker.transactions.verify,
+            self._request.transactional_id or "",
+            header.producer_id,
+            header.producer_epoch,
+            {topic: sorted(partitions[topic]) for topic in sorted(partitions)},
+            adds=self._adds,
+        )
+        return self._take(ask)
+
+    def _take(self, ask: Callable[[], Any]) -> Any:
+        """Take the coordinator's answer, or wait for it; None: it is still to come."""
+        answer: AddPartitionsToTxnResult | KafkaError | Waiting | None = value_of(ask)
+        if answer is None:
+            return None
+        if isinstance(answer, Waiting):
+            waiting = answer
+            return self._park(
+                waiting.lists,
+                self._deadline_ms,
+                lambda touched: self._take(lambda: waiting.attempt(touched)),
+                lambda: self._take(waiting.expire),
+            )
+        codes = self._codes(answer.code) if isinstance(answer, KafkaError) else _codes(answer)
+        if self._adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values():
+            return self._retry(codes)
+        return self._finish(codes)
+
+    def _retry(self, codes: Codes) -> Any:
+        """Ask again in a moment; not for ever, and not if a stop of the broker ends the wait early."""
+        clock = self._context.broker.clock
+        due_ms = clock.monotonic_ms() + self._retry_ms
+        if due_ms > self._retries_end_ms:
+            return self._finish(codes)
+        self._retry_ms = min(2 * self._retry_ms, MAX_RETRY_MS)
+        return self._park(
+            (), due_ms, _never, lambda: self._ask() if clock.monotonic_ms() >= due_ms else self._finish(codes)
+        )
+
+    def _park(
+        self,
+        lists: Collection[WaitList],
+        deadline_ms: float,
+        attempt: Callable[[WaitList], Any],
+        expire: Callable[[], Any],
+    ) -> Waiting:
+        self._is_parked = True
+        return Waiting(lists, deadline_ms, attempt, expire, is_silent=self._request.acks == 0)
+
+    def _finish(self, codes: Codes) -> Any:
+        """Append what is verified, then go on as every produce request does."""
+        delayed: list[Delayed] = []
+        rows: dict[int, PartitionProduceResponse] = {}
+        for append, row in self._delayed:
+            if not isinstance(append, UnverifiedAppend):
+                delayed.append((append, row))
+                continue
+            code = codes.get(append.partition, ErrorCode.INVALID_TXN_STATE)
+            if code == ErrorCode.NONE:
+                append.verification.is_verified = True
+                rows[id(row)] = self._append_again(append, delayed)
+            else:
+                append.error = _refusal(ErrorCode(code), self._context.version)
+                delayed.append((append, row))
+        for topic in self._response.responses:
+            topic.partition_responses = [rows.get(id(row), row) for row in topic.partition_responses]
+        return self._go_on(delayed)
+
+    def _go_on(self, delayed: Sequence[Delayed]) -> Any:
+        if self._is_parked:  # no later step of this turn writes what was staged before the response leaves
+            self._context.broker.appends.commit()
+        produce = DelayedProduce(self._context, self._response, delayed, self._render)
+        if self._request.acks:
+            return produce.answer(self._request)
+        self._context.broker.appends.commit()
+        outcome = produce.answer_silently()
+        return NO_REPLY if outcome is None and self._is_parked else outcome
+
+
+def _codes(result: AddPartitionsToTxnResult) -> Codes:
+    return {
+        (topic.name, partition.partition_index): partition.partition_error_code
+        for topic in result.topic_results
+        for partition in topic.results_by_partition
+    }
+
+
+def _refusal(code: ErrorCode, version: int) -> KafkaError:
+    """The error of a partition for a client of this version of Produce.
+
+    A coordinator that cannot be asked becomes NOT_ENOUGH_REPLICAS: every client sends the batch again, and does not ask
+    for new metadata first.
+    """
+    if code in _UNREACHABLE or (code == ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_PARTITIONS):
+        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction could not be verified: {code.name}")
+    if code == ErrorCode.PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif code == ErrorCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE:
+        code = ErrorCode.INVALID_TXN_STATE
+    if code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE):
+        return KafkaError(code, "the partition was not added to the transaction")
+    return KafkaError(code)
+
+
+def _never(wait_list: WaitList) -> None:
+    """No list is ever touched."""
