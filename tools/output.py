@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from headgate.protocol.errors import ErrorCode
 from headgate.tools.client import DEFAULT_TIMEOUT_S
@@ -14,11 +16,35 @@ _LONGEST_TIMEOUT_S = 86_400
 
 _NUMBERS = (int, float, type(None))
 
+DONE, FAILED, ALARM = 0, 1, 3
+DRY_RUN = "this was a dry run, nothing is changed; --execute does it"
+
 Row = Mapping[str, Any]
 
 
 class UsageError(ValueError):
     """The arguments ask for something impossible; the text says why, and what to write instead."""
+
+
+class CommandResult(NamedTuple):
+    """The output of a command. Rows go to standard output, failures and notes to standard error.
+
+    `document`: a text for standard output in place of rows. `is_alarm`: the command found what a monitor watches for,
+    and did not fail: a lag above a limit, a hanging transaction.
+    """
+
+    rows: Sequence[Row] = ()
+    failures: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    is_alarm: bool = False
+    document: str | None = None
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        if self.is_alarm:
+            return ALARM
+        return FAILED if self.failures else DONE
 
 
 def common_options() -> argparse.ArgumentParser:
@@ -42,6 +68,28 @@ def add_format_options(parser: argparse.ArgumentParser) -> None:
 def wants_table(options: argparse.Namespace) -> bool:
     """True for a table, False for JSON lines; without an option a terminal gets a table."""
     return bool(options.table or (not options.json and sys.stdout.isatty()))
+
+
+def add_execution_options(parser: argparse.ArgumentParser, effect: str) -> None:
+    """Add `--execute` and `--dry-run`, the default; `effect` is what only `--execute` does: `change the offsets`."""
+    execution = parser.add_mutually_exclusive_group()
+    execution.add_argument("--execute", action="store_true", help=f"{effect}; the default is a dry run")
+    execution.add_argument("--dry-run", action="store_true", help="only show what would change: the default")
+
+
+def print_result(
+    command: str, result: CommandResult, *, is_table: bool, tables: Callable[[Sequence[Row]], Iterable[str]]
+) -> None:
+    """Print rows as the lines of `tables` or as JSON lines, or the document; then failures and notes."""
+    if result.document is not None:
+        print(result.document)
+    elif is_table:
+        for line in tables(result.rows):
+            print(printable(line))
+    else:
+        for row in result.rows:
+            print(json.dumps(row))
+    print_errors(command, (*result.failures, *result.notes))
 
 
 def print_errors(command: str, sentences: Iterable[str]) -> None:
@@ -83,6 +131,17 @@ def format_table(rows: Sequence[Row]) -> list[str]:
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
     numeric = [all(type(row[name]) in _NUMBERS for row in rows) for name in names]
     return ["  ".join(map(_align, line, widths, numeric)).rstrip() for line in cells]
+
+
+def format_partitions(topics: Mapping[str, Sequence[int]]) -> str:
+    """Partitions in the form of `--topic`: `orders:0-2,5 payments:0`."""
+    return " ".join(f"{topic}:{','.join(_spans(numbers))}" for topic, numbers in topics.items())
+
+
+def _spans(numbers: Sequence[int]) -> list[str]:
+    """Runs of consecutive numbers: [0, 1, 2, 5] becomes 0-2 and 5."""
+    runs = [list(run) for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    return [f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs]
 
 
 def _align(text: str, width: int, is_number: bool) -> str:

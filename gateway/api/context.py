@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
     from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
     from headgate.gateway.coordinator.producer_ids import ProducerIds
+    from headgate.gateway.coordinator.transactions.markers import PartitionMarkers
     from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
     from headgate.gateway.metadata.store import MetadataStore
     from headgate.gateway.replication.replica_manager import ReplicaManager
@@ -73,6 +74,7 @@ class Services:
     producer_ids: ProducerIds
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    markers: PartitionMarkers
     slices: TimeSlices
     """All long works of the broker, those of groups included, in slices of a millisecond of each turn."""
     conversions: Conversions

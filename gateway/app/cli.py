@@ -37,6 +37,7 @@ COMMANDS = {
     "groups": Command(
         "headgate.tools.groups.command:main", "consumer groups: members, lag, offsets to reset, export and import"
     ),
+    "txn": Command("headgate.tools.txn.command:main", "transactions: list, describe, find hanging ones, abort one"),
     "log": Command(
         "headgate.tools.log.command:main", "files of a data directory: list, dump, verify, repair; no broker needed"
     ),

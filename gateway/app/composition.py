@@ -21,7 +21,8 @@ from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.producer_ids import ProducerIds
-from headgate.gateway.coordinator.transactions.effects import NoMarkerWriter
+from headgate.gateway.coordinator.transactions.marker_writer import RetryingMarkerWriter
+from headgate.gateway.coordinator.transactions.markers import PartitionMarkers
 from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.maintenance.log_cleaner import LogCleaner
@@ -227,6 +228,9 @@ class BrokerParts:
         slices = TimeSlices(clock, scheduler)
         shared = CoordinatorServices(clock, scheduler, purgatory, self.appends, slices)
         producer_ids = ProducerIds(self.metadata)
+        groups = GroupCoordinator(config, self.random, shared, self.metadata, self.partitions)
+        markers = PartitionMarkers(shared, self.partitions, groups)
+        marker_writer = RetryingMarkerWriter(markers, self.metadata, shared)
         return Services(
             config=config,
             clock=clock,
@@ -242,10 +246,11 @@ class BrokerParts:
                 run_in_slices=TimeSlices(clock, scheduler).add,
             ),
             producer_ids=producer_ids,
-            groups=GroupCoordinator(config, self.random, shared, self.metadata, self.partitions),
+            groups=groups,
             transactions=TransactionCoordinator(
-                config, shared, self.metadata, self.partitions, producer_ids, NoMarkerWriter()
+                config, shared, self.metadata, self.partitions, producer_ids, marker_writer
             ),
+            markers=markers,
             slices=slices,
             conversions=Conversions(scheduler),
             appends=self.appends,

@@ -179,15 +179,16 @@ GROUPS: tuple[Row, ...] = (
 TRANSACTIONS: tuple[Row, ...] = (
     ("producer.id.expiration.ms", INT, "86400000", "1..", "A partition forgets a producer after this time without a write."),
     ("producer.id.expiration.check.interval.ms", INT, "600000", "1..", "How often expired producers are searched for."),
-    ("transactional.id.expiration.ms", INT, "604800000", "1..", "A transactional id is forgotten after this time without use."),
-    ("transaction.max.timeout.ms", INT, "900000", "1..", "The longest transaction timeout that a producer may ask for."),
-    ("transaction.state.log.replication.factor", SHORT, "3", "1..", "Replicas of __transaction_state."),
-    ("transaction.state.log.num.partitions", INT, "50", "1..", "Partitions of __transaction_state."),
-    ("transaction.state.log.min.isr", INT, "2", "1..", "min.insync.replicas of __transaction_state."),
+    ("transactional.id.expiration.ms", INT, "604800000", "1..", "A transactional id without an open transaction is forgotten after this time without use."),
+    ("transaction.max.timeout.ms", INT, "900000", "1..", "The longest transaction.timeout.ms that a producer may ask for; the coordinator aborts a transaction after its timeout."),
+    ("transaction.state.log.replication.factor", SHORT, "3", "1..",
+     "Replicas of __transaction_state, which is created when a client first asks for a coordinator. On a single node it is always one."),
+    ("transaction.state.log.num.partitions", INT, "50", "1..", "Partitions of __transaction_state. It has no effect once the topic exists."),
+    ("transaction.state.log.min.isr", INT, "2", "1..", "min.insync.replicas of __transaction_state, at most its replicas. On a single node it is always one."),
     ("transaction.state.log.segment.bytes", INT, "104857600", "1..", "Segment size of __transaction_state."),
     ("transaction.state.log.load.buffer.size", INT, "5242880", "1..", "Bytes read at a time when transactions are loaded."),
-    ("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, "10000", "1..", "How often overdue transactions are aborted."),
-    ("transaction.remove.expired.transaction.cleanup.interval.ms", INT, "3600000", "1..", "How often expired ids are removed."),
+    ("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, "10000", "1..", "How often transactions that are older than their timeout are searched for."),
+    ("transaction.remove.expired.transaction.cleanup.interval.ms", INT, "3600000", "1..", "How often expired transactional ids are searched for."),
     ("transaction.partition.verification.enable", BOOLEAN, "true", "", "Whether a partition verifies that a transaction includes it (KIP-890)."),
     ("transaction.two.phase.commit.enable", BOOLEAN, "false", "", "Whether a client may keep a transaction prepared (KIP-939)."),
 )
@@ -195,12 +196,10 @@ TRANSACTIONS: tuple[Row, ...] = (
 ROWS: tuple[Row, ...] = NETWORK + IDENTITY + TOPICS + LOG + CLEANUP + REPLICATION + GROUPS + TRANSACTIONS
 
 _ALONE = "this is a single node: clusters are not supported yet"
-_NO_TRANSACTIONS = "transactions are not supported yet"
 
 # A name, or a prefix that ends in a dot -> what is missing. The longest match counts.
 PENDING: dict[str, str] = {
-    "transaction.": _NO_TRANSACTIONS,
-    "transactional.": _NO_TRANSACTIONS,
+    "transaction.two.phase.commit.enable": "a client cannot keep a transaction prepared yet",
     "replica.": _ALONE,
     "replica.high.watermark.checkpoint.interval.ms": "",
     "num.replica.fetchers": _ALONE,

@@ -38,6 +38,7 @@ from headgate.gateway.runtime.time_slices import SLICE_MS
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Struct
 from headgate.storage.log.pending_write import AppendInfo
+from headgate.storage.log.validation import OWN_RAISED
 
 S = TypeVar("S", bound=CoordinatorShard)
 
@@ -268,15 +269,20 @@ class Coordinator(Generic[S]):
         try:
             partition.check_writable()
             data = self._encode(decision, now_ms)
+            validate = OWN_RAISED if decision.has_raised_epoch else None
             if writer is not None:
                 self._is_writing = True
                 self._unfinished_writes += 1
-                writer.append(data, ACKS_ALL, now_ms, self._continuation(key, decision, now_ms, ticket is None))
+                written = self._continuation(key, decision, now_ms, ticket is None)
+                writer.append(data, ACKS_ALL, now_ms, written, validate)
                 return
             if failure_response is None or not _answers_only(decision, ticket) or len(data) > GATHER_BYTES:
-                info = partition.append(data, ACKS_ALL, now_ms)
+                info = partition.append(data, ACKS_ALL, now_ms, validate)
             else:
-                info = partition.stage(data, ACKS_ALL, now_ms)
+                if validate is None:
+                    info = partition.stage(data, ACKS_ALL, now_ms)
+                else:
+                    info = partition.stage_marker(data, now_ms, validate)
                 staged = partition.log.staged
                 if staged is not None:
                     response: Any = decision.replies[0][1]

@@ -70,6 +70,8 @@ class Decision:
     producer  makes the records part of a transaction of that producer: a transactional batch without a sequence, as
               Kafka's coordinators write it (KIP-447). The records are then atomic.
     marker    ends the transaction of `producer` in this log, with a control batch. Such a decision has no records.
+    has_raised_epoch  the epoch of `producer` was raised for the marker, as the transaction protocol 2 does (KIP-890):
+              the log then refuses a marker that comes too late (KIP-1228).
     effects   values that the runtime's `perform` carries out, in the order of the decisions, once the records of
               this decision, and everything written before, are below the high watermark. They are dropped if the
               write fails or the shard ends first: the shard that is loaded next must derive them from its records.
@@ -85,6 +87,7 @@ class Decision:
     failed: Callable[[], None] | None = None
     producer: ProducerIdAndEpoch | None = None
     marker: Marker | None = None
+    has_raised_epoch: bool = False
     effects: Sequence[object] = ()
     leader_epoch: int = -1
 

@@ -74,7 +74,13 @@ class CoordinatorRuntime(Generic[S]):
         coordinator = self._coordinators.get(index) or self._open_late(index)
         return coordinator.submit(key, decide, failure_response)
 
-    def submit_to(self, index: int, key: str, decide: Callable[[S, Ticket], Decision]) -> Any:
+    def submit_to(
+        self,
+        index: int,
+        key: str,
+        decide: Callable[[S, Ticket], Decision],
+        failure_response: FailureResponse | None = None,
+    ) -> Any:
         """`submit` to the shard of a partition: WriteTxnMarkers names no key, but the log where a transaction ends.
 
         Raises KafkaError as `submit` does; UNKNOWN_TOPIC_OR_PARTITION for a partition that does not exist.
@@ -83,7 +89,7 @@ class CoordinatorRuntime(Generic[S]):
             message = f"{self._topic.name} has {self._count} partitions, not {index}"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         coordinator = self._coordinators.get(index) or self._open_late(index)
-        return coordinator.submit(key, decide)
+        return coordinator.submit(key, decide, failure_response)
 
     def gather(
         self,

@@ -158,6 +158,12 @@ class Replica:
             self.write_staged()
         return info
 
+    def stage_marker(self, marker: memoryview, now_ms: int, validate: str) -> AppendInfo:
+        """`stage` a marker that a coordinator has made; `validate` is OWN or OWN_RAISED."""
+        self._check_in_sync()
+        self.check_writable()
+        return self.log.stage(marker, self.leader_epoch, now_ms, validate, GATHER_BYTES, self)
+
     def stage_owned(
         self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None
     ) -> AppendInfo:

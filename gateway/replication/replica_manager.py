@@ -25,7 +25,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image, Topic
+from headgate.gateway.metadata.image import Image, Topic
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.replication.events import ReplicationEvents
@@ -376,7 +376,7 @@ class ReplicaManager:
             log.share_topic_id(topic.topic_id)
         self.has_legacy_format = self.has_legacy_format or log.has_legacy_format
         status = self.directories[parent(log.directory)]
-        validate = OWN if topic.name == CONSUMER_OFFSETS else self._config.headgate_validate_records
+        validate = OWN if topic.is_internal else self._config.headgate_validate_records
         leader_epoch = topic.partitions[index].leader_epoch
         replica = Replica(topic.name, index, log, leader_epoch, self._tell, status.disk, validate)
         if self._has_later_epoch(replica):

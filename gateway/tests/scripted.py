@@ -107,7 +107,7 @@ class ScriptedPartition:
     def advanced(self, partition: ScriptedPartition) -> None:
         self._purgatory.touch(partition.waiters)
 
-    def append(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
+    def append(self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None) -> AppendInfo:
         self.write_staged()
         self.appended += 1
         if self.fails is not None:
@@ -173,7 +173,9 @@ class _Writer:
     def __init__(self, writes: deque[tuple[memoryview, Done]]) -> None:
         self._writes = writes
 
-    def append(self, records: memoryview, required_acks: int, now_ms: int, done: Done) -> None:
+    def append(
+        self, records: memoryview, required_acks: int, now_ms: int, done: Done, validate: str | None = None
+    ) -> None:
         self._writes.append((records, done))
 
 

@@ -30,7 +30,7 @@ from headgate.storage.log.producers import Producers, WrittenBatch
 from headgate.storage.log.reading import LogReader
 from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.log.timestamp_lookup import TimestampOffset
-from headgate.storage.log.validation import FULL, OWN
+from headgate.storage.log.validation import FULL, OWN, OWN_BATCHES, OWN_RAISED
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
 from headgate.storage.segment.segment import Segment
@@ -138,9 +138,9 @@ class Log(LogReader):
         if validate != validation.PREPARED:
             view = validation.prepare(view, self.config, now_ms, validate)
         batches = validation.stored(view, self.config, now_ms)
-        if batches and validate != OWN and batches[0][0].attributes & TRANSACTIONAL:
+        if batches and validate not in OWN_BATCHES and batches[0][0].attributes & TRANSACTIONAL:
             self.producers.check_transaction(batches[0][0])  # it is alone, or refused
-        duplicate = self.producers.check_all(batches, self.recall)
+        duplicate = self.producers.check_all(batches, self.recall, is_raised=validate == OWN_RAISED)
         if duplicate is not None:
             return self._duplicate(duplicate)
         first_offset = offset = self.end_offset

@@ -216,8 +216,10 @@ class Producers:
             )
         return found
 
-    def check_all(self, batches: list[tuple[BatchHeader, memoryview]], recall: Recall) -> WrittenBatch | None:
-        """The batch written before, if this is it once more.
+    def check_all(
+        self, batches: list[tuple[BatchHeader, memoryview]], recall: Recall, *, is_raised: bool = False
+    ) -> WrittenBatch | None:
+        """The batch written before, if this is it once more. `is_raised`: see `check_marker`.
 
         A numbered batch comes alone, as Kafka's protocol has it since Produce 3. Raises KafkaError as `check` and
         `check_marker` do; INVALID_RECORD for one that is not alone, or for none.
@@ -228,7 +230,7 @@ class Producers:
             header, part = batches[0]
             if not header.is_control:
                 return self.check(header, recall)
-            self.check_marker(header, control.read(part))
+            self.check_marker(header, control.read(part), is_raised=is_raised)
             return None
         if any(header.producer_id >= 0 for header, _ in batches):
             raise KafkaError(
@@ -236,8 +238,12 @@ class Producers:
             )
         return None
 
-    def check_marker(self, header: BatchHeader, marker: Marker | None) -> None:
+    def check_marker(self, header: BatchHeader, marker: Marker | None, *, is_raised: bool = False) -> None:
         """Whether a marker may be appended.
+
+        `is_raised`: the coordinator raised the epoch for the marker. Then an open transaction of the same epoch is the
+        producer's next one, and a late marker of the last transaction must not end it. Without an open transaction a
+        marker of the same epoch came before, and may come again (KIP-1228, KAFKA-19999).
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH for an older epoch of the producer, TRANSACTION_COORDINATOR_FENCED for
         one of the coordinator, INVALID_RECORD for what is no marker.
@@ -248,6 +254,9 @@ class Producers:
         if producer is None:
             return
         _check_epoch(header, producer)
+        if is_raised and header.producer_epoch == producer.epoch and producer.transaction_start >= 0:
+            message = f"the transaction of producer {header.producer_id} in epoch {producer.epoch} is not the ended one"
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, message)
         if marker.coordinator_epoch < producer.coordinator_epoch:
             message = f"coordinator epoch {marker.coordinator_epoch} is older than {producer.coordinator_epoch}"
             raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)

@@ -33,6 +33,10 @@ FULL = "full"
 # Batches that the broker made itself: only their header is checked, whatever the topic asks for. Batches of
 # transactions, and markers, come from the broker's coordinators: they have no sequence, and are stored as they are.
 OWN = "own"
+# A marker of the transaction protocol 2, which raises the epoch with each transaction: its epoch has to be above that
+# of the batches (KIP-890, KIP-1228).
+OWN_RAISED = "own, of a raised epoch"
+OWN_BATCHES = (OWN, OWN_RAISED)
 PREPARED = "prepared"  # batches that `prepare` has made as the topic stores them
 HIGHEST_CODEC = 4
 _TRANSACTIONAL_ATTRIBUTES = range(TRANSACTIONAL, TRANSACTIONAL + HIGHEST_CODEC + 1)
@@ -129,8 +133,9 @@ def prepare_steps(
     if len(view) > _MAGIC_POSITION and view[_MAGIC_POSITION] < MAGIC:
         message = f"a message of magic {view[_MAGIC_POSITION]} where batches are expected: that is for Produce 0 to 2"
         raise KafkaError(ErrorCode.INVALID_RECORD, message)
-    batches = batch.split(view, None if may_be_many or validate == OWN else 1)
-    if validate == OWN and all(header.attributes & TRANSACTION_BITS for header, _ in batches):
+    is_own = validate in OWN_BATCHES
+    batches = batch.split(view, None if may_be_many or is_own else 1)
+    if is_own and all(header.attributes & TRANSACTION_BITS for header, _ in batches):
         for header, part in batches:
             _check_own(header, part)
         return view

@@ -2,9 +2,8 @@
 
 command.py         options, output, exit codes
 actions.py         one function for each command
-cluster.py         requests to coordinators and leaders, repeated after transient errors
 members.py         groups and their members         offsets.py       committed offsets, ends of partitions
 oldest_unread.py   the oldest unread record         lag.py           all of these as rows
-arguments.py       offsets, times, durations        reset.py         a change of offsets: plan, check, apply
+arguments.py       targets of a reset, CSV files    reset.py         a change of offsets: plan, check, apply
 export_format.py   offsets as JSON, export and import
 """

@@ -9,12 +9,11 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from headgate.protocol.errors import ErrorCode
+from headgate.tools.cluster import Cluster, Failure, TopicPartition, by_topic, group_by_failure, select_partitions
 from headgate.tools.groups import arguments, export_format
 from headgate.tools.groups.arguments import Shift
-from headgate.tools.groups.cluster import Cluster, Failure, TopicPartition, group_by_failure
 from headgate.tools.groups.lag import PartitionLag, measure_lag
 from headgate.tools.groups.members import (
     CLASSIC,
@@ -25,34 +24,13 @@ from headgate.tools.groups.members import (
     describe_groups,
     list_groups,
 )
-from headgate.tools.groups.offsets import CommittedOffsets, by_topic, delete_offsets, fetch_committed
+from headgate.tools.groups.offsets import CommittedOffsets, delete_offsets, fetch_committed
 from headgate.tools.groups.reset import OffsetChange, ResetTarget, ResetTargets, apply_changes, plan_reset
-from headgate.tools.output import Row, UsageError
+from headgate.tools.output import DRY_RUN, CommandResult, Row, UsageError
 
-DONE, FAILED, BEHIND = 0, 1, 3
-_DRY_RUN = "this was a dry run, nothing is changed; --execute does it"
 _NOTHING_CHANGED = "nothing is changed"
 _TYPES_WITH_OFFSETS = (CLASSIC, CONSUMER, "")
 _NO_GROUPS = "there are no groups yet"
-
-
-class CommandResult(NamedTuple):
-    """The output of a command. Rows go to standard output, failures and notes to standard error.
-
-    `document`: a text for standard output in place of rows. `is_behind`: a lag is above a limit.
-    """
-
-    rows: Sequence[Row] = ()
-    failures: Sequence[str] = ()
-    notes: Sequence[str] = ()
-    is_behind: bool = False
-    document: str | None = None
-
-    @property
-    def code(self) -> int:
-        if self.is_behind:
-            return BEHIND
-        return FAILED if self.failures else DONE
 
 
 def now_ms() -> int:
@@ -89,7 +67,7 @@ def _passes(value: str, allowed: Sequence[str]) -> bool:
 def run_describe(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`describe`: members of groups, and their lag in each partition."""
     groups, failures, notes = _selected_groups(cluster, options.groups)
-    found, more = measure_lag(cluster, groups, now_ms)
+    found, more = measure_lag(cluster, groups, now_ms, options.isolation_level)
     rows_of: defaultdict[str, list[PartitionLag]] = defaultdict(list)
     for row in found:
         rows_of[row.group].append(row)
@@ -145,12 +123,12 @@ def _lag_row(row: PartitionLag) -> Row:
 def run_lag(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`lag`: the lag of every group in every partition, compared with the limits."""
     groups, failures, notes = _selected_groups(cluster, options.groups)
-    found, more = measure_lag(cluster, groups, now_ms)
+    found, more = measure_lag(cluster, groups, now_ms, options.isolation_level)
     if options.topic:
         found = [row for row in found if _is_of(row.partition, options.topic)]
     behind, unclear = check_lag_limits(found, options.fail_above, options.fail_above_seconds)
     rows = [{"group": row.group, **_lag_row(row)} for row in found]
-    return CommandResult(rows, [*failures, *more, *unclear], [*behind, *notes], is_behind=bool(behind))
+    return CommandResult(rows, [*failures, *more, *unclear], [*behind, *notes], is_alarm=bool(behind))
 
 
 def check_lag_limits(
@@ -242,19 +220,7 @@ def _partitions(cluster: Cluster, options: argparse.Namespace) -> tuple[list[Top
         if not partitions and not failures:
             failures = [f"group {options.group} has committed nothing; name the topics: --topic"]
         return partitions, failures
-    topics = cluster.topics(options.topic)
-    partitions, failures = [], []
-    for name, numbers in options.topic.items():
-        row = topics.get(name)
-        if numbers is not None:
-            partitions += [
-                TopicPartition(name, number) for number in numbers
-            ]  # `plan_reset` reports unknown partitions
-        elif row is None or row.error_code:
-            failures.append(f"{name}: there is no such topic; `headgate topics list` shows all")
-        else:
-            partitions += sorted(TopicPartition(name, one.partition_index) for one in row.partitions)
-    return partitions, failures
+    return select_partitions(cluster, options.topic)  # `plan_reset` reports unknown partitions
 
 
 def run_import(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
@@ -274,7 +240,7 @@ def _change(cluster: Cluster, targets: ResetTargets, options: argparse.Namespace
     if plan.problems:
         return CommandResult(_change_rows(plan.changes), [*plan.problems, _NOTHING_CHANGED])
     if not options.execute:
-        return CommandResult(_change_rows(plan.changes), notes=[_DRY_RUN])
+        return CommandResult(_change_rows(plan.changes), notes=[DRY_RUN])
     applied, failures = apply_changes(cluster, plan.changes)
     return CommandResult(_change_rows(applied), failures)
 

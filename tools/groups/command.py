@@ -7,24 +7,28 @@ Output: a table on a terminal, JSON lines otherwise. Exit codes: 0 success; 1 at
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Sequence
 
+from headgate.tools.arguments import TopicsAction, WordsAction, offset
 from headgate.tools.client import ClientError
+from headgate.tools.cluster import Cluster
 from headgate.tools.groups import actions, arguments
-from headgate.tools.groups.actions import CommandResult, now_ms
-from headgate.tools.groups.cluster import Cluster
+from headgate.tools.groups.actions import now_ms
+from headgate.tools.groups.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from headgate.tools.output import (
+    CommandResult,
     Row,
     UsageError,
+    add_execution_options,
     common_options,
+    format_partitions,
     format_table,
-    print_errors,
-    printable,
+    print_result,
     wants_table,
 )
 
+_ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+"""The values of the consumers' `isolation.level`."""
 _LAG_COLUMNS = ("group", "topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "client_id", "host")
 _PARTITION_COLUMNS = ("topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "leader", "member_id")
 
@@ -38,20 +42,8 @@ def main(arguments: Sequence[str]) -> int:
             result: CommandResult = options.run(cluster, options)
     except (ClientError, UsageError) as error:
         result = CommandResult(failures=[str(error)])
-    _print(result, is_table=wants_table(options))
+    print_result("groups", result, is_table=wants_table(options), tables=_tables)
     return result.code
-
-
-def _print(result: CommandResult, *, is_table: bool) -> None:
-    if result.document is not None:
-        print(result.document)
-    elif is_table:
-        for line in _tables(result.rows):
-            print(printable(line))
-    else:
-        for row in result.rows:
-            print(json.dumps(row))
-    print_errors("groups", (*result.failures, *result.notes))
 
 
 def _tables(rows: Sequence[Row]) -> Iterable[str]:
@@ -66,22 +58,11 @@ def _tables(rows: Sequence[Row]) -> Iterable[str]:
             "",
             f"group {row['group']}: {row['state']}, {row['type']}{assignor}, coordinator {row['coordinator'] or '-'}",
         ]
-        members = [{**one, "partitions": _ranges(one["partitions"]) or None} for one in row["members"]]
+        members = [{**one, "partitions": format_partitions(one["partitions"]) or None} for one in row["members"]]
         for table in (members, [_rounded(one, _PARTITION_COLUMNS) for one in row["partitions"]]):
             lines += ["", *format_table(table)] if table else []
         lines += [] if row["partitions"] else ["", "nothing is committed"]
     return lines[1:]
-
-
-def _ranges(topics: Mapping[str, Sequence[int]]) -> str:
-    """Partitions in the form of `--topic`: `orders:0-2,5 payments:0`."""
-    return " ".join(f"{topic}:{','.join(_spans(numbers))}" for topic, numbers in topics.items())
-
-
-def _spans(numbers: Sequence[int]) -> list[str]:
-    """Runs of consecutive numbers: [0, 1, 2, 5] becomes 0-2 and 5."""
-    runs = [list(run) for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
-    return [f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs]
 
 
 def _rounded(row: Row, columns: Sequence[str]) -> Row:
@@ -109,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     _list_options(add("list", "all groups, or those of a state, type or protocol", actions.run_list))
     describe = add("describe", "members, and the group's offset and lag in each partition", actions.run_describe)
     describe.add_argument("groups", nargs="*", metavar="group", help="default: all")
+    _isolation_option(describe)
     _lag_options(add("lag", "how far groups are behind, in records and in seconds", actions.run_lag))
     _reset_options(add("reset", "move the committed offsets of a group that has no members", actions.run_reset))
     _delete_options(add("delete", "delete groups without members, or their offsets of topics", actions.run_delete))
@@ -118,21 +100,36 @@ def _parser() -> argparse.ArgumentParser:
     import_ = add("import", "commit the offsets of an export, for groups without members", actions.run_import)
     import_.add_argument("file", help="- for standard input")
     import_.add_argument("--group", action="append", default=[], help="only this group; may be repeated")
-    _execution_options(import_)
+    add_execution_options(import_, "change the offsets")
     return parser
 
 
 def _list_options(command: argparse.ArgumentParser) -> None:
     for name, examples in (("state", "stable,empty"), ("type", "classic"), ("protocol", "consumer")):
-        command.add_argument(f"--{name}", action=_Words, default=[], metavar=examples, help="may be repeated")
+        command.add_argument(f"--{name}", action=WordsAction, default=[], metavar=examples, help="may be repeated")
 
 
 def _lag_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("groups", nargs="*", metavar="group", help="default: all")
-    command.add_argument("--topic", action=_Topics, default={}, metavar="topic[:0,2,4-6]", help="only this topic")
+    command.add_argument("--topic", action=TopicsAction, default={}, metavar="topic[:0,2,4-6]", help="only this topic")
     limits = "exit with 3 if a group is further behind, or if an offset is out of range"
-    command.add_argument("--fail-above", type=_not_negative_int, metavar="records", help=limits)
+    command.add_argument("--fail-above", type=offset, metavar="records", help=limits)
     command.add_argument("--fail-above-seconds", type=_not_negative, metavar="seconds", help="the same for seconds")
+    _isolation_option(command)
+
+
+def _isolation_option(command: argparse.ArgumentParser) -> None:
+    level = "of the consumers; with read_committed the lag counts to the last stable offset"
+    names = "|".join(_ISOLATION_LEVELS)
+    command.add_argument(
+        "--isolation-level", type=_isolation_level, default=READ_UNCOMMITTED, metavar=names, help=level
+    )
+
+
+def _isolation_level(text: str) -> int:
+    if text not in _ISOLATION_LEVELS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no isolation level; write {' or '.join(_ISOLATION_LEVELS)}")
+    return _ISOLATION_LEVELS[text]
 
 
 def _reset_options(command: argparse.ArgumentParser) -> None:
@@ -143,9 +140,9 @@ def _reset_options(command: argparse.ArgumentParser) -> None:
     target.add_argument("--by", type=int, metavar="n", help="move forward by n offsets; --by -100 moves back")
     target.add_argument("--from-file", metavar="file", help="lines of topic,partition,offset; - for standard input")
     scope = command.add_mutually_exclusive_group()
-    scope.add_argument("--topic", action=_Topics, default={}, metavar="topic[:0,2,4-6]", help="may be repeated")
+    scope.add_argument("--topic", action=TopicsAction, default={}, metavar="topic[:0,2,4-6]", help="may be repeated")
     scope.add_argument("--all-topics", action="store_true", help="all topics with committed offsets of the group")
-    _execution_options(command)
+    add_execution_options(command, "change the offsets")
 
     def check(options: argparse.Namespace) -> None:
         is_named = bool(options.topic) or options.all_topics
@@ -163,40 +160,13 @@ def _delete_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("groups", nargs="+", metavar="group")
     command.add_argument(
         "--topic",
-        action=_Topics,
+        action=TopicsAction,
         default={},
         metavar="topic[:0,2]",
         help="only the offsets of this topic; may be repeated",
     )
     command.add_argument("--if-exists", action="store_true", help="accept groups and offsets that do not exist")
     command.add_argument("--dry-run", action="store_true", help="only show what would be deleted")
-
-
-def _execution_options(command: argparse.ArgumentParser) -> None:
-    execution = command.add_mutually_exclusive_group()
-    execution.add_argument("--execute", action="store_true", help="change the offsets; the default is a dry run")
-    execution.add_argument("--dry-run", action="store_true", help="only show what would change: the default")
-
-
-class _Words(argparse.Action):
-    """Collects `--state stable,empty --state dead` as a list of words in lower case."""
-
-    def __call__(self, parser: object, options: argparse.Namespace, value: object, name: str | None = None) -> None:
-        words = [word.strip().lower() for word in str(value).split(",")]
-        setattr(options, self.dest, [*getattr(options, self.dest), *words])
-
-
-class _Topics(argparse.Action):
-    """Collects `--topic orders:0,1 --topic payments` as partitions by topic; None stands for all partitions."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, options: argparse.Namespace, value: object, name: str | None = None
-    ) -> None:
-        options.topic_texts = [*getattr(options, "topic_texts", []), str(value)]
-        try:
-            setattr(options, self.dest, arguments.parse_topics(options.topic_texts))
-        except UsageError as error:
-            parser.error(str(error))
 
 
 def _target(text: str) -> arguments.Offset | arguments.Time:
@@ -214,10 +184,3 @@ def _not_negative(text: str) -> float:
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
     return number
-
-
-def _not_negative_int(text: str) -> int:
-    try:
-        return arguments.parse_offset(text)
-    except UsageError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on") from None

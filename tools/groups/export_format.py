@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from headgate.tools.groups.arguments import LARGEST_OFFSET
-from headgate.tools.groups.cluster import Cluster, TopicPartition
+from headgate.tools.arguments import LARGEST_OFFSET
+from headgate.tools.cluster import Cluster, TopicPartition
 from headgate.tools.groups.members import Group
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
 from headgate.tools.output import UsageError

@@ -1,6 +1,8 @@
 """The lag of groups in partitions: committed offset, start and end, lag, owner.
 
 Committed offsets are fetched before the ends: a group that commits in between never seems to be beyond the end.
+For readers of committed records a partition ends at its last stable offset, before the first open transaction. Aborted
+records and markers before that offset count as records, as the broker does not say how many they are.
 """
 
 from __future__ import annotations
@@ -9,9 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from headgate.storage.lag import UNKNOWN_TIMESTAMP, Lag, OffsetStatus, first_unread, measure
-from headgate.tools.groups.cluster import Cluster, Failure, TopicPartition, group_by_failure
+from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
 from headgate.tools.groups.members import Group, Member
 from headgate.tools.groups.offsets import (
+    READ_UNCOMMITTED,
     CommittedOffsets,
     OffsetAndMetadata,
     PartitionEnds,
@@ -47,7 +50,10 @@ class PartitionLag(NamedTuple):
 
 
 def measure_lag(
-    cluster: Cluster, groups: Mapping[str, Group], timestamp_ms: Callable[[], int]
+    cluster: Cluster,
+    groups: Mapping[str, Group],
+    timestamp_ms: Callable[[], int],
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> tuple[list[PartitionLag], list[str]]:
     """The lag in every partition with a committed offset or an owner, and sentences about failures.
 
@@ -57,7 +63,7 @@ def measure_lag(
     failures = [f"the offsets of group {name} are not known: {why.text}" for name, why in failed.items()]
     owners = {name: _owners(group) for name, group in groups.items() if name in offsets}
     wanted = {name: sorted({*offsets[name], *owners[name]}) for name in owners}
-    ends = list_ends(cluster, {partition for rows in wanted.values() for partition in rows})
+    ends = list_ends(cluster, {partition for rows in wanted.values() for partition in rows}, isolation_level)
     unknown = {one: why for one, why in ends.failed.items() if not is_unknown_partition(why)}
     failures += [f"{names}: {why.text}" for names, why in group_by_failure(unknown)]
     times, unreadable = _oldest_unread_times(cluster, offsets, ends)
@@ -85,7 +91,7 @@ def _oldest_unread_times(
     for rows in offsets.values():
         for partition, row in rows.items():
             if partition in ends.starts:
-                start, end = ends.starts[partition], ends.ends[partition]
+                start, end = ends.starts[partition], ends.readable_end(partition, row.offset)
                 unread = first_unread(row.offset, start, end)
                 if unread is not None:
                     bounds[FetchPosition(partition, unread)] = end
@@ -106,7 +112,7 @@ def _partition_lag(
     if partition not in ends.starts:
         status = NO_SUCH_PARTITION if is_unknown_partition(ends.failed[partition]) else UNKNOWN
         return PartitionLag(group, partition, row, None, None, None, None, status, None, owner)
-    start, end = ends.starts[partition], ends.ends[partition]
+    start, end = ends.starts[partition], ends.readable_end(partition, row and row.offset)
     lag = _lag(partition, row, start, end, times, now_ms)
     leader = cluster.leader(partition)
     node = None if isinstance(leader, Failure) else leader

@@ -12,7 +12,7 @@ from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
 from headgate.protocol.messages.describe_groups import DescribeGroupsRequest
 from headgate.protocol.messages.list_groups import ListGroupsRequest
 from headgate.tools.client import Client
-from headgate.tools.groups.cluster import Answers, Cluster, Failure, TopicPartition, shorten_list
+from headgate.tools.cluster import Answers, Cluster, Failure, TopicPartition, shorten_list
 
 CLASSIC, CONSUMER = "classic", "consumer"
 _WITHOUT_MEMBERS = ("Empty", "Dead")

@@ -7,7 +7,6 @@ too.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -31,18 +30,20 @@ from headgate.protocol.messages.offset_delete import (
 )
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
 from headgate.tools.client import Client
-from headgate.tools.groups.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition
+from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition, by_topic
 
 # Versions of OffsetCommit and OffsetFetch: with topic names, from the coordinator, of many groups, of all topics;
-# of ListOffsets: one offset instead of a list
+# of ListOffsets: one offset instead of a list, readers of committed records
 _NEWEST_WITH_NAMES = 9
 _OLDEST_OF_COORDINATOR = 1
 _MANY_GROUPS = 8
 _ALL_TOPICS = 2
 _ONE_OFFSET = 1
+_ISOLATION_LEVEL = 2
 _GROUPS_AT_ONCE = 200
 _PARTITIONS_AT_ONCE = 5000
 CONSUMER_REPLICA_ID = -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -60,11 +61,20 @@ CommittedOffsets: TypeAlias = dict[TopicPartition, OffsetAndMetadata]
 
 
 class PartitionEnds(NamedTuple):
-    """Log start offsets and high watermarks of partitions, and the failures of the other partitions."""
+    """Log start offsets and high watermarks of partitions, and the failures of the other partitions.
+
+    `stable`: last stable offsets, for readers of committed records; empty for the others.
+    """
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
     failed: Mapping[TopicPartition, Failure]
+    stable: Mapping[TopicPartition, int] = {}
+
+    def readable_end(self, partition: TopicPartition, offset: int | None) -> int:
+        """The end for a reader at an offset. A reader behind an open transaction has read everything so far."""
+        end = self.ends[partition]
+        return max(self.stable.get(partition, end), min(offset or 0, end))
 
 
 def fetch_committed(cluster: Cluster, groups: Iterable[str]) -> tuple[dict[str, CommittedOffsets], dict[str, Failure]]:
@@ -176,32 +186,45 @@ def _by_partition(
     return dict.fromkeys(partitions, failed[group]) if group in failed else found[group]
 
 
-def list_ends(cluster: Cluster, partitions: Iterable[TopicPartition]) -> PartitionEnds:
-    """The start and the end of each partition."""
-    ends, failed = list_offsets(cluster, partitions, LATEST)
-    starts, failed_too = list_offsets(cluster, ends, EARLIEST)
-    return PartitionEnds(starts, ends, {**failed, **failed_too})
+def list_ends(
+    cluster: Cluster, partitions: Iterable[TopicPartition], isolation_level: int = READ_UNCOMMITTED
+) -> PartitionEnds:
+    """The start and the end of each partition; with READ_COMMITTED its last stable offset, too."""
+    stable: dict[TopicPartition, int] = {}
+    failed: dict[TopicPartition, Failure] = {}
+    if isolation_level == READ_COMMITTED:  # first, so that no end is before it
+        stable, failed = list_offsets(cluster, partitions, LATEST, isolation_level)
+        partitions = stable
+    ends, failed_ends = list_offsets(cluster, partitions, LATEST)
+    starts, failed_starts = list_offsets(cluster, ends, EARLIEST)
+    return PartitionEnds(starts, ends, {**failed, **failed_ends, **failed_starts}, stable)
 
 
 def list_offsets(
-    cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: int
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    timestamp: int,
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Failure]]:
     """The first offset with this timestamp in ms or later by partition (-1: none), and failures by partition.
 
-    LATEST and EARLIEST as `timestamp` list the ends. LATEST is the high watermark, also while a transaction is open.
+    LATEST and EARLIEST as `timestamp` list the ends. LATEST is the high watermark, also while a transaction is open;
+    with READ_COMMITTED the last stable offset.
     """
 
     def ask(client: Client, wanted: list[TopicPartition]) -> Answers[TopicPartition, int]:
         oldest = _ONE_OFFSET if timestamp >= 0 else 0  # version 0 finds a segment file for a time, not a record
+        oldest = _ISOLATION_LEVEL if isolation_level else oldest
         version = client.version(ListOffsetsRequest, newest=11, oldest=oldest)
         for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
-            yield from _list_offsets(client, version, wanted[start : start + _PARTITIONS_AT_ONCE], timestamp)
+            part = wanted[start : start + _PARTITIONS_AT_ONCE]
+            yield from _list_offsets(client, version, part, timestamp, isolation_level)
 
     return cluster.ask_leaders(partitions, ask)
 
 
 def _list_offsets(
-    client: Client, version: int, partitions: list[TopicPartition], timestamp: int
+    client: Client, version: int, partitions: list[TopicPartition], timestamp: int, isolation_level: int
 ) -> Iterator[tuple[TopicPartition, int | Failure]]:
     topics = [
         ListOffsetsTopic(
@@ -210,21 +233,14 @@ def _list_offsets(
         )
         for topic, rows in by_topic(partitions).items()
     ]
-    for topic in client.ask(ListOffsetsRequest(replica_id=CONSUMER_REPLICA_ID, topics=topics), version).topics:
+    request = ListOffsetsRequest(CONSUMER_REPLICA_ID, isolation_level, topics)
+    for topic in client.ask(request, version).topics:
         for row in topic.partitions:
             offset = row.offset if version >= _ONE_OFFSET else next(iter(row.old_style_offsets), -1)
             yield (
                 TopicPartition(topic.name, row.partition_index),
                 Failure.of(row.error_code) if row.error_code else offset,
             )
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Partitions by topic, without repetition: the shape of requests."""
-    topics: defaultdict[str, list[TopicPartition]] = defaultdict(list)
-    for partition in dict.fromkeys(partitions):
-        topics[partition.topic].append(partition)
-    return topics
 
 
 def is_unknown_partition(failure: Failure) -> bool:

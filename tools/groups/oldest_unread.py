@@ -17,8 +17,8 @@ from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from headgate.protocol.records import batch
 from headgate.storage.lag import UNKNOWN_TIMESTAMP
 from headgate.tools.client import Client, ClientError
-from headgate.tools.groups.cluster import Answers, Cluster, Failure, TopicPartition
-from headgate.tools.groups.offsets import CONSUMER_REPLICA_ID, by_topic
+from headgate.tools.cluster import Answers, Cluster, Failure, TopicPartition, by_topic
+from headgate.tools.groups.offsets import CONSUMER_REPLICA_ID
 
 _NEWEST_WITH_NAMES = 12
 _OLDEST_WITH_BATCHES = 4  # the first version of Fetch with record batches, and so with timestamps

@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
+from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
 from headgate.tools.groups.arguments import Offset, Shift, Time
-from headgate.tools.groups.cluster import Cluster, Failure, TopicPartition, group_by_failure
 from headgate.tools.groups.members import describe_groups
 from headgate.tools.groups.offsets import (
     CommittedOffsets,
@@ -114,7 +114,7 @@ def _partition_problems(failures: Mapping[TopicPartition, Failure], committed: C
 def _list_partition_offsets(
     cluster: Cluster, targets: ResetTargets
 ) -> tuple[_PartitionOffsets, dict[TopicPartition, Failure]]:
-    starts, ends, unknown = list_ends(cluster, {partition for rows in targets.values() for partition in rows})
+    starts, ends, unknown, _ = list_ends(cluster, {partition for rows in targets.values() for partition in rows})
     failed = dict(unknown)
     times: defaultdict[int, set[TopicPartition]] = defaultdict(set)
     for rows in targets.values():

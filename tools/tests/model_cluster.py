@@ -1,7 +1,9 @@
-"""A cluster for the tests of `headgate groups`: brokers as plain values behind the real client, encoder and decoder.
+"""A cluster for the tests of `headgate groups` and `headgate txn`.
+
+Its brokers are plain values behind the real client, encoder and decoder.
 
 `tools.client` connects to sockets of ours, so versions are negotiated and bytes are written and read as on a network.
-A test sets up topics, groups and offsets, and may disturb answers.
+A test sets up topics, groups, offsets and transactions, and may disturb answers.
 """
 
 from __future__ import annotations
@@ -24,8 +26,26 @@ from headgate.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from headgate.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from headgate.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+)
+from headgate.protocol.messages.describe_transactions import TransactionState as DescribedTransaction
 from headgate.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from headgate.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from headgate.protocol.messages.find_coordinator import (
+    GROUP,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from headgate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from headgate.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -33,6 +53,8 @@ from headgate.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from headgate.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from headgate.protocol.messages.list_transactions import TransactionState as ListedTransaction
 from headgate.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -61,9 +83,17 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from headgate.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from headgate.protocol.records import batch
 from headgate.protocol.schema import Message
-from headgate.tools.groups.cluster import Cluster
+from headgate.tools.cluster import Cluster
 from headgate.tools.tests.fake_broker import reply
 
 LATEST, EARLIEST = -1, -2
@@ -72,13 +102,18 @@ Disturb = Callable[[int, Any, int], "Message | bytes | None"]
 
 @dataclass
 class Log:
-    """A partition: its batches with their last offsets, its ends, and who leads it."""
+    """A partition: its batches with their last offsets, its ends, and who leads it.
+
+    `stable`: the last stable offset, if a transaction is open.
+    """
 
     leader: int = 0
     start: int = 0
     end: int = 0
     leader_epoch: int = 3
+    stable: int | None = None
     batches: list[bytes] = field(default_factory=list)
+    producers: list[ProducerState] = field(default_factory=list)
 
     def append(self, *timestamps: int, size: int = 1, **options: Any) -> None:
         """A batch of records with these timestamps at the end."""
@@ -126,6 +161,19 @@ class ModelGroup:
     coordinator: int = 0
 
 
+@dataclass
+class ModelTransaction:
+    """A transactional id as its coordinator knows it; `partitions` by topic."""
+
+    state: str = "Ongoing"
+    producer_id: int = 7
+    partitions: dict[str, list[int]] = field(default_factory=dict)
+    producer_epoch: int = 1
+    timeout_ms: int = 60_000
+    start_time_ms: int = -1
+    coordinator: int = 0
+
+
 class ModelCluster:
     """Brokers 0, 1 ... at 127.0.0.1:9092, 9093 ...; `served` narrows versions; `asked` is what was asked of whom."""
 
@@ -133,6 +181,7 @@ class ModelCluster:
         self.nodes = list(range(brokers))
         self.topics: defaultdict[str, list[Log]] = defaultdict(list)
         self.groups: dict[str, ModelGroup] = {}
+        self.transactions: dict[str, ModelTransaction] = {}
         self.served: dict[type[Message], tuple[int, int]] = {}
         self.unserved: set[type[Message]] = set()
         self.asked: list[tuple[int, Any, int]] = []
@@ -168,12 +217,19 @@ class ModelCluster:
 
     def find_coordinator(self, node: int, request: FindCoordinatorRequest, version: int) -> Message:
         keys = request.coordinator_keys if version >= 4 else [request.key]
-        rows = [Coordinator(key, self._of(key), "127.0.0.1", 9092 + self._of(key), 0, None) for key in keys]
+        nodes = [self._of(key) if request.key_type == GROUP else self._of_id(key) for key in keys]
+        rows = [
+            Coordinator(key, node, "127.0.0.1", 9092 + node, 0, None) for key, node in zip(keys, nodes, strict=True)
+        ]
         one = rows[0]
         return FindCoordinatorResponse(node_id=one.node_id, host=one.host, port=one.port, coordinators=rows)
 
     def _of(self, group: str) -> int:
         return self.groups[group].coordinator if group in self.groups else 0
+
+    def _of_id(self, transactional_id: str) -> int:
+        known = self.transactions.get(transactional_id)
+        return known.coordinator if known else 0
 
     def list_groups(self, node: int, request: ListGroupsRequest, version: int) -> Message:
         rows = [
@@ -315,7 +371,8 @@ class ModelCluster:
                         ListOffsetsPartitionResponse(one.partition_index, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
                     )
                     continue
-                found = log.at(one.timestamp)
+                is_stable = request.isolation_level and one.timestamp == LATEST and log.stable is not None
+                found = log.stable if is_stable and log.stable is not None else log.at(one.timestamp)
                 rows.append(ListOffsetsPartitionResponse(one.partition_index, 0, [found], offset=found))
             topics.append(ListOffsetsTopicResponse(topic.name, rows))
         return ListOffsetsResponse(topics=topics)
@@ -335,6 +392,68 @@ class ModelCluster:
             topics.append(FetchableTopicResponse(topic=topic.topic, partitions=rows))
         return FetchResponse(responses=topics)
 
+    # ------------------------------------------------------------------------------------------------- transactions
+
+    def list_transactions(self, node: int, request: ListTransactionsRequest, version: int) -> Message:
+        rows = [
+            ListedTransaction(name, one.producer_id, one.state)
+            for name, one in self.transactions.items()
+            if one.coordinator == node
+            and (not request.state_filters or one.state in request.state_filters)
+            and (not request.producer_id_filters or one.producer_id in request.producer_id_filters)
+        ]
+        return ListTransactionsResponse(transaction_states=rows)
+
+    def describe_transactions(self, node: int, request: DescribeTransactionsRequest, version: int) -> Message:
+        return DescribeTransactionsResponse(
+            transaction_states=[self._transaction(node, name) for name in request.transactional_ids]
+        )
+
+    def _transaction(self, node: int, name: str) -> DescribedTransaction:
+        one = self.transactions.get(name)
+        if one is None:
+            return DescribedTransaction(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=name)
+        if one.coordinator != node:
+            return DescribedTransaction(error_code=ErrorCode.NOT_COORDINATOR, transactional_id=name)
+        topics = [TopicData(topic, numbers) for topic, numbers in one.partitions.items()]
+        times = one.timeout_ms, one.start_time_ms
+        return DescribedTransaction(0, name, one.state, *times, one.producer_id, one.producer_epoch, topics)
+
+    def describe_producers(self, node: int, request: DescribeProducersRequest, version: int) -> Message:
+        topics = []
+        for topic in request.topics:
+            logs = [(index, self.topics[topic.name][index]) for index in topic.partition_indexes]
+            rows = [
+                PartitionResponse(index, active_producers=log.producers)
+                if log.leader == node
+                else PartitionResponse(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                for index, log in logs
+            ]
+            topics.append(TopicResponse(topic.name, rows))
+        return DescribeProducersResponse(topics=topics)
+
+    def write_markers(self, node: int, request: WriteTxnMarkersRequest, version: int) -> Message:
+        markers = []
+        for marker in request.markers:
+            topics = []
+            for topic in marker.topics:
+                rows = [
+                    WritableTxnMarkerPartitionResult(index, self._mark(node, self.topics[topic.name][index], marker))
+                    for index in topic.partition_indexes
+                ]
+                topics.append(WritableTxnMarkerTopicResult(topic.name, rows))
+            markers.append(WritableTxnMarkerResult(marker.producer_id, topics))
+        return WriteTxnMarkersResponse(markers=markers)
+
+    def _mark(self, node: int, log: Log, marker: WritableTxnMarker) -> int:
+        if log.leader != node:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        for producer in log.producers:
+            if producer.producer_id == marker.producer_id:
+                producer.current_txn_start_offset = -1
+                producer.coordinator_epoch = marker.coordinator_epoch
+        return ErrorCode.NONE
+
 
 def _assignment(member: ModelMember) -> bytes:
     rows = [TopicPartition(topic, numbers) for topic, numbers in member.assigned.items()]
@@ -353,6 +472,10 @@ _ANSWERS: dict[type[Message], Callable[[ModelCluster, int, Any, int], Message]] 
     MetadataRequest: ModelCluster.metadata,
     ListOffsetsRequest: ModelCluster.list_offsets,
     FetchRequest: ModelCluster.fetch,
+    ListTransactionsRequest: ModelCluster.list_transactions,
+    DescribeTransactionsRequest: ModelCluster.describe_transactions,
+    DescribeProducersRequest: ModelCluster.describe_producers,
+    WriteTxnMarkersRequest: ModelCluster.write_markers,
 }
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups import actions
-from headgate.tools.groups.actions import CommandResult, check_lag_limits
-from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.groups.actions import check_lag_limits
 from headgate.tools.groups.lag import NO_SUCH_PARTITION, UNKNOWN, PartitionLag
 from headgate.tools.groups.offsets import OffsetAndMetadata
-from headgate.tools.output import UsageError
+from headgate.tools.output import CommandResult, UsageError
 from headgate.tools.tests.model_cluster import ModelCluster, ModelGroup, opened
 
 A0 = TopicPartition("a", 0)
@@ -48,19 +48,6 @@ def test_an_unknown_age_is_reported() -> None:
     assert check_lag_limits([place(5, None)], None, 60.0) == ([], unclear)
     assert check_lag_limits([place(5, None)], 100, None) == ([], [])
     assert check_lag_limits([place(0, 0.0)], None, 60.0) == ([], [])
-
-
-@pytest.mark.parametrize(
-    "said, code",
-    [
-        (CommandResult(), 0),
-        (CommandResult(failures=["x"]), 1),
-        (CommandResult(failures=["x"], is_behind=True), 3),
-        (CommandResult(notes=["x"]), 0),
-    ],
-)
-def test_the_exit_code_follows_failures_and_limits(said: CommandResult, code: int) -> None:
-    assert said.code == code
 
 
 def export(model: ModelCluster, path: Path) -> CommandResult:

@@ -3,8 +3,8 @@
 import pytest
 
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST
-from headgate.tools.groups.arguments import Offset, Time, parse_csv, parse_target, parse_topics
-from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.cluster import TopicPartition
+from headgate.tools.groups.arguments import Offset, Time, parse_csv, parse_target
 from headgate.tools.output import UsageError
 
 NOW_MS = 1_800_000_000_000  # 2027-01-15T08:00:00Z
@@ -62,27 +62,6 @@ def test_a_target_is_parsed(text: str, expected: Offset | Time) -> None:
 def test_a_wrong_target_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         parse_target(text, NOW_MS)
-
-
-@pytest.mark.parametrize(
-    "texts, expected",
-    [
-        (["a"], {"a": None}),
-        (["a:0"], {"a": [0]}),
-        (["a:4-6,0,2"], {"a": [0, 2, 4, 5, 6]}),
-        (["a:0", "b", "a:2,0"], {"a": [0, 2], "b": None}),
-        (["a:0", "a"], {"a": None}),
-        (["a", "a:0"], {"a": None}),
-    ],
-)
-def test_topics_and_partitions_are_parsed(texts: list[str], expected: dict[str, list[int] | None]) -> None:
-    assert parse_topics(texts) == expected
-
-
-@pytest.mark.parametrize("text", ["", ":0", "a:", "a:x", "a:-1", "a:1-", "a:3-2", "a:1,,2", "a:99999999999"])
-def test_wrong_topics_and_partitions_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"names no topic|is no partition; write topic:0,2,4-6"):
-        parse_topics([text])
 
 
 def test_a_csv_file_of_kafkas_tool_is_read() -> None:

@@ -39,6 +39,9 @@ def run(model: ModelCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     return run_command
 
 
+LEVELS = ("read_uncommitted", "read_committed")
+
+
 def test_list(run: Run) -> None:
     shown = run("list")
     assert shown.code == 0
@@ -133,6 +136,18 @@ def test_lag_covers_all_groups_with_offsets(run: Run) -> None:
         *("group", "topic", "partition", "committed", "start", "end", "lag", "lag_seconds", "status", "leader"),
         *("metadata", "member_id", "client_id", "host"),
     }
+
+
+def test_lag_of_readers_of_committed_records(run: Run, model: ModelCluster) -> None:
+    model.topics["a"][0].stable = 9
+    arguments = ["idle", "--topic", "a:0"]
+    ends = [(level, run("lag", *arguments, "--isolation-level", level).rows) for level in LEVELS]
+    assert [(level, row["end"], row["lag"]) for level, (row,) in ends] == [
+        ("read_uncommitted", 10, 2),
+        ("read_committed", 9, 1),
+    ]
+    (group,) = run("describe", "idle", "--isolation-level", "read_committed").rows
+    assert group["partitions"][0]["end"] == 9
 
 
 def test_lag_prints_a_table_of_some_partitions(run: Run) -> None:
@@ -341,6 +356,7 @@ def test_offsets_in_use_are_not_deleted(run: Run, model: ModelCluster) -> None:
         (["lag", "--fail-above", "-1"], "'-1' is no whole number from 0 on"),
         (["lag", "--fail-above", "1.5"], "'1.5' is no whole number from 0 on"),
         (["lag", "--fail-above-seconds", "nan"], "'nan' is no number from 0 on"),
+        (["lag", "--isolation-level", "x"], "'x' is no isolation level; write read_uncommitted or read_committed"),
         (["delete"], "the following arguments are required: group"),
         (["import"], "the following arguments are required: file"),
     ],

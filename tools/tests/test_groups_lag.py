@@ -5,18 +5,21 @@ import pytest
 from headgate.protocol.messages.fetch import FetchRequest
 from headgate.protocol.messages.list_offsets import ListOffsetsRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
-from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.lag import NO_SUCH_PARTITION, UNKNOWN, PartitionLag, measure_lag
 from headgate.tools.groups.members import describe_groups
+from headgate.tools.groups.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened
 
 NOW_MS = 1_700_000_000_000
 
 
-def ask(model: ModelCluster, *names: str) -> tuple[dict[tuple[str, str], PartitionLag], list[str]]:
+def ask(
+    model: ModelCluster, *names: str, isolation_level: int = READ_UNCOMMITTED
+) -> tuple[dict[tuple[str, str], PartitionLag], list[str]]:
     with opened() as cluster:
         groups, _ = describe_groups(cluster, names or model.groups)
-        rows, failures = measure_lag(cluster, groups, lambda: NOW_MS)
+        rows, failures = measure_lag(cluster, groups, lambda: NOW_MS, isolation_level)
     return {(row.group, str(row.partition)): row for row in rows}, failures
 
 
@@ -56,6 +59,33 @@ def test_lag_in_records_and_in_seconds(model: ModelCluster) -> None:
     committed = rows["g", "a-0"].committed
     assert committed is not None
     assert committed.metadata == "note"
+
+
+def test_readers_of_committed_records_read_to_the_last_stable_offset(model: ModelCluster) -> None:
+    populate(model)
+    model.topics["a"][0].stable = 9
+    model.topics["b"][0].stable = 4
+    rows, failures = ask(model, isolation_level=READ_COMMITTED)
+    assert {key: (row.end, row.records, row.seconds, row.status) for key, row in rows.items()} == {
+        ("g", "a-0"): (9, 2, 3.0, "ok"),
+        ("g", "b-0"): (4, 3, 20.0, "below the start"),
+        ("g", "c-0"): (0, None, None, "no offset"),
+        ("g", "gone-3"): (None, None, None, NO_SUCH_PARTITION),
+        ("h", "a-0"): (10, 0, 0.0, "ok"),  # behind the open transaction, but not beyond the end
+        ("h", "b-0"): (4, 0, 0.0, "beyond the end"),
+        ("h", "c-0"): (0, 0, 0.0, "ok"),
+    }
+    assert not failures
+    rows, _ = ask(model)
+    assert rows["g", "a-0"].end == 10
+
+
+def test_a_broker_that_knows_no_transactions_cannot_say_what_is_stable(model: ModelCluster) -> None:
+    populate(model)
+    model.served[ListOffsetsRequest] = (0, 1)
+    rows, failures = ask(model, "h", isolation_level=READ_COMMITTED)
+    assert {row.status for row in rows.values()} == {UNKNOWN}
+    assert any("ListOffsets" in failure for failure in failures)
 
 
 def test_offsets_of_all_groups_are_asked_before_the_ends(model: ModelCluster) -> None:

@@ -8,7 +8,7 @@ from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
 from headgate.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from headgate.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from headgate.protocol.schema import Message
-from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.members import (
     Group,
     GroupListing,

@@ -18,10 +18,9 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from headgate.tools.groups.cluster import Failure, TopicPartition
+from headgate.tools.cluster import Failure, TopicPartition
 from headgate.tools.groups.offsets import (
     OffsetAndMetadata,
-    by_topic,
     commit_offsets,
     delete_offsets,
     fetch_committed,
@@ -168,10 +167,6 @@ def test_list_offsets_0_is_not_asked_for_a_time(model: ModelCluster) -> None:
     with opened() as cluster:
         _, failed = list_offsets(cluster, [A0], 1001)
     assert "it has ListOffsets 0, this needs 1-11" in failed[A0].text
-
-
-def test_partitions_are_grouped_by_topic() -> None:
-    assert by_topic([B0, A1, A0, A1]) == {"b": [B0], "a": [A1, A0]}
 
 
 def test_only_unknown_partitions_do_not_exist() -> None:

@@ -7,7 +7,7 @@ from headgate.protocol.messages.fetch import FetchableTopicResponse, FetchReques
 from headgate.protocol.records import batch
 from headgate.protocol.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 from headgate.storage.lag import UNKNOWN_TIMESTAMP
-from headgate.tools.groups.cluster import TopicPartition
+from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.oldest_unread import FetchPosition, find_oldest_unread, first_record
 from headgate.tools.tests.model_cluster import Log, ModelCluster, opened
 

@@ -6,8 +6,8 @@ import pytest
 
 from headgate.protocol.messages.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
 from headgate.protocol.messages.offset_commit import OffsetCommitRequest
+from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.arguments import Offset, Shift, Time
-from headgate.tools.groups.cluster import TopicPartition
 from headgate.tools.groups.offsets import OffsetAndMetadata
 from headgate.tools.groups.reset import OffsetChange, ResetTarget, apply_changes, plan_reset
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember, opened

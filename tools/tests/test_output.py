@@ -5,7 +5,14 @@ import argparse
 import pytest
 
 from headgate.protocol.errors import ErrorCode
-from headgate.tools.output import common_options, describe_error_code, format_table, printable
+from headgate.tools.output import (
+    CommandResult,
+    common_options,
+    describe_error_code,
+    format_partitions,
+    format_table,
+    printable,
+)
 
 
 def test_a_table_has_aligned_columns_below_their_names() -> None:
@@ -49,3 +56,21 @@ def test_a_timeout_is_above_zero_and_at_most_a_day(seconds: str, capsys: pytest.
     with pytest.raises(SystemExit):
         argparse.ArgumentParser(parents=[common_options()]).parse_args([f"--timeout={seconds}"])
     assert f"'{seconds}' is no number of seconds from above 0 to 86400" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "said, code",
+    [
+        (CommandResult(), 0),
+        (CommandResult(failures=["x"]), 1),
+        (CommandResult(failures=["x"], is_alarm=True), 3),
+        (CommandResult(notes=["x"]), 0),
+    ],
+)
+def test_the_exit_code_follows_failures_and_limits(said: CommandResult, code: int) -> None:
+    assert said.code == code
+
+
+def test_partitions_are_written_as_options_take_them() -> None:
+    assert format_partitions({"a": [0, 1, 2, 5], "b": [3]}) == "a:0-2,5 b:3"
+    assert format_partitions({}) == ""

@@ -22,6 +22,12 @@ from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.header import RequestHeader, read_response_header, write_request_header
 from headgate.protocol.messages import alter_configs, describe_configs, incremental_alter_configs
+from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from headgate.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from headgate.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -44,6 +50,7 @@ from headgate.protocol.messages.describe_topic_partitions import DescribeTopicPa
 from headgate.protocol.messages.describe_topic_partitions import TopicRequest as DescribedTopic
 from headgate.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from headgate.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from headgate.protocol.messages.end_txn import EndTxnRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
@@ -79,7 +86,17 @@ from headgate.protocol.messages.offset_for_leader_epoch import (
 )
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.messages.sync_group import SyncGroupRequest
+from headgate.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from headgate.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from headgate.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
 from headgate.protocol.schema import Message, Struct
@@ -167,6 +184,16 @@ def commit_row(name: str) -> OffsetCommitRequestTopic:
 
 
 COMMIT = OffsetCommitRequest("g", topics=[commit_row("t"), commit_row("u")])
+TXN_COMMIT = TxnOffsetCommitRequest(
+    "x",
+    "g",
+    7,
+    0,
+    topics=[
+        TxnOffsetCommitRequestTopic(name, partitions=[TxnOffsetCommitRequestPartition(0, 1, committed_metadata="")])
+        for name in "tu"
+    ],
+)
 
 
 class Case(NamedTuple):
@@ -230,6 +257,7 @@ CASES = [
     Case(COMMIT, 8, {GROUP}, on_group(Op.READ) | topics(Op.READ)),
     Case(OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0])]), 5, {GROUP}, on_group(Op.DESCRIBE) | topics(Op.DESCRIBE, "t")),
     Case(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])]), 8, {GROUP}, on_group(Op.DESCRIBE) | topics(Op.DESCRIBE, "t")),
+    Case(TXN_COMMIT, 3, {TRANSACTIONAL_ID}, {(Op.WRITE, Res.TRANSACTIONAL_ID, "x")} | on_group(Op.READ) | topics(Op.READ)),
     Case(FindCoordinatorRequest("g"), 3, {GROUP}, on_group(Op.DESCRIBE)),
     Case(FindCoordinatorRequest(coordinator_keys=["g"]), 4, {GROUP}, on_group(Op.DESCRIBE)),
     Case(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4, {TRANSACTIONAL_ID}, {(Op.DESCRIBE, Res.TRANSACTIONAL_ID, "x")}),
@@ -251,6 +279,10 @@ CASES = [
     Case(CreatePartitionsRequest([CreatePartitionsTopic(name, 2) for name in "tu"]), 2, {TOPIC}, topics(Op.ALTER)),
     Case(InitProducerIdRequest(None), 3, {CLUSTER}, on_cluster(Op.IDEMPOTENT_WRITE)),
     Case(InitProducerIdRequest("x"), 3, {TRANSACTIONAL_ID}, {(Op.WRITE, Res.TRANSACTIONAL_ID, "x")}),
+    Case(AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=[AddPartitionsToTxnTopic(name, [0]) for name in "tu"]), 3, {TRANSACTIONAL_ID}, topics(Op.WRITE) | {(Op.WRITE, Res.TRANSACTIONAL_ID, "x")}),
+    Case(AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("x", 1, 0, topics=[AddPartitionsToTxnTopic("t", [0])])]), 5, {CLUSTER}, on_cluster(Op.CLUSTER_ACTION)),
+    Case(AddOffsetsToTxnRequest("x", group_id="g"), 3, {TRANSACTIONAL_ID}, {(Op.WRITE, Res.TRANSACTIONAL_ID, "x")} | on_group(Op.READ)),
+    Case(EndTxnRequest("x"), 3, {TRANSACTIONAL_ID}, {(Op.WRITE, Res.TRANSACTIONAL_ID, "x")}),
     Case(OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(name, [OffsetForLeaderPartition(0, -1, 0)]) for name in "tu"]), 3, {TOPIC}, on_cluster(Op.CLUSTER_ACTION)),
     Case(describe_configs.DescribeConfigsRequest(config_resources(describe_configs, describe_configs.DescribeConfigsResource)), 4, {TOPIC, GROUP, CLUSTER}, config_asked(Op.DESCRIBE_CONFIGS)),
     Case(alter_configs.AlterConfigsRequest(config_resources(alter_configs, alter_configs.AlterConfigsResource)), 2, {TOPIC, GROUP, CLUSTER}, config_asked(Op.ALTER_CONFIGS)),
@@ -262,6 +294,7 @@ CASES = [
     Case(DescribeQuorumRequest(), 1, {CLUSTER}, on_cluster(Op.DESCRIBE)),
     Case(UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("group.version", 1)]), 1, {CLUSTER}, on_cluster(Op.ALTER)),
     Case(DescribeClusterRequest(), 0, set(), set()),
+    Case(WriteTxnMarkersRequest([WritableTxnMarker(7, 0, False, [WritableTxnMarkerTopic("t", [0])], 0)]), 1, {CLUSTER}, on_cluster(Op.ALTER)),
     Case(DescribeProducersRequest([TopicRequest(name, [0]) for name in "tu"]), 0, {TOPIC}, topics(Op.READ)),
     Case(DescribeTransactionsRequest(["x"]), 0, {TRANSACTIONAL_ID}, {(Op.DESCRIBE, Res.TRANSACTIONAL_ID, "x")}),
     Case(ListTransactionsRequest(), 0, set(), set()),
@@ -289,7 +322,7 @@ def codes(value: Any) -> set[ErrorCode]:
     if not isinstance(value, Struct):
         return set()
     found = {code for field in type(value).fields for code in codes(getattr(value, field.name))}
-    own = getattr(value, "error_code", 0)
+    own = getattr(value, "error_code", 0) or getattr(value, "partition_error_code", 0)
     return found | {ErrorCode(own)} if own else found
 
 

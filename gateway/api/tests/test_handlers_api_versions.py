@@ -28,22 +28,26 @@ def test_what_is_registered_is_advertised(node: Node, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_consumer_groups_are_a_finalized_feature(node: Node, version: int) -> None:
+def test_consumer_groups_and_transactions_are_finalized_features(node: Node, version: int) -> None:
     """A supported range that begins at 0 must not be shown below version 4 (KAFKA-17011)."""
     response = node.ask(introduction(), version)
     supported = [(row.name, row.min_version, row.max_version) for row in response.supported_features]
     finalized = [(row.name, row.min_version_level, row.max_version_level) for row in response.finalized_features]
-    assert supported == ([("group.version", 0, 1)] if version >= 4 else [])
-    assert finalized == ([("group.version", 1, 1)] if version >= 3 else [])
+    assert supported == ([("group.version", 0, 1), ("transaction.version", 0, 2)] if version >= 4 else [])
+    assert finalized == ([("group.version", 1, 1), ("transaction.version", 2, 2)] if version >= 3 else [])
     assert response.finalized_features_epoch == (1 if version >= 3 else -1), "the record of this start"
 
 
-def test_until_there_are_transactions_nothing_of_them_is_advertised(node: Node) -> None:
+def test_the_requests_of_producers_and_coordinators_are_advertised(node: Node) -> None:
     keys = advertised(node.ask(introduction(), 4))
     assert keys[0] == (0, 13)  # Produce
     assert keys[22] == (0, 5)  # InitProducerId
     assert keys[10] == (0, 6)  # FindCoordinator
-    assert not {24, 25, 26, 28} & set(keys)
+    assert keys[24] == (0, 5)  # AddPartitionsToTxn
+    assert keys[25] == (0, 4)  # AddOffsetsToTxn
+    assert keys[26] == (0, 5)  # EndTxn
+    assert keys[27] == (0, 2)  # WriteTxnMarkers
+    assert keys[28] == (0, 6)  # TxnOffsetCommit
 
 
 def test_an_unserved_version_is_answered_with_the_whole_list() -> None:

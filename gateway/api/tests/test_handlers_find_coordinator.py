@@ -52,4 +52,4 @@ def test_the_longest_id_that_can_be_read_has_a_coordinator(node: Node) -> None:
 
 def test_transactions_need_no_topic_of_groups(node: Node) -> None:
     node.ask(FindCoordinatorRequest(key="x", key_type=TRANSACTION), 3)
-    assert "__consumer_offsets" not in node.services.metadata.image.topics
+    assert set(node.services.metadata.image.topics) == {"__transaction_state"}

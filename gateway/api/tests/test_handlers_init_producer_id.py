@@ -1,4 +1,4 @@
-"""InitProducerId: a new id for everyone; no transactions."""
+"""InitProducerId: a new id for every idempotent producer; `test_handlers_transactions` has the transactional ones."""
 
 from pathlib import Path
 
@@ -37,12 +37,6 @@ def test_a_producer_that_has_an_id_gets_a_new_one(node: Node) -> None:
     second = node.ask(again, 4)
     assert (second.error_code, second.producer_epoch) == (0, 0)
     assert second.producer_id != first.producer_id
-
-
-@pytest.mark.parametrize("version", [0, 5])
-def test_transactions_are_refused(node: Node, version: int) -> None:
-    response = node.ask(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), version)
-    assert (response.error_code, response.producer_id) == (ErrorCode.UNSUPPORTED_VERSION, -1)
 
 
 def test_an_id_without_an_epoch_is_refused(node: Node) -> None:

@@ -83,12 +83,13 @@ def test_what_is_wrong_is_told_of_its_partition(
     assert response.responses[0].partition_responses[0].error_message
 
 
-def test_the_topic_of_groups_is_written_by_the_broker_alone(node: Node) -> None:
-    node.ask(FindCoordinatorRequest(key="g"), 3)
-    before = node.services.partitions.get("__consumer_offsets", 0).log.end_offset
-    response = node.ask(request(("__consumer_offsets", 0, batch(b"a"))), 9)
+@pytest.mark.parametrize("key_type, topic", [(0, "__consumer_offsets"), (1, "__transaction_state")])
+def test_the_topics_of_coordinators_are_written_by_the_broker_alone(node: Node, key_type: int, topic: str) -> None:
+    node.ask(FindCoordinatorRequest("g", key_type), 3)
+    before = node.services.partitions.get(topic, 0).log.end_offset
+    response = node.ask(request((topic, 0, batch(b"a"))), 9)
     assert rows(response) == [(ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
-    assert node.services.partitions.get("__consumer_offsets", 0).log.end_offset == before
+    assert node.services.partitions.get(topic, 0).log.end_offset == before
 
 
 def test_a_repeated_batch_gets_its_old_offset(node: Node) -> None:

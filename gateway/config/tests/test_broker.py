@@ -180,8 +180,8 @@ def test_secrets_do_not_show() -> None:
 
 
 def test_notes_are_what_a_person_should_see() -> None:
-    config = BrokerConfig.load("num.partitions=2\nnum.io.threads=2\ntransaction.max.timeout.ms=3")
+    config = BrokerConfig.load("num.partitions=2\nnum.io.threads=2\ntransaction.two.phase.commit.enable=true")
     assert [(note.name, note.effect) for note in config.notes()] == [
         ("num.io.threads", Effect.NONE),
-        ("transaction.max.timeout.ms", Effect.PENDING),
+        ("transaction.two.phase.commit.enable", Effect.PENDING),
     ]

@@ -50,7 +50,7 @@ def test_all_settings_of_a_broker() -> None:
     assert entries["advertised.listeners"].value is None
     assert "no effect here, because one loop" in entries["num.io.threads"].documentation
     assert "num.network.threads" not in entries
-    assert "no effect yet, because transactions" in entries["transaction.max.timeout.ms"].documentation
+    assert "no effect yet, because a client" in entries["transaction.two.phase.commit.enable"].documentation
 
 
 def test_unknown_names_are_left_out() -> None:

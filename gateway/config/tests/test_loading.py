@@ -31,13 +31,13 @@ def test_every_problem_is_told_with_its_line() -> None:
 
 
 def test_every_line_is_answered() -> None:
-    text = "num.partitions=3\nnum.io.threads=8\ntransaction.max.timeout.ms=4\nssl.key.password=hush"
+    text = "num.partitions=3\nnum.io.threads=8\ntransaction.two.phase.commit.enable=true\nssl.key.password=hush"
     text += "\nauthorizer.class.name=\nnum.partitions=4"
     loaded = load(text, {}, "f")
     assert [(answer.name, answer.effect) for answer in loaded.answers] == [
         ("num.partitions", Effect.FULL),
         ("num.io.threads", Effect.NONE),
-        ("transaction.max.timeout.ms", Effect.PENDING),
+        ("transaction.two.phase.commit.enable", Effect.PENDING),
         ("ssl.key.password", Effect.NONE),
         ("authorizer.class.name", Effect.NONE),
         ("num.partitions", Effect.FULL),
@@ -46,7 +46,7 @@ def test_every_line_is_answered() -> None:
     assert str(loaded.answers[0]) == "f line 1: num.partitions=3"
     assert str(loaded.answers[1]).startswith("f line 2: num.io.threads: accepted, no effect here, because one loop")
     assert str(loaded.answers[2]).startswith(
-        "f line 3: transaction.max.timeout.ms: accepted, no effect yet, because transactions"
+        "f line 3: transaction.two.phase.commit.enable: accepted, no effect yet, because a client"
     )
     assert (
         str(loaded.answers[6])

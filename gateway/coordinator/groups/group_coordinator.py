@@ -156,11 +156,6 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
     def _loaded(self, coordinator: Coordinator[GroupShard]) -> None:
         """Catch up with what happened to topics during the load."""
         shard, missed = coordinator.shard, self._missed.pop(coordinator.partition.index, None)
-        if shard is None:
-            return
-        # This broker does not serve transactions: an adopted log may have open ones, no marker would ever end them, and
-        # consumers would get UNSTABLE_OFFSET_COMMIT for ever
-        shard.offsets.pending.clear()
-        if missed:
+        if shard is not None and missed:
             gone = [name for name in missed if not self._topics.partitions_of(name)]
             coordinator.run_each(shard, offset_expiration.forget_topics(shard, gone))

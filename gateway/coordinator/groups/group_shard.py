@@ -74,6 +74,12 @@ class Group(Protocol):
         REBALANCE_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
+        """Whether that member, or nobody in particular, may commit offsets within a transaction now (KIP-447).
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH.
+        """
+
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Whether that member may fetch offsets (OffsetFetch v9).
 

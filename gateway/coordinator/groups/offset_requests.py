@@ -1,21 +1,23 @@
-"""The requests about the offsets of a shard: OffsetCommit, OffsetFetch, OffsetDelete.
+"""The requests about the offsets of a shard: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete.
 
 The rules are Apache Kafka's: those of its OffsetMetadataManager, and of KafkaApis around it (KIP-320 leader epochs,
-KIP-345 static members, KIP-447 stable offsets, KIP-496 OffsetDelete, KIP-848 member epochs and topic ids). Generation
--1 in a group that does not exist is a "simple" consumer: its first commit makes the group, as an empty classic one.
+KIP-345 static members, KIP-447 stable offsets, KIP-496 OffsetDelete, KIP-848 member epochs and topic ids, KIP-1319
+topic ids of TxnOffsetCommit). Generation -1 in a group that does not exist is a "simple" consumer: its first commit
+makes the group, as an empty classic one.
 """
 
 from __future__ import annotations
 
-from headgate.gateway.coordinator.decision import Decision, Records, Ticket
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Records, Ticket
 from headgate.gateway.coordinator.groups.group_shard import Group, GroupShard, TopicsView
 from headgate.gateway.coordinator.groups.offsets import Snapshot
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -34,6 +36,12 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from headgate.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from headgate.protocol.steps import FEW_ITEMS, lazy_map
 from headgate.protocol.wire import ZERO_UUID
 
@@ -41,68 +49,78 @@ LONGEST_METADATA_BYTES = 0x7FFF
 """The limit of a string in the versions of OffsetFetch that are not flexible."""
 _LAST_TIMESTAMP_MS = (1 << 63) - 1
 _TOPIC_IDS = 10
-"""The version from which on topics are named by id."""
+"""The version of OffsetCommit and OffsetFetch from which on topics are named by id."""
+_TRANSACTIONAL_TOPIC_IDS = 6
+"""The same of TxnOffsetCommit; its errors are those of OffsetCommit from that version on, too."""
 
 
 # Commit
 
 
+class _Rows(NamedTuple):
+    """The rows of a response about commits: (name, topic id, partitions), and (index, error code)."""
+
+    topic: Callable[[str, bytes, list[Any]], Any]
+    partition: Callable[[int, int], Any]
+
+
+_COMMIT = _Rows(OffsetCommitResponseTopic, OffsetCommitResponsePartition)
+_TRANSACTIONAL = _Rows(TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition)
+
+
 def commit(shard: GroupShard, request: OffsetCommitRequest, version: int, ticket: Ticket, now_ms: float) -> Decision:
     """OffsetCommit v1-v10. An error of the group is told at every partition that exists, as in Kafka."""
-    known, refused = _known(shard.topics, request, version)
+    known, refused = _known(shard.topics, request.topics, _COMMIT, has_ids=version >= _TOPIC_IDS)
     if not known:
         return Decision.reply(ticket, OffsetCommitResponse(topics=list(refused.values())))
     records: Records = []
     try:
         _check_commit(shard, request, version, now_ms)
     except KafkaError as error:
-        told = [_refuse_commit(topic_id, name, partitions, error.code) for name, topic_id, partitions in known]
+        told = _refuse_all(known, _COMMIT, error.code)
     else:
         told = _commit(shard, request, known, records)
     response = OffsetCommitResponse(topics=_merge(refused, told) if refused else told)
     return Decision(records, [(ticket, response)])
 
 
-_Known = list[tuple[str, bytes, list[OffsetCommitRequestPartition]]]
-_Refused = dict[str | bytes, OffsetCommitResponseTopic]
+_Known = list[tuple[str, bytes, list[Any]]]
+_Refused = dict[str | bytes, Any]
 
 
-def _known(view: TopicsView, request: OffsetCommitRequest, version: int) -> tuple[_Known, _Refused]:
+def _known(view: TopicsView, topics: Sequence[Any], rows: _Rows, *, has_ids: bool) -> tuple[_Known, _Refused]:
     """The partitions that exist, by topic; and the rows of unknown partitions, by name or id."""
     known: _Known = []
     refused: _Refused = {}
-    for topic in request.topics:
+    for topic in topics:
         name, topic_id = topic.name, ZERO_UUID
-        if version >= _TOPIC_IDS:
+        if has_ids:
             topic_id = topic.topic_id
             found = view.name_of(topic_id)
             if found is None:
-                _refuse(refused, topic, topic.partitions, ErrorCode.UNKNOWN_TOPIC_ID)
+                _refuse(refused, rows, topic, topic.partitions, ErrorCode.UNKNOWN_TOPIC_ID)
                 continue
             name = found
         count, partitions = view.partitions_of(name), topic.partitions
         # With no partitions at all, a topic that does not exist is named nevertheless
         if not partitions and not count:
-            _refuse(refused, topic, [], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            _refuse(refused, rows, topic, [], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for partition in partitions:
             if not 0 <= partition.partition_index < count:
                 unknown = [each for each in partitions if not 0 <= each.partition_index < count]
                 partitions = [each for each in partitions if 0 <= each.partition_index < count]
-                _refuse(refused, topic, unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                _refuse(refused, rows, topic, unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 break
         if partitions:
             known.append((name, topic_id, partitions))
     return known, refused
 
 
-def _refuse(
-    refused: _Refused, topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], code: ErrorCode
-) -> None:
-    row = _refuse_commit(topic.topic_id, topic.name, partitions, code)
-    _merge(refused, [row])
+def _refuse(refused: _Refused, rows: _Rows, topic: Any, partitions: list[Any], code: ErrorCode) -> None:
+    _merge(refused, _refuse_all([(topic.name, topic.topic_id, partitions)], rows, code))
 
 
-def _merge(told: _Refused, more: list[OffsetCommitResponseTopic]) -> list[OffsetCommitResponseTopic]:
+def _merge(told: _Refused, more: list[Any]) -> list[Any]:
     """Kafka's order: rows that were refused before the group was asked come first; a topic has one row."""
     for row in more:
         there = told.setdefault(row.name if row.topic_id == ZERO_UUID else row.topic_id, row)
@@ -111,11 +129,11 @@ def _merge(told: _Refused, more: list[OffsetCommitResponseTopic]) -> list[Offset
     return list(told.values())
 
 
-def _refuse_commit(
-    topic_id: bytes, name: str, partitions: list[OffsetCommitRequestPartition], code: ErrorCode
-) -> OffsetCommitResponseTopic:
-    refused = [OffsetCommitResponsePartition(partition.partition_index, code) for partition in partitions]
-    return OffsetCommitResponseTopic(name, topic_id, refused)
+def _refuse_all(known: _Known, rows: _Rows, code: ErrorCode) -> list[Any]:
+    return [
+        rows.topic(name, topic_id, [rows.partition(partition.partition_index, code) for partition in partitions])
+        for name, topic_id, partitions in known
+    ]
 
 
 def _check_commit(shard: GroupShard, request: OffsetCommitRequest, version: int, now_ms: float) -> None:
@@ -170,6 +188,78 @@ def _is_too_large(metadata: str, limit: int) -> bool:
     if len(metadata) * 4 <= min(limit, LONGEST_METADATA_BYTES):
         return False
     return len(metadata.encode("utf-16-le")) // 2 > limit or len(metadata.encode()) > LONGEST_METADATA_BYTES
+
+
+# Commit within a transaction
+
+
+def commit_in_transaction(
+    shard: GroupShard,
+    request: TxnOffsetCommitRequest,
+    version: int,
+    ticket: Ticket,
+    error: KafkaError | None = None,
+) -> Decision:
+    """TxnOffsetCommit v0-v6: the offsets are pending until the marker ends the producer's transaction.
+
+    `error`: why the transaction cannot take them. Unlike OffsetCommit, a commit is no heartbeat, a rebalance does not
+    stop it, and a request that names no member is not checked (KIP-447).
+    """
+    has_ids = version >= _TRANSACTIONAL_TOPIC_IDS
+    known, refused = _known(shard.topics, request.topics, _TRANSACTIONAL, has_ids=has_ids)
+    if not known:
+        return Decision.reply(ticket, TxnOffsetCommitResponse(topics=list(refused.values())))
+    records: Records = []
+    try:
+        if error is not None:
+            raise error
+        _check_transactional_commit(shard, request, has_ids=has_ids)
+    except KafkaError as failure:
+        told = _refuse_all(known, _TRANSACTIONAL, failure.code)
+    else:
+        told = _commit_pending(shard, request.group_id, known, records)
+    response = TxnOffsetCommitResponse(topics=_merge(refused, told) if refused else told)
+    return Decision(
+        records, [(ticket, response)], producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    )
+
+
+def _check_transactional_commit(shard: GroupShard, request: TxnOffsetCommitRequest, *, has_ids: bool) -> None:
+    generation = request.generation_id_or_member_epoch
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if generation >= 0:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if has_ids else ErrorCode.ILLEGAL_GENERATION)
+        return
+    try:
+        group.check_transactional_commit(request.member_id, request.group_instance_id, generation)
+    except KafkaError as error:
+        if error.code is ErrorCode.STALE_MEMBER_EPOCH and not has_ids:  # such producers know the older error only
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
+        raise
+
+
+def _commit_pending(
+    shard: GroupShard, group_id: str, known: _Known, records: Records
+) -> list[TxnOffsetCommitResponseTopic]:
+    """Add a record for every partition whose metadata is not too large; returns the rows of all partitions."""
+    limit, now_ms = shard.settings.offset_metadata_max_bytes, shard.timestamp_ms()
+    topics = []
+    for name, topic_id, partitions in known:
+        told = []
+        for partition in partitions:
+            index, metadata, code = partition.partition_index, partition.committed_metadata or "", ErrorCode.NONE
+            if metadata and _is_too_large(metadata, limit):
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                offset, leader_epoch = partition.committed_offset, partition.committed_leader_epoch
+                value = OffsetCommitValue(offset, leader_epoch, metadata, now_ms, -1, topic_id)
+                records.append((OffsetCommitKey(group_id, name, index), value))
+            told.append(TxnOffsetCommitResponsePartition(index, code))
+        topics.append(TxnOffsetCommitResponseTopic(name, topic_id, told))
+    return topics
 
 
 # Fetch

@@ -61,6 +61,7 @@ class Offsets:
     def __init__(self) -> None:
         self.groups: dict[str, Vector] = {}
         self.pending: dict[str, dict[int, Vector]] = {}
+        self._groups_of: dict[int, dict[str, None]] = {}  # producer id -> the groups that it may have offsets in
         self._pending_order = 0
         self._snapshots: list[weakref.ref[Snapshot]] = []
 
@@ -95,6 +96,7 @@ class Offsets:
             packed = self._pending_order.to_bytes(_ORDER_BYTES, "big") + encode_value(value)
             vector = self.pending.setdefault(key.group, {}).setdefault(producer.producer_id, {})
             vector.setdefault(sys.intern(key.topic), {})[key.partition] = packed
+            self._groups_of.setdefault(producer.producer_id, {})[key.group] = None
         else:
             self.put(key.group, key.topic, key.partition, None if value is None else encode_value(value))
 
@@ -119,9 +121,9 @@ class Offsets:
 
     def end_transaction(self, producer_id: int, is_commit: bool) -> None:
         """The marker of a transaction has come: its pending offsets are committed, or dropped."""
-        for group_id in [group_id for group_id, vectors in self.pending.items() if producer_id in vectors]:
-            vectors = self.pending[group_id]
-            ended = vectors.pop(producer_id)
+        for group_id in self._groups_of.pop(producer_id, ()):
+            vectors = self.pending.get(group_id, {})
+            ended = vectors.pop(producer_id, {})  # tombstones may have removed it
             for topic, partitions in ended.items() if is_commit else ():
                 for partition, packed in partitions.items():
                     if packed != _SUPERSEDED:

@@ -10,9 +10,10 @@ from headgate.protocol.internal.metadata import FeatureLevelRecord
 
 def test_what_nobody_finalized_is_at_its_highest() -> None:
     image = Image.empty()
-    assert features.levels(image) == {features.GROUP_VERSION: 1}
+    assert features.levels(image) == {features.GROUP_VERSION: 1, features.TRANSACTION_VERSION: 2}
     lowered = image.apply(FeatureLevelRecord(name=features.GROUP_VERSION, feature_level=0))
-    assert features.levels(lowered) == {features.GROUP_VERSION: 0}
+    assert features.levels(lowered) == {features.GROUP_VERSION: 0, features.TRANSACTION_VERSION: 2}
+    assert [features.level(name, lowered) for name in features.HIGHEST] == [0, 2]
 
 
 def test_a_feature_at_level_0_is_off() -> None:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import MAX_SEQUENCE, BatchHeader, read_header
+from headgate.protocol.records.control import Marker
 from headgate.storage.errors import BadFile
 from headgate.storage.log.producers import Producers, WrittenBatch, add_to_sequence, subtract_from_sequence
-from headgate.storage.tests.builders import NOW_MS, batch, numbered
+from headgate.storage.tests.builders import NOW_MS, batch, marker, numbered, transactional
 
 
 def header(sequence: int, count: int = 1, producer_id: int = 7, epoch: int = 0) -> BatchHeader:
@@ -39,6 +40,34 @@ def check(producers: Producers, one: BatchHeader) -> WrittenBatch | ErrorCode | 
         return producers.check(one, nothing)
     except KafkaError as error:
         return error.code
+
+
+def test_which_markers_may_follow() -> None:
+    """An epoch that was raised for the marker is above that of an open transaction (KIP-1228)."""
+    open_transaction = read_header(transactional(0, 1, epoch=3))
+    ended = written(open_transaction)
+    ended.record(marker_header(4), 101, Marker(is_commit=True, coordinator_epoch=5))
+    fenced, older = ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
+    for producers, epoch, coordinator_epoch, is_raised, expected in (
+        (Producers(), 0, 0, True, None),
+        (written(open_transaction), 3, 0, False, None),
+        (written(open_transaction), 3, 0, True, older),
+        (written(open_transaction), 4, 0, True, None),
+        (written(open_transaction), 2, 0, False, older),
+        (ended, 4, 5, True, None),
+        (ended, 4, 4, True, fenced),
+        (ended, 3, 6, True, older),
+    ):
+        code = None
+        try:
+            producers.check_marker(marker_header(epoch), Marker(True, coordinator_epoch), is_raised=is_raised)
+        except KafkaError as error:
+            code = error.code
+        assert code is expected
+
+
+def marker_header(epoch: int) -> BatchHeader:
+    return read_header(marker(True, epoch=epoch))
 
 
 def test_an_unknown_producer_may_start_anywhere() -> None:

@@ -243,14 +243,23 @@ class ClassicGroup:
             return
         if generation < 0 and not member_id and instance_id is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.group_id} has members: only they may commit")
+        self._check_member(member_id, instance_id, generation)
+        if self.state is State.COMPLETING:
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self.wake_at(self.members.by_id[member_id].begin_session(now_ms))
+
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
+        """A rebalance does not matter; old producers name no member (KIP-447)."""
+        if generation < 0 and (self.state is State.EMPTY or (not member_id and instance_id is None)):
+            return
+        self._check_member(member_id, instance_id, generation)
+
+    def _check_member(self, member_id: str, instance_id: str | None, generation: int) -> None:
         code = self.members.check(member_id, instance_id)
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
         if generation != self.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        if self.state is State.COMPLETING:
-            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-        self.wake_at(self.members.by_id[member_id].begin_session(now_ms))
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Everybody may fetch."""

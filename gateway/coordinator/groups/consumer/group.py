@@ -352,6 +352,12 @@ class ConsumerGroup:
             )
         _check_epoch(member, generation)
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
+        """Old producers name no member (KIP-447); whoever names one is checked."""
+        if generation < 0 and (not self.members or (not member_id and instance_id is None)):
+            return
+        _check_epoch(self._member(member_id), generation)
+
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """A request that names no member may read."""
         if member_id is not None or member_epoch >= 0:

@@ -95,11 +95,13 @@ def test_an_older_epoch_writes_nothing(served: Node) -> None:
     assert stable(served) == (ErrorCode.NONE, 7)
 
 
-def test_a_transaction_that_nobody_will_end_holds_up_no_consumer(served: Node) -> None:
-    """An adopted log may have one, and no coordinator of transactions is here yet."""
+@pytest.mark.parametrize("is_commit, offset", [(True, 7), (False, 1)])
+def test_a_transaction_that_is_open_over_a_restart_goes_on(served: Node, is_commit: bool, offset: int) -> None:
     write(served, 7)
     served.restart()
-    assert stable(served) == (ErrorCode.NONE, 1)
+    assert stable(served) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+    mark(served, is_commit=is_commit)
+    assert stable(served) == (ErrorCode.NONE, offset)
 
 
 def test_a_marker_needs_a_partition(served: Node) -> None:

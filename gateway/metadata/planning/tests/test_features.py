@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.gateway.metadata import features
-from headgate.gateway.metadata.features import GROUP_VERSION
+from headgate.gateway.metadata.features import GROUP_VERSION, TRANSACTION_VERSION
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.planning.features import FeatureUpdate, update_features
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -14,16 +14,18 @@ LOWERED = EMPTY.apply_all(update_features(EMPTY, [FeatureUpdate(GROUP_VERSION, 0
 
 
 def test_levels_go_down_and_up() -> None:
-    assert features.levels(LOWERED) == {GROUP_VERSION: 0}
+    assert features.levels(LOWERED) == {GROUP_VERSION: 0, TRANSACTION_VERSION: 2}
     raised = LOWERED.apply_all(update_features(LOWERED, [FeatureUpdate(GROUP_VERSION, 1, UPGRADE)]))
-    assert features.levels(raised) == {GROUP_VERSION: 1}
+    assert features.levels(raised) == {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
     assert update_features(EMPTY, []) == []
 
 
 @pytest.mark.parametrize(
     "image, name, level, upgrade_type, sentence",
     [
-        (EMPTY, "transaction.version", 1, UPGRADE, "'transaction.version' does not exist"),
+        (EMPTY, "share.version", 1, UPGRADE, "'share.version' does not exist"),
+        (EMPTY, TRANSACTION_VERSION, 3, UPGRADE, "levels 0 to 2, not at 3"),
+        (EMPTY, TRANSACTION_VERSION, 1, UPGRADE, "ask for a downgrade"),
         (EMPTY, GROUP_VERSION, 2, UPGRADE, "levels 0 to 1, not at 2"),
         (EMPTY, GROUP_VERSION, -1, UNSAFE_DOWNGRADE, "levels 0 to 1, not at -1"),
         (EMPTY, GROUP_VERSION, 1, 4, "upgrade type 4 does not exist"),

@@ -196,6 +196,37 @@ def test_members_commit_while_others_join_but_not_while_the_leader_assigns() -> 
     assert code_of(error) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_within_a_transaction_only_a_named_member_is_checked() -> None:
+    desk = ClassicDesk()
+    one, static = desk.stable(1, ["worker"])
+    for arguments, code in {
+        ("nobody", None, 1): ErrorCode.UNKNOWN_MEMBER_ID,
+        ("nobody", None, -1): ErrorCode.UNKNOWN_MEMBER_ID,
+        ("", None, 1): ErrorCode.UNKNOWN_MEMBER_ID,
+        ("nobody", "worker", 1): ErrorCode.FENCED_INSTANCE_ID,
+        (one.member_id, None, 0): ErrorCode.ILLEGAL_GENERATION,
+        (one.member_id, None, -1): ErrorCode.ILLEGAL_GENERATION,
+    }.items():
+        with pytest.raises(KafkaError) as error:
+            desk.group.check_transactional_commit(*arguments)
+        assert code_of(error) is code
+    for member_id, instance_id, generation_id in (
+        ("", None, -1),
+        (one.member_id, None, 1),
+        (static.member_id, "worker", 1),
+    ):
+        desk.group.check_transactional_commit(member_id, instance_id, generation_id)
+    ClassicGroup("group").check_transactional_commit("whoever", None, -1)
+
+
+def test_a_transaction_commits_while_the_leader_assigns() -> None:
+    desk = ClassicDesk()
+    leader, follower = desk.stable(2)
+    desk.join(leader.member_id)
+    desk.join(follower.member_id)
+    desk.group.check_transactional_commit(follower.member_id, None, 2)
+
+
 def test_a_commit_is_a_heartbeat() -> None:
     desk = ClassicDesk()
     one = desk.stable()[0]

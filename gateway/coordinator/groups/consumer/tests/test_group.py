@@ -43,6 +43,25 @@ def test_members_commit_with_their_epoch_and_others_only_while_there_is_none(des
     assert refusal(group, "a", 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_within_a_transaction_only_a_named_member_is_checked(desk: Desk) -> None:
+    member = Client(desk, "a", "orders")
+    member.settle(2)
+    consumers = group_of(desk)
+
+    def refused(member_id: str, epoch: int, instance_id: str | None = None) -> ErrorCode:
+        try:
+            consumers.check_transactional_commit(member_id, instance_id, epoch)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    assert refused("a", 1) is refused("", -1) is ErrorCode.NONE
+    assert refused("a", 0) is refused("a", -1) is ErrorCode.STALE_MEMBER_EPOCH
+    assert refused("b", 1) is refused("b", -1) is refused("", -1, "i") is ErrorCode.UNKNOWN_MEMBER_ID
+    member.leave()
+    assert refused("b", -1) is ErrorCode.NONE
+
+
 def test_members_fetch_with_their_epoch_and_who_names_none_may(desk: Desk) -> None:
     Client(desk, "a", "orders").settle(2)
     group = group_of(desk)

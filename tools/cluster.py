@@ -1,7 +1,7 @@
 """Requests to the brokers of a cluster, each to the broker that can answer; transient errors are retried.
 
-A question about a group goes to its coordinator, one about a partition to its leader. A broker that cannot be reached
-fails the questions to this broker, and no others.
+A question about a group or a transactional id goes to its coordinator, one about a partition to its leader. A broker
+that cannot be reached fails the questions to this broker, and no others.
 """
 
 from __future__ import annotations
@@ -74,6 +74,14 @@ def group_by_failure(failures: Mapping[TopicPartition, Failure]) -> list[tuple[s
     return [(shorten_list(names), why) for why, names in partitions.items()]
 
 
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """Partitions by topic, without repetition: the shape of requests."""
+    topics: defaultdict[str, list[TopicPartition]] = defaultdict(list)
+    for partition in dict.fromkeys(partitions):
+        topics[partition.topic].append(partition)
+    return topics
+
+
 def shorten_list(names: Sequence[str]) -> str:
     """The first five of the names, and the number of the others."""
     more = len(names) - _SHOWN_NAMES
@@ -117,10 +125,10 @@ class Cluster:
     # ----------------------------------------------------------------------------------------------------- requests
 
     def ask_coordinators(
-        self, groups: Iterable[str], ask: Callable[[Client, list[str]], Answers[str, V]]
+        self, keys: Iterable[str], ask: Callable[[Client, list[str]], Answers[str, V]], key_type: int = GROUP
     ) -> tuple[dict[str, V], dict[str, Failure]]:
-        """Answers of the coordinators by group, and failures by group."""
-        return self._ask_with_retries(groups, self._route_groups, ask)
+        """Answers of the coordinators by key, and failures by key; a key is a group or a transactional id."""
+        return self._ask_with_retries(keys, lambda keys: self._route_keys(keys, key_type), ask)
 
     def ask_leaders(
         self,
@@ -188,10 +196,10 @@ class Cluster:
 
     # ------------------------------------------------------------------------------------------------------- routes
 
-    def _route_groups(self, groups: Sequence[str]) -> Routes[str]:
+    def _route_keys(self, keys: Sequence[str], key_type: int) -> Routes[str]:
         nodes: defaultdict[int, list[str]] = defaultdict(list)
         failed = {}
-        for row in self._find_coordinators(groups):
+        for row in self._find_coordinators(keys, key_type):
             if row.error_code:
                 failed[row.key] = Failure.of(row.error_code, row.error_message)
             else:
@@ -199,18 +207,18 @@ class Cluster:
                 nodes[row.node_id].append(row.key)
         return nodes, failed
 
-    def _find_coordinators(self, groups: Sequence[str]) -> Iterator[Coordinator]:
-        """The coordinators of many groups: many in one request since version 4, before that one in each."""
+    def _find_coordinators(self, keys: Sequence[str], key_type: int) -> Iterator[Coordinator]:
+        """The coordinators of many keys: many in one request since version 4, before that one in each."""
         version = self._first.version(FindCoordinatorRequest, newest=6)
         if version >= 4:
-            for start in range(0, len(groups), _KEYS_AT_ONCE):
-                keys = list(groups[start : start + _KEYS_AT_ONCE])
-                request = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=keys)
+            for start in range(0, len(keys), _KEYS_AT_ONCE):
+                wanted = list(keys[start : start + _KEYS_AT_ONCE])
+                request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=wanted)
                 yield from self._first.ask(request, version).coordinators
             return
-        for group in groups:
-            row = self._first.ask(FindCoordinatorRequest(key=group, key_type=GROUP), version)
-            yield Coordinator(group, row.node_id, row.host, row.port, row.error_code, row.error_message or None)
+        for key in keys:
+            row = self._first.ask(FindCoordinatorRequest(key=key, key_type=key_type), version)
+            yield Coordinator(key, row.node_id, row.host, row.port, row.error_code, row.error_message or None)
 
     def _route_partitions(self, partitions: Sequence[TopicPartition]) -> Routes[TopicPartition]:
         self.topics({partition.topic for partition in partitions})
@@ -294,3 +302,23 @@ class Cluster:
 
 def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def select_partitions(
+    cluster: Cluster, topics: Mapping[str, list[int] | None]
+) -> tuple[list[TopicPartition], list[str]]:
+    """The partitions of `parse_topics`, and a sentence for each topic that does not exist.
+
+    The named partitions of a topic are not checked.
+    """
+    known = cluster.topics(topics)
+    partitions, failures = [], []
+    for name, numbers in topics.items():
+        row = known.get(name)
+        if numbers is not None:
+            partitions += [TopicPartition(name, number) for number in numbers]
+        elif row is None or row.error_code:
+            failures.append(f"{name}: there is no such topic; `headgate topics list` shows all")
+        else:
+            partitions += sorted(TopicPartition(name, one.partition_index) for one in row.partitions)
+    return partitions, failures

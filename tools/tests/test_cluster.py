@@ -9,7 +9,15 @@ from headgate.protocol.messages.find_coordinator import Coordinator, FindCoordin
 from headgate.protocol.messages.list_groups import ListGroupsRequest
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from headgate.tools.client import Client
-from headgate.tools.groups.cluster import Answers, Cluster, Failure, TopicPartition, group_by_failure
+from headgate.tools.cluster import (
+    Answers,
+    Cluster,
+    Failure,
+    TopicPartition,
+    by_topic,
+    group_by_failure,
+    select_partitions,
+)
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, opened
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -183,3 +191,13 @@ def test_equal_failures_are_grouped() -> None:
 
 def test_partitions_show_as_kafka_writes_them() -> None:
     assert str(TopicPartition("orders", 3)) == "orders-3"
+
+
+def test_partitions_are_grouped_by_topic() -> None:
+    assert by_topic([B0, A1, A0, A1]) == {"b": [B0], "a": [A1, A0]}
+
+
+def test_partitions_of_topics_are_selected(cluster: Cluster) -> None:
+    selected, failures = select_partitions(cluster, {"a": None, "gone": None, "b": [7]})
+    assert selected == [A0, A1, TopicPartition("b", 7)]
+    assert failures == ["gone: there is no such topic; `headgate topics list` shows all"]

@@ -1,0 +1,137 @@
+"""Markers in the partitions of this broker: each ends one transaction in one partition (KIP-98).
+
+A marker is appended like a batch of a client, by whoever writes the partition at that time: small ones of a turn are
+written together, and while a disk is slow a thread of that disk writes. A marker is written once it is below the high
+watermark. The offsets of groups are the state of shards, so that a marker for `__consumer_offsets` is a decision of the
+group coordinator: a batch beside the coordinator would have the shard loaded anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
+from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.coordinator.loader import CoordinatorServices
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS
+from headgate.gateway.replication.append import ACKS_ALL, Append
+from headgate.gateway.replication.replica_manager import ReplicaManager
+from headgate.gateway.runtime.purgatory import Waiting
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.write_txn_markers import WritableTxnMarkerPartitionResult
+from headgate.protocol.records import control
+from headgate.storage.log.validation import OWN, OWN_RAISED
+
+RAISES_EPOCHS = 2
+"""The transaction version from which on a marker has a higher epoch than the batches (KIP-890)."""
+
+Written = Callable[[KafkaError | None], None]
+"""Called once: with None if the marker is below the high watermark, else with the reason why it is not."""
+
+_NOT_READY = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+}
+"""Errors of the group coordinator; a transaction coordinator knows NOT_LEADER_OR_FOLLOWER instead, as in Kafka."""
+
+
+class Marker(NamedTuple):
+    """The end of a producer's transaction, for any partition."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    transaction_version: int
+
+    @property
+    def has_raised_epoch(self) -> bool:
+        """Whether the epoch is above that of the transaction's batches."""
+        return self.transaction_version >= RAISES_EPOCHS
+
+    @property
+    def record(self) -> control.Marker:
+        """The content of the control batch."""
+        return control.Marker(self.is_commit, self.coordinator_epoch)
+
+
+class PartitionMarkers:
+    """Writes markers into the partitions that this broker leads."""
+
+    def __init__(self, services: CoordinatorServices, partitions: ReplicaManager, groups: GroupCoordinator) -> None:
+        self._services = services
+        self._partitions = partitions
+        self._groups = groups
+        self._staged: list[tuple[WritableTxnMarkerPartitionResult, Written]] = []
+
+    def append(self, marker: Marker, topic: str, index: int, written: Written) -> None:
+        """Append a marker to a partition. Never raises; `commit` has to follow in the same callback.
+
+        The errors of `written`: those of `ReplicaManager.get` and of an append, INVALID_PRODUCER_EPOCH and
+        TRANSACTION_COORDINATOR_FENCED for a marker of the past.
+        """
+        try:
+            if topic == CONSUMER_OFFSETS:
+                self._end_in_group_shard(marker, index, written)
+            else:
+                self._append(marker, topic, index, written)
+        except (KafkaError, OSError) as error:
+            written(_error_of(error))
+
+    def commit(self) -> None:
+        """Write what `append` has staged."""
+        self._services.appends.commit()
+        staged, self._staged = self._staged, []
+        for row, written in staged:
+            written(_error_of(KafkaError(ErrorCode(row.error_code)) if row.error_code else None))
+
+    def _append(self, marker: Marker, topic: str, index: int, written: Written) -> None:
+        replica, now_ms = self._partitions.get(topic, index), self._services.clock.now_ms()
+        batch = control.build(
+            marker.record, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch, timestamp=now_ms
+        )
+        data, validate = memoryview(batch), OWN_RAISED if marker.has_raised_epoch else OWN
+        append = Append(replica, ACKS_ALL, lambda ended: written(_error_of(ended.error)))
+        writer = replica.writer()
+        if writer is not None:
+            writer.append(data, ACKS_ALL, now_ms, append.end_write, validate)
+            return
+        info = replica.stage_marker(data, now_ms, validate)
+        staged = replica.log.staged
+        if staged is None:
+            append.end_write(info)
+        else:
+            self._services.appends.await_write(staged, append, info)
+
+    def _end_in_group_shard(self, marker: Marker, index: int, written: Written) -> None:
+        row = WritableTxnMarkerPartitionResult(index, ErrorCode.NONE)
+
+        def decide(_: GroupShard, ticket: Ticket) -> Decision:
+            producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
+            return Decision(
+                replies=[(ticket, row)],
+                producer=producer,
+                marker=marker.record,
+                has_raised_epoch=marker.has_raised_epoch,
+            )
+
+        outcome = self._groups.submit_to(index, "", decide, partial(WritableTxnMarkerPartitionResult, index))
+        if isinstance(outcome, Waiting):
+            self._services.purgatory.park(outcome, lambda reply: written(_error_of(reply)))
+        else:  # the write may be staged, and change the row when it fails
+            self._staged.append((row, written))
+
+
+def _error_of(result: object) -> KafkaError | None:
+    """The error in a result, as a transaction coordinator knows it; None for a result without an error."""
+    if not isinstance(result, Exception):
+        return None
+    if isinstance(result, OSError):
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(result))
+    if not isinstance(result, KafkaError):
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(result))
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, result.message) if result.code in _NOT_READY else result

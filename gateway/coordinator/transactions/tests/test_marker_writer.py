@@ -1,0 +1,252 @@
+"""The marker writer: which partitions are tried again, and when a transaction has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from headgate.gateway.coordinator.loader import CoordinatorServices
+from headgate.gateway.coordinator.transactions.effects import WriteMarkers
+from headgate.gateway.coordinator.transactions.marker_writer import LONGEST_PAUSE_MS, WARN_EVERY, RetryingMarkerWriter
+from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers, Written
+from headgate.gateway.metadata.store import MetadataStore
+from headgate.gateway.runtime.purgatory import Purgatory
+from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.manual import ManualTime
+from headgate.protocol.errors import ErrorCode, KafkaError
+
+EFFECT = WriteMarkers("id", 7, 3, is_commit=True, partitions={"t": [0, 1], "u": [0]}, transaction_version=2)
+
+
+class _Topic(NamedTuple):
+    partitions: tuple[int, ...]
+
+
+class FakeMetadata:
+    """An image with these topics."""
+
+    def __init__(self, **topics: int) -> None:
+        self.image = self
+        self.topics = {name: _Topic(tuple(range(count))) for name, count in topics.items()}
+
+
+class FakeMarkers:
+    """Partitions that answer what a test says: an error, or nothing until it says so."""
+
+    def __init__(self) -> None:
+        self.errors: dict[tuple[str, int], ErrorCode] = {}
+        self.silent: set[tuple[str, int]] = set()
+        self.asked: list[tuple[Marker, str, int]] = []
+        self.unanswered: dict[tuple[str, int], Written] = {}
+        self.staged: list[Callable[[], None]] = []
+        self.commits = 0
+        self.fault: Exception | None = None
+
+    def append(self, marker: Marker, topic: str, index: int, written: Written) -> None:
+        self.asked.append((marker, topic, index))
+        if self.fault is not None:
+            raise self.fault
+        code = self.errors.get((topic, index))
+        if (topic, index) in self.silent:
+            self.unanswered[topic, index] = written
+        elif code is not None:
+            written(KafkaError(code))
+        else:
+            self.staged.append(lambda: written(None))
+
+    def commit(self) -> None:
+        self.commits += 1
+        staged, self.staged = self.staged, []
+        for written in staged:
+            written()
+
+
+class Bench:
+    """A writer over fake partitions."""
+
+    def __init__(self) -> None:
+        self.time = ManualTime()
+        self.markers, self.metadata = FakeMarkers(), FakeMetadata(t=2, u=1)
+        purgatory = Purgatory(self.time.clock, self.time.scheduler)
+        services = CoordinatorServices(
+            self.time.clock, self.time.scheduler, purgatory, cast("Any", None), cast("Any", None)
+        )
+        self.writer = RetryingMarkerWriter(
+            cast("PartitionMarkers", self.markers), cast("MetadataStore", self.metadata), services
+        )
+        self.done: list[str] = []
+
+    def write(self, effect: WriteMarkers = EFFECT, epoch: int = 5) -> None:
+        self.writer.write(effect, epoch, lambda: self.done.append(f"{effect.transactional_id} {epoch}"))
+
+    def places(self) -> list[tuple[str, int]]:
+        """The partitions asked since the last call."""
+        asked, self.markers.asked = self.markers.asked, []
+        return [(topic, index) for _, topic, index in asked]
+
+    def run(self, milliseconds: float = 0.0) -> None:
+        for _ in range(3):
+            self.time.advance()
+        self.time.advance(milliseconds)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_every_partition_gets_the_marker_and_then_all_is_done(bench: Bench) -> None:
+    bench.write()
+    assert (bench.markers.asked, bench.done) == ([], [])
+    bench.run()
+    marker = Marker(7, 3, is_commit=True, coordinator_epoch=5, transaction_version=2)
+    assert bench.markers.asked == [(marker, "t", 0), (marker, "t", 1), (marker, "u", 0)]
+    assert (bench.done, bench.markers.commits) == (["id 5"], 1)
+    bench.run(60_000)
+    assert (len(bench.markers.asked), bench.done) == (3, ["id 5"])
+
+
+def test_markers_of_several_transactions_are_written_together(bench: Bench) -> None:
+    for number in range(10):
+        bench.write(EFFECT._replace(transactional_id=f"id{number}", producer_id=number))
+    bench.run()
+    assert (len(bench.markers.asked), bench.markers.commits, len(bench.done)) == (30, 1, 10)
+
+
+def test_a_transaction_without_partitions_is_done(bench: Bench) -> None:
+    bench.write(EFFECT._replace(partitions={}))
+    bench.run()
+    assert (bench.done, bench.markers.asked) == (["id 5"], [])
+
+
+def test_only_what_failed_is_tried_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.markers.errors["t", 1] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    bench.write()
+    bench.run()
+    assert bench.places() == [("t", 0), ("t", 1), ("u", 0)]
+    for _ in range(3):
+        bench.run(LONGEST_PAUSE_MS)
+        bench.run()
+        assert set(bench.places()) == {("t", 1)}
+    assert bench.done == []
+    assert caplog.text.count("tried again") == 1
+    del bench.markers.errors["t", 1]
+    bench.run(LONGEST_PAUSE_MS)
+    bench.run()
+    assert bench.done == ["id 5"]
+
+
+def test_pauses_grow_and_warnings_are_few(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.markers.errors["u", 0] = ErrorCode.KAFKA_STORAGE_ERROR
+    bench.write()
+    for _ in range(300_000 // 20):
+        bench.time.advance(20)
+    attempts = bench.places().count(("u", 0))
+    assert 250 < attempts < 320
+    assert caplog.text.count("u-0") == 1 + attempts // WARN_EVERY
+
+
+def test_a_deleted_partition_counts_as_done(bench: Bench) -> None:
+    bench.markers.errors["u", 0] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    bench.metadata.topics["t"] = _Topic((0,))
+    bench.write()
+    bench.run()
+    assert bench.places() == [("t", 0), ("u", 0)]
+    del bench.metadata.topics["u"]
+    bench.run(LONGEST_PAUSE_MS)
+    bench.run()
+    assert (bench.places(), bench.done) == ([], ["id 5"])
+
+
+def test_a_partition_that_knows_a_later_epoch_counts_as_done(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.markers.errors["t", 0] = ErrorCode.INVALID_PRODUCER_EPOCH
+    bench.write()
+    bench.run()
+    assert bench.done == ["id 5"]
+    assert "is over in t-0" in caplog.text
+
+
+def test_a_fenced_coordinator_leaves_the_transaction_to_the_later_one(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.markers.errors["t", 0] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    bench.markers.errors["t", 1] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    bench.write()
+    bench.run(60_000)
+    bench.run(60_000)
+    assert (len(bench.places()), bench.done) == (3, [])
+    assert "a later coordinator" in caplog.text
+
+
+def test_a_later_effect_replaces_an_earlier_one(bench: Bench) -> None:
+    bench.markers.silent.add(("t", 0))
+    bench.write()
+    bench.run()
+    first = bench.markers.unanswered["t", 0]
+    bench.markers.silent.clear()
+    bench.write(epoch=6)
+    first(None)
+    assert bench.done == []
+    bench.run()
+    assert bench.done == ["id 6"]
+    bench.write(epoch=7)
+    bench.write(epoch=8)  # before the first one has had its turn
+    bench.places()
+    bench.run()
+    assert (len(bench.places()), bench.done) == (3, ["id 6", "id 8"])
+
+
+def test_slow_partitions_hold_up_no_other_transaction(bench: Bench) -> None:
+    bench.markers.silent.add(("u", 0))
+    bench.write()
+    bench.write(EFFECT._replace(transactional_id="other", partitions={"t": [0]}))
+    bench.run(60_000)
+    assert bench.done == ["other 5"]
+    bench.markers.unanswered["u", 0](None)
+    bench.run()
+    assert bench.done == ["other 5", "id 5"]
+
+
+def test_a_fault_of_ours_is_tried_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.markers.fault = RuntimeError("a fault")
+    bench.write()
+    bench.run()
+    assert "cannot be written to t-0" in caplog.text
+    bench.markers.fault = None
+    bench.run(LONGEST_PAUSE_MS)
+    bench.run()
+    assert bench.done == ["id 5"]
+
+
+def test_very_many_markers_leave_turns_to_everybody_else(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = bench.markers.append
+
+    def takes_time(*arguments: Any) -> None:
+        bench.time.clock.elapsed_ms += 0.3
+        append(*arguments)
+
+    monkeypatch.setattr(bench.markers, "append", takes_time)
+    bench.metadata.topics["t"] = _Topic(tuple(range(40)))
+    bench.write(EFFECT._replace(partitions={"t": list(range(40))}))
+    bench.run()
+    for _ in range(20):
+        bench.time.advance()
+    assert bench.done == ["id 5"]
+    assert bench.markers.commits == 10
+
+
+def test_over_the_partitions_of_a_broker(node: Node) -> None:
+    node.services.metadata.create_topic("t", 2)
+    services = node.services
+    shared = CoordinatorServices(
+        services.clock, services.scheduler, services.purgatory, services.appends, services.slices
+    )
+    writer = RetryingMarkerWriter(services.markers, services.metadata, shared)
+    done: list[int] = []
+    writer.write(EFFECT, 5, lambda: done.append(1))
+    node.time.advance()
+    node.time.advance()
+    assert done == [1]
+    assert [services.partitions.get("t", index).log.end_offset for index in (0, 1)] == [1, 1]

@@ -1,0 +1,194 @@
+"""Open transactions as the leaders of partitions know them: which of them hang, and the abort of one (KIP-664).
+
+A transaction hangs if no coordinator is going to write its marker: the last stable offset of the partition stays at
+the start of the transaction, and readers of committed records never get past it. Clients and brokers before KIP-890
+can leave such a transaction, when a delayed batch arrives behind the marker of its transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from headgate.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from headgate.tools.client import Client
+from headgate.tools.cluster import Answers, Cluster, Failure, TopicPartition, by_topic
+from headgate.tools.txn.transactions import (
+    Transaction,
+    TransactionFilters,
+    describe_transactions,
+    list_transactions,
+)
+
+_PARTITIONS_AT_ONCE = 500
+_PRODUCERS_AT_ONCE = 5000
+_UNKNOWN_PRODUCER = "no transactional id has this producer id"
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that is open in a partition. `start_offset`: None if the broker is too old to say.
+
+    `coordinator_epoch`: of the last marker of this producer here; None if there is none. `last_timestamp_ms`: of the
+    newest batch, on the clock of the producer; None if unknown.
+    """
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int | None
+    start_offset: int | None
+    last_timestamp_ms: int | None
+
+    def age_ms(self, now_ms: int) -> int | None:
+        """The time since the newest batch."""
+        return None if self.last_timestamp_ms is None else now_ms - self.last_timestamp_ms
+
+
+class Judgement(NamedTuple):
+    """Whether an open transaction hangs, the transactional id of its producer if there is one, and the reason."""
+
+    is_hanging: bool
+    transactional_id: str | None
+    reason: str
+
+
+def list_open_transactions(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> tuple[dict[TopicPartition, list[OpenTransaction]], dict[TopicPartition, Failure]]:
+    """The open transactions of each partition, by their start offsets, and failures by partition."""
+
+    def ask(client: Client, wanted: list[TopicPartition]) -> Answers[TopicPartition, list[OpenTransaction]]:
+        for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
+            yield from _describe_producers(client, wanted[start : start + _PARTITIONS_AT_ONCE])
+
+    return cluster.ask_leaders(partitions, ask)
+
+
+def _describe_producers(
+    client: Client, partitions: list[TopicPartition]
+) -> Iterator[tuple[TopicPartition, list[OpenTransaction] | Failure]]:
+    topics = [TopicRequest(name, [one.number for one in rows]) for name, rows in by_topic(partitions).items()]
+    for topic in client.ask(DescribeProducersRequest(topics)).topics:
+        for row in topic.partitions:
+            partition = TopicPartition(topic.name, row.partition_index)
+            if row.error_code:
+                yield partition, Failure.of(row.error_code, row.error_message)
+                continue
+            open_ones = [
+                OpenTransaction(
+                    partition,
+                    producer.producer_id,
+                    producer.producer_epoch,
+                    _or_none(producer.coordinator_epoch),
+                    producer.current_txn_start_offset,
+                    _or_none(producer.last_timestamp),
+                )
+                for producer in row.active_producers
+                if producer.current_txn_start_offset >= 0
+            ]
+            yield partition, sorted(open_ones, key=lambda one: one.start_offset or 0)
+
+
+def _or_none(number: int) -> int | None:
+    return number if number >= 0 else None
+
+
+def judge(
+    cluster: Cluster, transactions: Iterable[OpenTransaction]
+) -> tuple[dict[OpenTransaction, Judgement], list[str]]:
+    """Whether the coordinators still know these transactions, and a sentence for each failure.
+
+    A transaction that may belong to a coordinator without an answer has no judgement.
+    """
+    wanted = list(transactions)
+    producer_ids = sorted({one.producer_id for one in wanted})
+    ids: dict[int, str] = {}
+    failures: list[str] = []
+    for start in range(0, len(producer_ids), _PRODUCERS_AT_ONCE):
+        filters = TransactionFilters(producer_ids=producer_ids[start : start + _PRODUCERS_AT_ONCE])
+        listed, failed = list_transactions(cluster, filters)
+        ids |= {row.producer_id: row.transactional_id for row in listed}
+        failures += [one for one in failed if one not in failures]
+    known, failed_ids = describe_transactions(cluster, ids.values())
+    gone = [name for name, why in failed_ids.items() if why.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
+    judgements = {}
+    for one in wanted:
+        name = ids.get(one.producer_id)
+        if name in known:
+            judgements[one] = _judge(one, known[name])
+        elif name in gone or (name is None and not failures):
+            judgements[one] = Judgement(True, None, _UNKNOWN_PRODUCER)
+    failures += [f"transactional id {name}: {why.text}" for name, why in failed_ids.items() if name not in gone]
+    return judgements, failures
+
+
+def _judge(one: OpenTransaction, transaction: Transaction) -> Judgement:
+    """The coordinator writes the marker of each partition that it names, and of no other."""
+    name, state = transaction.transactional_id, transaction.state
+    if transaction.producer_id != one.producer_id:
+        return Judgement(True, name, f"{name} has another producer id by now: {transaction.producer_id}")
+    if one.partition in transaction.partitions:
+        return Judgement(False, name, f"{name} is {state}; its coordinator is going to write the marker")
+    return Judgement(True, name, f"{name} is {state}, without this partition")
+
+
+def find_hanging(
+    cluster: Cluster, partitions: Iterable[TopicPartition], older_than_ms: int, now_ms: int
+) -> tuple[dict[OpenTransaction, Judgement], list[str]]:
+    """The hanging transactions with a newest batch older than `older_than_ms`, and a sentence for each failure.
+
+    A transaction that ends between the questions to the leader and to the coordinator does not hang: the leaders are
+    asked again at the end.
+    """
+    found, failed = list_open_transactions(cluster, partitions)
+    failures = [f"{partition}: {why.text}" for partition, why in sorted(failed.items())]
+    candidates = [one for rows in found.values() for one in rows if _is_older(one.age_ms(now_ms), older_than_ms)]
+    if not candidates:
+        return {}, failures
+    judgements, more = judge(cluster, candidates)
+    if len(judgements) < len(candidates):
+        more.append(f"{len(candidates) - len(judgements)} more open transactions may hang: their state is not known")
+    hanging = {one: judgement for one, judgement in judgements.items() if judgement.is_hanging}
+    still_open, failed = list_open_transactions(cluster, {one.partition for one in hanging})
+    failures += [*more, *(f"{partition}: {why.text}" for partition, why in sorted(failed.items()))]
+    confirmed = {_identity(one) for rows in still_open.values() for one in rows}
+    return {one: hanging[one] for one in sorted(hanging) if _identity(one) in confirmed}, failures
+
+
+def _is_older(age_ms: int | None, limit_ms: int) -> bool:
+    return age_ms is None or age_ms >= limit_ms
+
+
+def _identity(one: OpenTransaction) -> tuple[object, ...]:
+    return one.partition, one.producer_id, one.start_offset
+
+
+def abort_transaction(cluster: Cluster, one: OpenTransaction) -> Failure | None:
+    """Have the leader of the partition write the marker of an abort; None if it did.
+
+    The coordinator's epoch is that of the producer's last marker, or 0 without one: never above the epoch of the
+    coordinator, which can fence this marker, and is not fenced by it.
+    """
+    partition = one.partition
+
+    def ask(client: Client, wanted: list[TopicPartition]) -> Answers[TopicPartition, bool]:
+        marker = WritableTxnMarker(
+            one.producer_id,
+            one.producer_epoch,
+            False,
+            [WritableTxnMarkerTopic(partition.topic, [partition.number])],
+            one.coordinator_epoch or 0,
+        )
+        for result in client.ask(WriteTxnMarkersRequest([marker])).markers:
+            for topic in result.topics:
+                for row in topic.partitions:
+                    code = row.error_code
+                    yield TopicPartition(topic.name, row.partition_index), Failure.of(code) if code else True
+
+    return cluster.ask_leaders([partition], ask)[1].get(partition)
