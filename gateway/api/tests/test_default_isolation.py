@@ -37,7 +37,7 @@ class Bench:
 
     def write(self, producer_id: int = -1, sequence: int = 0, count: int = 1) -> None:
         is_transactional = producer_id >= 0
-        numbers = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
+        numbers: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
         end = self.partition.log.end_offset
         records = [Record(timestamp=NOW_MS + end + number, value=b"%d" % (end + number)) for number in range(count)]
         made = build(records, is_transactional=is_transactional, **numbers if is_transactional else {})
