@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from headgate.protocol.records import batch, control
@@ -24,7 +26,9 @@ class Piece:
 
     def write(self, producer_id: int, *, is_transactional: bool = True) -> Piece:
         offset = len(self.batches)
-        numbers = {} if producer_id < 0 else {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
+        numbers: dict[str, Any] = (
+            {} if producer_id < 0 else {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
+        )
         record = Record(timestamp=1_000, value=b"%d" % offset)
         self.batches.append(batch.build([record], base_offset=offset, is_transactional=is_transactional, **numbers))
         return self
