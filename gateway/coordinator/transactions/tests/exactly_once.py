@@ -45,6 +45,12 @@ from headgate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from headgate.protocol.messages.update_features import (
+    UNSAFE_DOWNGRADE,
+    UPGRADE,
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+)
 from headgate.protocol.records import batch, control
 from headgate.protocol.records.batch import BatchHeader, Record, build
 from headgate.protocol.schema import Message
@@ -439,6 +445,12 @@ class World:
                 self._append_marker(marker, topic, index, lambda _: None)
                 self.node.services.markers.commit()
 
+    def change_level(self) -> None:
+        """An operator finalizes the feature at another level, whatever is open."""
+        kind = self.random.choice((UPGRADE, UNSAFE_DOWNGRADE))  # refused in the wrong direction
+        update = FeatureUpdateKey("transaction.version", self.random.randint(0, 2), upgrade_type=kind)
+        self._handle(Asked(UpdateFeaturesRequest(feature_updates=[update]), 1))
+
     def fail_write(self) -> None:
         """One of the next writes to a log fails."""
         self.files.fail(errno.ENOSPC, "write", path=".log", after=self.random.randint(0, 5), times=1)
@@ -457,6 +469,7 @@ class World:
         repeat: 4.0,
         arrive_late: 3.0,
         repeat_marker: 3.0,
+        change_level: 1.0,
         fail_write: 1.0,
         pass_time: 3.0,
         add_zombie: 0.5,
