@@ -41,11 +41,7 @@ def made(node: Node) -> Node:
 def init(
     node: Node, key: str | None = "x", version: int = 5, *, producer_id: int = -1, producer_epoch: int = -1
 ) -> Any:
-    request = InitProducerIdRequest(key, TIMEOUT_MS, producer_id, producer_epoch)
-    response = node.ask(request, version)
-    if response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # a block of ids is being taken
-        response = node.ask(request, version)
-    return response
+    return node.ask(InitProducerIdRequest(key, TIMEOUT_MS, producer_id, producer_epoch), version)
 
 
 def begun(node: Node, key: str = "x", version: int = 3) -> Any:
