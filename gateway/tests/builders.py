@@ -19,7 +19,7 @@ from headgate.gateway.metadata.image import Topic
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.tests.manual import InlineScheduler, ManualTime
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualTime
 from headgate.gateway.tests.shared_metadata import Cluster, SharedSource
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -80,7 +80,7 @@ class Node:
 
     def metadata_scheduler(self) -> Scheduler:
         """The threads that write metadata: changes are there at once, also where a test holds up all other threads."""
-        return InlineScheduler(self.time.clock)
+        return FakeScheduler(self.time.clock)
 
     def _start(self) -> None:
         seams = Seams(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ from headgate.gateway.api.handlers.fetch import Plan
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock, hung
 from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import InlineScheduler, ManualClock
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from headgate.protocol.messages.fetch import (
@@ -92,14 +91,7 @@ class LooksAtAll:
         return [(topic, said(row)) for topic, its in found.items() for row in its]
 
 
-class HungScheduler(InlineScheduler):
-    """A scheduler whose threads never end."""
-
-    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        pass
-
-
-HUNG = DiskMonitor(ManualClock(), HungScheduler(ManualClock()), lambda _: None)
+HUNG = DiskMonitor(ManualClock(), FakeScheduler(ManualClock(), threads=hung), lambda _: None)
 """A disk on which nothing is synced but by `Histories.sync`."""
 
 

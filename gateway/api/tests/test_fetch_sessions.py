@@ -8,7 +8,7 @@ import pytest
 from headgate.gateway.api import fetch_sessions
 from headgate.gateway.api.fetch_sessions import EVICTION_MS, FEW, FetchSessions, FetchTurn, SessionTurn
 from headgate.gateway.runtime.purgatory import Purgatory, Waiting, WaitList
-from headgate.gateway.tests.manual import ManualTime
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import (
     EpochEndOffset,

@@ -8,6 +8,7 @@ import pytest
 from headgate.gateway.api.disk_reads import MAX_READS_AT_ONCE
 from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
 from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node, led_elsewhere, over_the_wire
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -276,14 +277,13 @@ def test_an_incremental_fetch_tells_only_what_is_new(node: Node) -> None:
 
 
 @pytest.fixture
-def cold(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def cold(node: Node, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
     """The threads of `let_cool`."""
     return let_cool(node, monkeypatch)
 
 
-def let_cool(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def let_cool(node: Node, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
     """Nothing on the disk is in memory until a thread has read it; the threads, which a test lets run."""
-    threads: list[Any] = []
     brought: set[tuple[int, int]] = set()
 
     def read_cached(file: File, length: int, position: int) -> bytes | None:
@@ -294,17 +294,15 @@ def let_cool(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(File, "read_cached", read_cached)
     monkeypatch.setattr(File, "warm", warm)
-    monkeypatch.setattr(node.services.scheduler, "in_thread", lambda work, done: threads.append((work, done)))
-    return threads
+    return node.time.scheduler.hold()
 
 
-def let_one_end(node: Node, threads: list[Any]) -> None:
-    work, done = threads.pop(0)
-    done(work())
+def let_one_end(node: Node, threads: HeldThreads, number: int = 0) -> None:
+    threads.run_one(number=number)
     node.time.advance()
 
 
-def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node, cold: list[Any]) -> None:
+def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node, cold: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1):
         for _ in range(30):
@@ -316,7 +314,7 @@ def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node,
     answers = parked(node, request(wanted(node, "t", 12, *partitions)))
     rounds = 0
     while not answers:
-        assert len(cold) == 1, "one thread at a time for one fetch"
+        assert len(cold.waiting) == 1, "one thread at a time for one fetch"
         let_one_end(node, cold)
         rounds += 1
     assert rounds == 3, "the index, the batches from there, those where it is cut: of both partitions together"
@@ -325,7 +323,7 @@ def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node,
 
 
 def test_what_is_in_memory_does_not_wait_for_what_is_not(
-    node: Node, cold: list[Any], monkeypatch: pytest.MonkeyPatch
+    node: Node, cold: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1):
@@ -349,7 +347,7 @@ def test_what_is_in_memory_does_not_wait_for_what_is_not(
     sizes(second)
 
 
-def test_cold_partitions_are_brought_together(node: Node, cold: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cold_partitions_are_brought_together(node: Node, cold: HeldThreads, monkeypatch: pytest.MonkeyPatch) -> None:
     count = MAX_READS_AT_ONCE + 10
     node.services.metadata.create_topic("t", count)
     for index in range(count):
@@ -362,11 +360,11 @@ def test_cold_partitions_are_brought_together(node: Node, cold: list[Any], monke
         node.time.advance()
     assert sum(len(row.records) > 0 for row in rows(answers[0])) == MAX_READS_AT_ONCE
     sizes(answers[0])
-    assert len(cold) == 1, "the rest is brought for the next fetch"
+    assert len(cold.waiting) == 1, "the rest is brought for the next fetch"
     let_one_end(node, cold)
 
 
-def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: list[Any]) -> None:
+def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 1)
     for _ in range(30):
         append(node, "t", bytes(1_000))
@@ -378,10 +376,12 @@ def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: list[Any
     node.services.purgatory.abandon(outcome)
     let_one_end(node, cold)
     assert file.references == held - 1
-    assert not cold
+    assert not cold.waiting
 
 
-def test_what_is_gone_again_at_once_is_waited_for(node: Node, cold: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_gone_again_at_once_is_waited_for(
+    node: Node, cold: HeldThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node.services.metadata.create_topic("t", 1)
     append(node, "t", b"a")
     append(node, "t", b"b")
@@ -392,7 +392,7 @@ def test_what_is_gone_again_at_once_is_waited_for(node: Node, cold: list[Any], m
     sizes(answers[0])
 
 
-def test_a_disk_that_does_not_answer_is_told(node: Node, cold: list[Any]) -> None:
+def test_a_disk_that_does_not_answer_is_told(node: Node, cold: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 1)
     append(node, "t", b"a")
     append(node, "t", b"b")
@@ -422,7 +422,7 @@ def test_a_poll_ends_with_what_is_in_memory_by_then(
         node.time.advance(0 if is_woken else 500)
     assert [row.partition_index for row in rows(answers[0]) if len(row.records)] == [0], "nothing had to be looked up"
     sizes(answers[0])
-    while threads:
+    while threads.waiting:
         let_one_end(node, threads)
     answers = parked(node, fetch)
     node.time.advance(500)
@@ -479,7 +479,7 @@ def test_a_version_that_does_not_know_of_bad_disks_is_made_to_come_again(
 
 @pytest.mark.parametrize("version", [1, 3, 4, 9])
 def test_an_old_version_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(
-    node: Node, cold: list[Any], version: int
+    node: Node, cold: HeldThreads, version: int
 ) -> None:
     node.services.metadata.create_topic("t", 1)
     for number in range(30):
@@ -491,7 +491,7 @@ def test_an_old_version_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(
     replies = parked(node, request(wanted(node, "t", version, from_offset(7)), max_wait_ms=500), version)
     rounds = 0
     while not replies:
-        assert len(cold) == 1, "one thread at a time for one fetch"
+        assert len(cold.waiting) == 1, "one thread at a time for one fetch"
         let_one_end(node, cold)
         rounds += 1
     assert rounds > 1, "the position, then the records"
@@ -502,7 +502,7 @@ def test_an_old_version_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(
 
 
 @pytest.mark.parametrize("version", [1, 9])
-def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: list[Any], version: int) -> None:
+def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: HeldThreads, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=4)
     put(node, codec=4)
@@ -514,10 +514,10 @@ def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: 
         if not isinstance(waiting, Waiting):
             break
         node.services.purgatory.park(waiting, lambda reply: None)
-        for _ in range(min(moment, len(cold))):
+        for _ in range(min(moment, len(cold.waiting))):
             let_one_end(node, cold)
         node.services.purgatory.abandon(waiting)
-        while cold:
+        while cold.waiting:
             let_one_end(node, cold)
         del waiting
         assert file.references == before, f"it went at moment {moment}"

@@ -10,14 +10,13 @@ from headgate.gateway.api.conversion import BYTES_PER_ROW
 from headgate.gateway.api.handlers import list_offsets
 from headgate.gateway.api.handlers.list_offsets import AT_ONCE, DEADLINE_MS
 from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.compression import ZSTD
-from headgate.protocol.steps import finish
 from headgate.storage.files import File, Files, WouldBlock, parent
 
 NOW_MS = 1_700_000_000_000
@@ -195,17 +194,16 @@ def test_errors_are_told_of_their_partition(node: Node) -> None:
 # ------------------------------------------------------------------------------------------------- what may take long
 
 
-class Thread:
+class Thread(HeldThreads):
     """Work in slices waits until the test runs it."""
 
-    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, node: Node) -> None:
+        super().__init__()
         self._node = node
-        self.begun: list[tuple[Any, Any]] = []
-        monkeypatch.setattr(node.services.scheduler, "in_slices", lambda work, done: self.begun.append((work, done)))
+        node.time.scheduler.slices = self
 
-    def run(self, result: Any = None) -> None:
-        work, done = self.begun.pop(0)
-        done(finish(work) if result is None else result)
+    def run(self, result: object = None) -> None:
+        self.run_one(result)
         self._node.time.advance()
 
 
@@ -234,7 +232,7 @@ def thread(node: Node, monkeypatch: pytest.MonkeyPatch) -> Thread:
     for index in range(AT_ONCE + 1):
         records = [Record(timestamp=NOW_MS + index), Record(timestamp=NOW_MS + 100)]
         node.services.partitions.get("t", index).append(memoryview(build(records, compression=ZSTD)), 1, NOW_MS)
-    return Thread(node, monkeypatch)
+    return Thread(node)
 
 
 def test_records_are_looked_at_by_a_thread(node: Node, thread: Thread) -> None:
@@ -243,14 +241,13 @@ def test_records_are_looked_at_by_a_thread(node: Node, thread: Thread) -> None:
     thread.run()
     found = [(0, 0, NOW_MS), (0, 2, -1), (0, 1, NOW_MS + 100), NOTHING, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)]
     assert rows(answers[0]) == found
-    assert not thread.begun
+    assert not thread.waiting
 
 
 def test_a_time_that_is_sought_often_is_looked_for_once(node: Node, thread: Thread) -> None:
     answers = parked(node, seek(node, *[(0, NOW_MS)] * 1_000))
-    work, done = thread.begun.pop()
-    done(finish(work))
-    node.time.advance()
+    thread.run()
+    assert not thread.waiting
     assert rows(answers[0]) == [(0, 0, NOW_MS)] * 1_000
 
 
@@ -293,7 +290,7 @@ def test_one_partition_that_is_refused_stops_no_other(
     assert rows(answers[0]) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1), (0, 0, NOW_MS + 1)]
 
 
-class ColdDisk(Threads):
+class ColdDisk(HeldThreads):
     """What is read of it is not in memory before a thread has read it; and not even then, if it `forgets`."""
 
     def __init__(self) -> None:
@@ -322,7 +319,7 @@ def cold(node: Node, thread: Thread, monkeypatch: pytest.MonkeyPatch) -> ColdDis
 
     monkeypatch.setattr(File, "read_cached", read_cached)
     monkeypatch.setattr(File, "warm", warm)
-    monkeypatch.setattr(node.services.scheduler, "in_thread", disk.in_thread)
+    node.time.scheduler.threads = disk
     return disk
 
 
@@ -347,13 +344,13 @@ def test_indexes_on_a_cold_disk_are_read_by_a_thread(
     thread.run()
     assert rows(answers[0]) == [found, (0, 2, -1)]
     assert not cold.waiting
-    assert not thread.begun
+    assert not thread.waiting
 
 
 def test_a_disk_that_hangs_holds_up_no_conversions(node: Node, thread: Thread, cold: ColdDisk) -> None:
     answers = parked(node, seek(node, (0, NOW_MS + 150), *[(index, NOW_MS) for index in range(1, AT_ONCE + 1)]))
     others = parked(node, seek(node, (1, NOW_MS)))
-    while thread.begun:
+    while thread.waiting:
         thread.run()
     assert rows(others[0]) == [(0, 0, NOW_MS + 1)]
     assert not answers
@@ -373,7 +370,7 @@ def test_so_many_are_read_for_at_once(node: Node, thread: Thread, cold: ColdDisk
     while not answers:
         cold.run_all()
         node.time.advance()
-        if thread.begun:
+        if thread.waiting:
             thread.run()
     assert [code for code, _, _ in rows(answers[0])] == [0] * len(wanted)
 

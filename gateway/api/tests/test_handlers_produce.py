@@ -1,6 +1,5 @@
 """Produce."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ from headgate.gateway.api.delayed_produce import MIN_WAIT_MS
 from headgate.gateway.api.handlers.produce import render
 from headgate.gateway.replication.append import await_offset
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node, led_elsewhere
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.produce import (
@@ -25,7 +24,6 @@ from headgate.protocol.messages.produce import (
 from headgate.protocol.records.batch import Record, build, iterate, split
 from headgate.protocol.records.legacy import build as build_set
 from headgate.protocol.records.message_set import encode
-from headgate.protocol.steps import finish
 from headgate.storage.files import File
 from headgate.storage.segment.segment import Segment
 
@@ -176,25 +174,16 @@ def stored(node: Node, index: int = 0) -> list[Record]:
     return [] if piece is None else [record for _, part in split(piece.read()) for record in iterate(part)]
 
 
-class Thread:
+class Thread(HeldThreads):
     """Conversions that do not end at once wait until the test runs them."""
 
-    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, node: Node) -> None:
+        super().__init__()
         self._node = node
-        self._begun: list[tuple[Any, Any]] = []
-        scheduler = node.services.scheduler
-        monkeypatch.setattr(scheduler, "in_slices", lambda work, done: self._begun.append((work, done)))
+        node.time.scheduler.slices = self
 
-    def __len__(self) -> int:
-        return len(self._begun)
-
-    def run(self) -> None:
-        work, done = self._begun.pop(0)
-        try:
-            result: Any = finish(work)
-        except Exception as error:  # noqa: BLE001  as the scheduler hands it on
-            result = error
-        done(result)
+    def run(self, result: object = None) -> None:
+        self.run_one(result)
         self._node.time.advance()
 
 
@@ -275,7 +264,7 @@ def test_what_is_wrong_with_a_set_is_told_of_its_partition(
 @pytest.mark.parametrize("acks", [1, -1])
 def test_a_set_that_takes_long_is_converted_by_a_thread(node: Node, monkeypatch: pytest.MonkeyPatch, acks: int) -> None:
     node.services.metadata.create_topic("t", 2)
-    thread = Thread(node, monkeypatch)
+    thread = Thread(node)
     message_set, small = build_set(RECORDS, 1, codec=1), build_set(RECORDS, 1, codec=0)
     asked = request(("t", 0, message_set), ("t", 1, small), acks=acks)
     replies = late(node, node.handle(asked, 2))
@@ -294,7 +283,7 @@ def test_what_is_small_does_not_overtake_what_waits_for_the_same_partition(
     node: Node, monkeypatch: pytest.MonkeyPatch, version: int, is_one_request: bool
 ) -> None:
     node.services.metadata.create_topic("t", 2, configs={"compression.type": "uncompressed"})
-    thread = Thread(node, monkeypatch)
+    thread = Thread(node)
     records = [RECORDS[0]._replace(value=value) for value in (b"1", b"2", b"3")]
     large, *small = (
         build([one], compression=codec) if version > 2 else build_set([one], 1, codec=codec)
@@ -306,7 +295,7 @@ def test_what_is_small_does_not_overtake_what_waits_for_the_same_partition(
     else:
         outcomes = [node.handle(request(("t", 0, one), acks=1), version) for one in small]
     assert rows(node.ask(request(("t", 1, small[0]), acks=1), version)) == [(0, 0)], "of another partition"
-    while len(thread):
+    while len(thread.waiting):
         thread.run()
     assert all(isinstance(outcome, Waiting) for outcome in outcomes)
     assert [record.value for record in stored(node)] == [b"1", b"2", b"3"]
@@ -315,7 +304,7 @@ def test_what_is_small_does_not_overtake_what_waits_for_the_same_partition(
 
 def test_nothing_queues_up_behind_what_was_given_up(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
-    thread = Thread(node, monkeypatch)
+    thread = Thread(node)
     large, small = build_set(RECORDS, 1, codec=1), build_set(RECORDS, 1, codec=0)
     replies = [late(node, node.handle(request(("t", 0, one), acks=1), 2)) for one in (large, small, large)]
     node.time.advance(MIN_WAIT_MS)
@@ -327,7 +316,7 @@ def test_nothing_queues_up_behind_what_was_given_up(node: Node, monkeypatch: pyt
 
 def test_what_is_wrong_is_told_of_a_set_that_takes_long(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
-    thread = Thread(node, monkeypatch)
+    thread = Thread(node)
     damaged = encode(1, 1, 0, 0, None, b"this is not gzip")
     replies = late(node, node.handle(request(("t", 0, damaged)), 2))
     thread.run()
@@ -339,18 +328,11 @@ def test_a_fault_of_a_conversion_is_an_error_of_ours(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.services.metadata.create_topic("t", 1)
-    thread = Thread(node, monkeypatch)
+    thread = Thread(node)
     replies = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1))), 2))
-    thread._begun[0][0].close()
-    thread._begun[0] = (broken(), thread._begun[0][1])
-    thread.run()
+    thread.run(ZeroDivisionError())
     assert rows(replies[0]) == [(ErrorCode.UNKNOWN_SERVER_ERROR, -1)]
     assert "t-0 cannot be converted" in caplog.text
-
-
-def broken() -> Iterator[None]:
-    yield
-    raise ZeroDivisionError
 
 
 @pytest.mark.parametrize("is_new", [False, True])
@@ -358,7 +340,7 @@ def test_a_topic_that_is_deleted_meanwhile_gets_nothing(
     node: Node, monkeypatch: pytest.MonkeyPatch, is_new: bool
 ) -> None:
     node.services.metadata.create_topic("t", 1)
-    thread = Thread(node, monkeypatch)
+    thread = Thread(node)
     replies = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1))), 2))
     node.services.metadata.delete_topic("t")
     if is_new:
@@ -372,7 +354,7 @@ def test_a_topic_that_is_deleted_meanwhile_gets_nothing(
 @pytest.mark.parametrize("acks", [1, -1])
 def test_the_clients_timeout_is_not_for_conversions(node: Node, monkeypatch: pytest.MonkeyPatch, acks: int) -> None:
     node.services.metadata.create_topic("t", 1)
-    thread = Thread(node, monkeypatch)
+    thread = Thread(node)
     replies = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1)), acks=acks), 2))
     node.time.advance(MIN_WAIT_MS - 1)
     assert replies == []
@@ -380,11 +362,10 @@ def test_the_clients_timeout_is_not_for_conversions(node: Node, monkeypatch: pyt
     assert rows(replies[0]) == [(0, 0)]
 
 
-def test_the_clients_timeout_is_not_for_a_slow_disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clients_timeout_is_not_for_a_slow_disk(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
-    partition, threads = node.services.partitions.get("t", 0), Threads()
-    partition.disk.is_slow = True
-    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+    node.services.partitions.get("t", 0).disk.is_slow = True
+    threads = node.time.scheduler.hold()
     replies = late(node, node.handle(request(("t", 0, batch(b"a")), acks=1), 9))
     node.time.advance(MIN_WAIT_MS - 1)
     assert replies == []
@@ -399,7 +380,7 @@ def test_who_was_told_that_it_failed_finds_nothing_appended(
 ) -> None:
     """Else what he sends again would be there twice."""
     node.services.metadata.create_topic("t", 1)
-    thread = Thread(node, monkeypatch)
+    thread = Thread(node)
     first = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1))), 2))
     second = late(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1))), 2))
     if is_stopping:
@@ -408,13 +389,13 @@ def test_who_was_told_that_it_failed_finds_nothing_appended(
         node.time.advance(MIN_WAIT_MS)
     assert [rows(reply[0]) for reply in (first, second)] == [[(ErrorCode.REQUEST_TIMED_OUT, -1)]] * 2
     thread.run()  # the first had begun
-    assert len(thread) == 0
+    assert len(thread.waiting) == 0
     assert stored(node) == []
 
 
 def test_with_acks_0_the_connection_waits_for_the_conversion(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
-    thread = Thread(node, monkeypatch)
+    thread = Thread(node)
     outcome = node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1)), acks=0), 2)
     assert isinstance(outcome, Waiting)
     assert outcome.is_silent, "who hangs up meanwhile loses nothing that he sent"
@@ -430,7 +411,7 @@ def test_with_acks_0_a_set_that_cannot_be_converted_ends_the_connection(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.services.metadata.create_topic("t", 1)
-    thread = Thread(node, monkeypatch)
+    thread = Thread(node)
     damaged = encode(1, 1, 0, 0, None, b"this is not gzip")
     replies = late(node, node.handle(request(("t", 0, damaged), acks=0), 2))
     thread.run()
@@ -460,7 +441,7 @@ def test_a_topic_may_ask_for_a_codec(node: Node, codec: int, stored_as: int, nam
 def test_the_time_of_an_append_is_that_of_the_append(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"compression.type": "gzip", "message.timestamp.type": "LogAppendTime"}
     node.services.metadata.create_topic("t", 1, configs=settings)
-    thread = Thread(node, monkeypatch)
+    thread = Thread(node)
     replies = late(node, node.handle(request(("t", 0, batch(b"a", compression=4))), 9))
     node.time.advance(1_000)
     thread.run()
@@ -520,7 +501,7 @@ def test_the_records_of_a_wrong_time_are_looked_for_by_a_thread(
 ) -> None:
     """A client that takes microseconds for milliseconds must not stop the loop, each time it tries again."""
     node.services.metadata.create_topic("t", 1)
-    thread = Thread(node, monkeypatch)
+    thread = Thread(node)
     disk = node.services.partitions.get("t", 0).disk
     assert disk is not None
     disk.is_slow = is_slow

@@ -173,20 +173,19 @@ def test_an_impatient_reader_waits_for_the_index_with_the_rest(node: Node, monke
     partition = partition_of(node)
     partition.log.roll(NOW_MS)
     partition.log.close_files()
-    read_cached, threads, brought = File.read_cached, list[Any](), list[int]()
+    read_cached, brought = File.read_cached, list[int]()
 
     def without_the_index(file: File, length: int, position: int) -> bytes | bytearray | None:
         return None if length == TransactionIndex.ENTRY.size and not brought else read_cached(file, length, position)
 
     monkeypatch.setattr(File, "read_cached", without_the_index)
     monkeypatch.setattr(File, "warm", lambda _, length, __: brought.append(length))
-    monkeypatch.setattr(node.services.scheduler, "in_thread", lambda work, done: threads.append((work, done)))
+    threads = node.time.scheduler.hold()
     waiting = node.handle(fetch(12, 0), 12)
     assert isinstance(waiting, Waiting)
     replies: list[Any] = []
     node.services.purgatory.park(waiting, replies.append)
-    ((work, done),) = threads
-    done(work())
+    threads.run_all()
     node.time.advance()
     assert brought == [TransactionIndex.ENTRY.size]
     (response,) = replies

@@ -173,10 +173,9 @@ def test_a_full_disk_at_the_end_of_the_turn(served: Node, monkeypatch: pytest.Mo
     assert fetch(served, "g") == [(0, {"t": 3})]
 
 
-def test_a_slow_disk_is_written_to_by_threads(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_is_written_to_by_threads(served: Node) -> None:
     assert commit(served, "g", 1) == ErrorCode.NONE
-    threads: list[tuple[Any, Any]] = []
-    monkeypatch.setattr(served.services.scheduler, "in_thread", lambda work, done: threads.append((work, done)))
+    threads = served.time.scheduler.hold()
     disk = served.services.partitions.get(TOPIC, partition_of("g", 4)).disk
     assert disk is not None
     disk.is_slow = True
@@ -191,8 +190,8 @@ def test_a_slow_disk_is_written_to_by_threads(served: Node, monkeypatch: pytest.
     served.services.purgatory.park(reading, heard.append)
     served.time.advance()
     assert heard == []
-    ((work, done),) = threads
-    done(work())
+    threads.run_one()
+    assert not threads.waiting
     served.time.advance()
     committed, fetched = heard
     assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE

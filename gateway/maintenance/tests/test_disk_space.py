@@ -16,7 +16,6 @@ from headgate.gateway.maintenance.disk_space import (
     next_look_ms,
 )
 from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -249,8 +248,7 @@ def test_a_disk_that_hangs_holds_up_no_other_and_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(tmp_path, log_dirs=f"{tmp_path}/a,{tmp_path}/b")
-    services, threads, asked = node.services, Threads(), list[str]()
-    monkeypatch.setattr(services.scheduler, "in_thread", threads.in_thread)
+    services, threads, asked = node.services, node.time.scheduler.hold(), list[str]()
 
     def space(directory: str) -> tuple[int, int]:
         asked.append(directory[-1])

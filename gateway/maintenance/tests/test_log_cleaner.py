@@ -13,7 +13,6 @@ from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.maintenance.log_cleaner import FIRST_DELAY_MS, LOGS_PER_TURN, MAX_BACKOFF_MS
 from headgate.gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty, offsets
 from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -107,7 +106,7 @@ def test_the_age_of_segments_on_a_cold_disk_is_read_by_a_thread(
     dirty(node, settings={"min.compaction.lag.ms": "1", "max.compaction.lag.ms": "1000"})
     node.close()
     node = Node(tmp_path)
-    compactions, threads, brought = Compactions(node), Threads(), set[int]()
+    compactions, brought = Compactions(node), set[int]()
 
     def read_cached(file: File, length: int, position: int) -> bytes | None:
         is_there = os.fstat(file.fileno).st_ino in brought
@@ -116,7 +115,7 @@ def test_the_age_of_segments_on_a_cold_disk_is_read_by_a_thread(
     def warm(file: File, _: int, __: int) -> None:
         brought.add(os.fstat(file.fileno).st_ino)
 
-    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+    threads = node.time.scheduler.hold()
     monkeypatch.setattr(File, "read_cached", read_cached)
     monkeypatch.setattr(File, "warm", warm)
     if not forgets:
@@ -141,8 +140,7 @@ class Cold:
         node.close()
         self.node = Node(path, log_dirs=",".join(self.directories))
         self.cold = self.directories[:1]
-        self.compactions, self.threads = Compactions(self.node), Threads()
-        monkeypatch.setattr(self.node.services.scheduler, "in_thread", self.threads.in_thread)
+        self.compactions, self.threads = Compactions(self.node), self.node.time.scheduler.hold()
         self.node.time.advance(10_000)
 
         def read_cached(file: File, length: int, position: int) -> bytes | None:

@@ -18,9 +18,9 @@ from headgate.gateway.maintenance import log_loading
 from headgate.gateway.maintenance.log_loading import LogLoader, Progress, in_order
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.runtime.scheduler import StoppedError
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.tests.builders import Node, records
 from headgate.gateway.tests.harness import MemoryBroker, run_broker
-from headgate.gateway.tests.manual import ManualTime, Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import MetadataRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -38,9 +38,8 @@ class Late:
     def __init__(self, config: BrokerConfig, time: ManualTime) -> None:
         self.broker = Broker(config, Seams(time.clock, make_scheduler=time.make_scheduler))
         self.time = time
-        self.slices = Threads()
+        self.slices = time.scheduler.hold_slices()
         self.services = self.broker.services
-        self.services.scheduler.in_slices = self.slices.in_slices  # type: ignore[method-assign]
         self.services.partitions.go_on_in_threads()
         self.services.groups.start()
 

@@ -14,7 +14,7 @@ from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.snapshot import LoadedMetadata, load
 from headgate.gateway.metadata.snapshot_generator import RETRY_MS, START_DELAY_MS, SnapshotGenerator
 from headgate.gateway.metadata.store import Prepare, prepare_nothing
-from headgate.gateway.tests.manual import ManualClock, Threads
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads, ManualClock
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.log.log import Log
 from headgate.storage.tests.crashing_files import CrashingFiles
@@ -29,7 +29,7 @@ class MetadataNode:
     def __init__(self, files: CrashingFiles, *paths: str) -> None:
         self.files = files
         self.config = BrokerConfig.load("", {"log.dirs": ",".join(paths or (DATA,))})
-        self.threads = Threads()
+        self.threads = HeldThreads()
         plain = self.config.log_config({})
         self.stores = LogManager.take(paths or (DATA,), files=files, node_id=0, config=plain, random=Random(1))
         self.prepare: Prepare = prepare_nothing

@@ -16,7 +16,7 @@ from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.metadata.snapshot import load
 from headgate.gateway.metadata.store import Prepare, prepare_nothing
-from headgate.gateway.tests.manual import InlineScheduler, ManualClock
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import FeatureLevelRecord
 from headgate.storage.directory.log_directory import LogDirectory
@@ -46,7 +46,7 @@ class Opened:
             ManualClock(),
             Random(seed),
             Image.empty() if log is None else load(log).image,
-            InlineScheduler(ManualClock()),
+            FakeScheduler(ManualClock()),
             prepare=self._prepare,
             touch=self.touched.append,
         )

@@ -11,8 +11,8 @@ import pytest
 
 from headgate.gateway.metadata.planning.leader_epochs import raise_leader_epochs
 from headgate.gateway.metadata.registration import refill
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
 from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.metadata import RegisterBrokerRecord, decode
 from headgate.protocol.records.batch import Record, build, iterate, split
@@ -199,13 +199,14 @@ def test_a_failed_change_leaves_the_epochs() -> None:
 def test_when_there_is_room_again_the_reserve_is_filled_by_a_thread(caplog: pytest.LogCaptureFixture) -> None:
     files = CrashingFiles()
     started(files).close()
-    reserve, threads = Reserve(files, "/data"), Threads()
+    reserve, scheduler = Reserve(files, "/data"), FakeScheduler(ManualClock())
+    threads = scheduler.hold()
     assert reserve.give_up()
-    refill(reserve, threads, "/other")  # type: ignore[arg-type]
+    refill(reserve, scheduler, "/other")
     assert not threads.waiting
-    refill(reserve, threads, "/data")  # type: ignore[arg-type]
+    refill(reserve, scheduler, "/data")
     threads.run_one(OSError(errno.EIO, "input/output error"))
     assert "cannot be filled" in caplog.text
-    refill(reserve, threads, "/data")  # type: ignore[arg-type]
+    refill(reserve, scheduler, "/data")
     threads.run_one()
     assert reserve.size == RESERVE_BYTES

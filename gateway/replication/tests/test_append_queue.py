@@ -12,7 +12,6 @@ from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -50,9 +49,7 @@ class Disk:
         pace = node.services.partitions.get("t", 0).disk
         assert pace is not None
         monkeypatch.setattr(pace, "_waits", lambda: self.waits)
-        threads = Threads()
-        self.threads = threads.waiting
-        monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+        self.threads = node.time.scheduler.hold().waiting
 
     def run_thread(self) -> None:
         work, done = self.threads.pop(0)

@@ -3,7 +3,7 @@
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.directory_status import DirectoryStatus
-from headgate.gateway.tests.manual import ManualTime
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 TIME = ManualTime()

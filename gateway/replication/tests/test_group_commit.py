@@ -12,8 +12,8 @@ from headgate.gateway.replication import group_commit
 from headgate.gateway.replication.file_tasks import FileTaskQueue
 from headgate.gateway.replication.replica import READ_UNCOMMITTED, Replica
 from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node, UnsyncedFiles
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.offset_commit import (
@@ -31,7 +31,7 @@ TIMEOUT_MS = 60_000
 COMMIT = {"headgate.flush": "commit"}
 
 
-class Disk(Threads):
+class Disk(HeldThreads):
     """Threads that sync. `error` is what syncs of open files then end with."""
 
     def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ class Disk(Threads):
                 raise self.error
 
         monkeypatch.setattr(file, "sync", sync)
-        monkeypatch.setattr(node.services.scheduler, "in_thread", self.in_thread)
+        node.time.scheduler.threads = self
 
     def run(self, count: int = 1) -> None:
         for _ in range(count):

@@ -6,7 +6,6 @@ import errno
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -15,8 +14,8 @@ from headgate.gateway.replication.leader_epoch_bumps import LONGEST_WAIT_MS
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, HeldThreads
 from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -37,7 +36,7 @@ class Bench(Node):
 
     def __init__(self, files: CrashingFiles) -> None:
         self.files = files
-        self.threads = Threads()
+        self.threads = HeldThreads()
         super().__init__(Path("/data"))
         self.metadata, self.bumps = self.services.metadata, self.parts.leader_epoch_bumps
 
@@ -45,7 +44,7 @@ class Bench(Node):
         return self.files
 
     def metadata_scheduler(self) -> Scheduler:
-        return cast("Scheduler", self.threads)
+        return FakeScheduler(self.time.clock, threads=self.threads)
 
     def partition(self, index: int = 0) -> Replica:
         return self.services.partitions.get("t", index)
@@ -119,8 +118,7 @@ def test_an_append_that_waits_for_a_thread_is_refused(bench: Bench) -> None:
     disk = partition.disk
     assert disk is not None
     disk.is_slow = True
-    threads = Threads()
-    disk.in_thread = threads.in_thread  # type: ignore[method-assign]
+    threads = bench.time.scheduler.hold()
     writer = partition.writer()
     assert writer is not None
     told: list[object] = []

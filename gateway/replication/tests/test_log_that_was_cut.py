@@ -15,7 +15,6 @@ from headgate.gateway.coordinator.tests.test_commit_at_any_cut import CrashingNo
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
@@ -43,11 +42,8 @@ class Bench:
         services.metadata.create_topic("t", 1)
         services.groups.prepare()
         self.node.time.advance()
-        scheduler = services.scheduler
         self.upkeep = self.node.parts.maintenance
-        self.threads = Threads()
-        self.at_once = scheduler.in_thread
-        scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
+        self.threads = self.node.time.scheduler.hold()
 
     def partition(self, topic: str = "t", index: int = 0) -> Replica:
         return self.node.services.partitions.get(topic, index)
@@ -105,7 +101,7 @@ class Bench:
 def bench() -> Iterator[Bench]:
     made = Bench()
     yield made
-    made.node.services.scheduler.in_thread = made.at_once  # type: ignore[method-assign]
+    made.node.time.scheduler.release()
     made.node.close()
 
 
@@ -275,7 +271,7 @@ def test_metadata_of_which_something_is_lost_is_not_changed_until_a_restart(benc
     assert log.end_offset == end_offset
     with pytest.raises(KafkaError, match=r"the disk has lost changes of topics or settings .* restart"):
         metadata.create_topic("more", 1)
-    bench.node.services.scheduler.in_thread = bench.at_once  # type: ignore[method-assign]
+    bench.node.time.scheduler.release()
     bench.node.restart()
     assert set(bench.node.services.metadata.image.topics) == {"t", "__consumer_offsets"}
     bench.node.services.metadata.create_topic("more", 1)

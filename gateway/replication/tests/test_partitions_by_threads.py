@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -17,7 +17,6 @@ from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
-from headgate.protocol.steps import finish
 from headgate.storage.directory.partition_files import PartitionCreation
 
 NOW_MS = 1_700_000_000_000
@@ -31,35 +30,23 @@ class Desk:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.metadata, self.partitions = node.services.metadata, node.services.partitions
-        self.is_over = False
-        self.waiting: list[tuple[Any, Callable[[Any], None]]] = []
-        self.later: list[Callable[[], None]] = []
-        self.partitions._files.go_on_in_threads(self)  # type: ignore[arg-type]
-
-    def in_slices(self, work: Any, done: Callable[[Any], None]) -> None:
-        self.waiting.append((work, done))
-
-    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> None:
-        assert delay_ms == 0
-        self.later.append(callback)
+        self.threads = node.time.scheduler.hold_slices()
+        self.waiting = self.threads.waiting
+        self.partitions.go_on_in_threads()
 
     def next_turn(self) -> None:
-        later, self.later = self.later, []
-        for callback in later:
-            callback()
+        self.node.time.advance()
 
     def run_one(self, number: int = 0) -> None:
         """End what is in one thread, which is begun with what came before it."""
         self.next_turn()
-        work, done = self.waiting.pop(number)
-        done(finish(work))
+        self.threads.run_one(number=number)
         self.next_turn()
 
     def run_all(self) -> None:
-        while self.waiting or self.later:
-            self.next_turn()
-            if self.waiting:
-                self.run_one()
+        self.next_turn()
+        while self.waiting:
+            self.run_one()
 
     def code(self, topic: str = "t", index: int = 0) -> ErrorCode:
         try:
@@ -87,7 +74,7 @@ class Desk:
 @pytest.fixture
 def desk(node: Node) -> Iterator[Desk]:
     yield Desk(node)
-    node.services.partitions._files.go_on_in_threads(None)
+    node.time.scheduler.release()
 
 
 class Full:
@@ -150,7 +137,6 @@ def test_changes_are_seen_in_their_order(desk: Desk) -> None:
 
 
 def test_a_disk_that_hangs_keeps_no_change_waiting_for_ever(desk: Desk) -> None:
-    desk.partitions._scheduler = desk.node.services.scheduler
     desk.metadata.create_topic("t", 2)
     later = desk.metadata.create_topic("u", 1)
     desk.node.time.advance(PREPARE_MS - 1)
@@ -330,7 +316,7 @@ def test_the_log_of_what_another_node_leads_by_now_stays(desk: Desk, monkeypatch
 
 def test_a_stop_in_the_middle_is_ended_by_the_next_start(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     desk.metadata.create_topic("t", 2)
-    desk.is_over = True
+    desk.node.time.scheduler.is_over = True
     _, done = desk.waiting.pop()
     done(StoppedError("the broker stops"))
     assert desk.metadata.planned is desk.metadata.image
@@ -362,7 +348,8 @@ class TwoDisks(Desk):
                 self.run_one(self._number(directory))
 
     def _number(self, directory: str) -> int:
-        parts = [work.gi_frame.f_locals["runnables"] for work, _ in self.waiting]
+        works: list[Any] = [work for work, _ in self.waiting]
+        parts = [work.args[0].gi_frame.f_locals["runnables"] for work in works]
         (number,) = [number for number, part in enumerate(parts) if part[0].directory == directory]
         return number
 
@@ -371,7 +358,7 @@ class TwoDisks(Desk):
 def disks(tmp_path: Path) -> Iterator[TwoDisks]:
     disks = TwoDisks(tmp_path)
     yield disks
-    disks.partitions._files.go_on_in_threads(None)
+    disks.node.time.scheduler.release()
     disks.node.close()
 
 
@@ -469,7 +456,6 @@ def test_of_one_name_one_partition_is_made_at_a_time(
     disks: TwoDisks, is_elsewhere: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody knows where the older one will be, if its directory refuses it."""
-    disks.partitions._scheduler = disks.node.services.scheduler
     prefer(disks, disks.a)
     for _ in range(3):
         disks.metadata.create_topic("t", 1)
@@ -482,9 +468,8 @@ def test_of_one_name_one_partition_is_made_at_a_time(
         prefer(disks, disks.b if is_elsewhere else disks.a)
     disks.partitions._files.add(list, lambda _: None)  # so that the last is not begun in this turn
     disks.metadata.create_topic("t", 1)
-    ((work, done),) = disks.waiting
-    disks.waiting.clear()
-    done(finish(work))
+    assert len(disks.waiting) == 1
+    disks.threads.run_one()
     disks.run_all()
     assert [disks.names_in(disks.a), disks.names_in(disks.b)] == (
         [["delete"], ["t-0"]] if is_elsewhere else [["delete", "t-0"], []]
@@ -501,7 +486,6 @@ def test_what_is_tried_again_on_a_hung_disk_keeps_no_other_from_being_tried(
         Full(patch)
         disks.metadata.create_topic("t", 2)
         disks.run_all()
-    disks.partitions._scheduler = disks.node.services.scheduler
     disks.partitions.retry(told.append)
     disks.run_in(disks.b)
     assert sorted(disks.code("t", index) for index in (0, 1)) == [NONE, STORAGE]

@@ -11,7 +11,6 @@ from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, records
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import File
@@ -171,8 +170,7 @@ def test_the_first_append_since_a_start_is_written_inline_where_nothing_has_to_b
 
 def test_the_first_append_since_a_start_does_not_wait_for_ever(started: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a thread has brought and is gone again is read by the loop."""
-    partition, threads, told = started.services.partitions.get("t", 0), Threads(), list[object]()
-    monkeypatch.setattr(started.services.scheduler, "in_thread", threads.in_thread)
+    partition, threads, told = started.services.partitions.get("t", 0), started.time.scheduler.hold(), list[object]()
     monkeypatch.setattr(File, "read_cached", lambda *_: None)
     for _ in range(2):
         writer = partition.writer()
@@ -185,8 +183,8 @@ def test_the_first_append_since_a_start_does_not_wait_for_ever(started: Node, mo
 
 
 def test_a_roll_that_fails_leaves_the_first_append_what_it_was(started: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    partition, threads, errors = started.services.partitions.get("t", 0), Threads(), list[OSError | None]()
-    monkeypatch.setattr(started.services.scheduler, "in_thread", threads.in_thread)
+    partition, errors = started.services.partitions.get("t", 0), list[OSError | None]()
+    threads = started.time.scheduler.hold()
     partition.roll_soon(lambda: None, errors.append)
     threads.run_one(OSError(28, "No space left on device"))
     assert len(errors) == 1
