@@ -82,7 +82,8 @@ class Node:
         """The threads that write metadata: changes are there at once, also where a test holds up all other threads."""
         return FakeScheduler(self.time.clock)
 
-    def _start(self) -> None:
+    def seams(self) -> Seams:
+        """The world of the broker; a subclass may have another one."""
         seams = Seams(
             self.time.clock,
             self.disk(),
@@ -93,7 +94,10 @@ class Node:
         )
         if self.cluster is not None:  # which knows the topics of logs without a metadata log beside them
             seams = replace(seams, metadata=partial(SharedSource, self.cluster), check_directories=lambda *_: None)
-        self.parts = BrokerParts(self.config, seams)
+        return seams
+
+    def _start(self) -> None:
+        self.parts = BrokerParts(self.config, self.seams())
         self.services, self.log_manager = self.parts.services, self.parts.log_manager
         self.services.groups.start()
 

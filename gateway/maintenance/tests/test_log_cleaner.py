@@ -11,7 +11,7 @@ import pytest
 
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.maintenance.log_cleaner import FIRST_DELAY_MS, LOGS_PER_TURN, MAX_BACKOFF_MS
-from headgate.gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty, offsets
+from headgate.gateway.maintenance.tests.compactions import NOW_MS, CompactingNode, Compactions, dirty, offsets
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.offset_commit import (
@@ -61,7 +61,7 @@ def test_another_backoff_counts_within_a_second(node: Node, compactions: Compact
 
 
 def test_not_where_it_is_switched_off(tmp_path: Path) -> None:
-    node = Node(tmp_path, log_cleaner_enable="false")
+    node = CompactingNode(tmp_path, log_cleaner_enable="false")
     compactions = Compactions(node)
     compactions.cleaning.start()
     dirty(node)
@@ -102,10 +102,10 @@ def test_the_age_of_segments_on_a_cold_disk_is_read_by_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgets: bool
 ) -> None:
     """As after a start. Where memory is so short that it is gone again, the loop waits: else it would never end."""
-    node = Node(tmp_path)
+    node = CompactingNode(tmp_path)
     dirty(node, settings={"min.compaction.lag.ms": "1", "max.compaction.lag.ms": "1000"})
     node.close()
-    node = Node(tmp_path)
+    node = CompactingNode(tmp_path)
     compactions, brought = Compactions(node), set[int]()
 
     def read_cached(file: File, length: int, position: int) -> bytes | None:
@@ -134,11 +134,11 @@ class Cold:
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, names: str) -> None:
         self.directories = [f"{path}/a", f"{path}/b"]
-        node = Node(path, log_dirs=",".join(self.directories))
+        node = CompactingNode(path, log_dirs=",".join(self.directories))
         for name in names:
             dirty(node, name, settings={"min.compaction.lag.ms": "1", "max.compaction.lag.ms": "1000"})
         node.close()
-        self.node = Node(path, log_dirs=",".join(self.directories))
+        self.node = CompactingNode(path, log_dirs=",".join(self.directories))
         self.cold = self.directories[:1]
         self.compactions, self.threads = Compactions(self.node), self.node.time.scheduler.hold()
         self.node.time.advance(10_000)
@@ -228,7 +228,7 @@ def test_the_dirtiest_is_first_and_one_at_a_time(node: Node, compactions: Compac
 
 
 def test_several_at_a_time(tmp_path: Path) -> None:
-    node = Node(tmp_path, log_cleaner_threads="2", log_cleaner_io_max_bytes_per_second="1000")
+    node = CompactingNode(tmp_path, log_cleaner_threads="2", log_cleaner_io_max_bytes_per_second="1000")
     compactions = Compactions(node)
     for name in ("a", "b", "c"):
         dirty(node, name)
