@@ -153,6 +153,14 @@ def records(*values: bytes, timestamp: int = NOW_MS) -> memoryview:
     return memoryview(build([Record(timestamp=timestamp, value=value) for value in values]))
 
 
+def parked(node: Node, outcome: object) -> list[Any]:
+    """Park a reply; the list gets it."""
+    assert isinstance(outcome, Waiting)
+    replies: list[Any] = []
+    node.services.purgatory.park(outcome, replies.append)
+    return replies
+
+
 def reach(replica: Replica, offset: int) -> None:
     """Have everything before an offset on the disk."""
     replica.log.recovery_point = offset

@@ -12,7 +12,7 @@ from headgate.gateway.api.tests.test_handlers_fetch import (
     from_offset,
     let_cool,
     let_one_end,
-    parked,
+    parked_fetch,
     request,
     rows,
     sizes,
@@ -50,7 +50,7 @@ def there(response: Any) -> list[int]:
 
 def test_what_one_disk_has_does_not_wait_for_another(disks: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = let_cool(disks, monkeypatch)
-    answers = parked(disks, both(disks))
+    answers = parked_fetch(disks, both(disks))
     assert len(threads.waiting) == 2, "a thread for each"
     let_one_end(disks, threads, 1)
     assert there(answers[0]) == [1]
@@ -65,7 +65,7 @@ def test_what_comes_while_a_disk_hangs_is_told_at_once(
     """A consumer that has read all of one disk's partition, and waits for the other's."""
     threads = let_cool(disks, monkeypatch)
     topic = wanted(disks, "t", version, from_offset(1, 0), from_offset(2, 1))
-    answers = parked(disks, request(topic, max_wait_ms=500), version)
+    answers = parked_fetch(disks, request(topic, max_wait_ms=500), version)
     assert (len(threads.waiting), answers) == (1, [])
     hung = disks.services.partitions.get("t", 0).log.segments[0].file
     # What is appended is in memory
@@ -88,7 +88,7 @@ def test_nobody_reads_on_the_loop_while_a_disk_may_hang(disks: Node, monkeypatch
 
     monkeypatch.setattr(Log, "read", spied)
     monkeypatch.setattr(File, "warm", lambda file, length, position: None)
-    answers = parked(disks, both(disks))
+    answers = parked_fetch(disks, both(disks))
     for _ in range(3):
         let_one_end(disks, threads, 1)
         assert len(threads.waiting) == 2, "it is read once more"
@@ -102,7 +102,7 @@ def test_nobody_reads_on_the_loop_while_a_disk_may_hang(disks: Node, monkeypatch
 def test_what_nobody_waits_for_yet_is_read_where_a_thread_is_free(disks: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else each fetch that has something of one disk would add to what waits for the other, which hangs."""
     threads = let_cool(disks, monkeypatch)
-    parked(disks, both(disks))
+    parked_fetch(disks, both(disks))
     let_one_end(disks, threads, 1)
     file = disks.services.partitions.get("t", 0).log.segments[0].file
     for _ in range(MAX_THREADS_PER_EXECUTOR + 5):
@@ -127,9 +127,9 @@ def test_many_consumers_of_a_disk_that_hangs_leave_threads_to_others(
 ) -> None:
     threads = let_cool(disks, monkeypatch)
     one = [request(wanted(disks, "t", 12, from_offset(1, index))) for index in (0, 1)]
-    waiting = [parked(disks, one[0]) for _ in range(MAX_THREADS_PER_EXECUTOR + 5)]
+    waiting = [parked_fetch(disks, one[0]) for _ in range(MAX_THREADS_PER_EXECUTOR + 5)]
     assert len(threads.waiting) == MAX_THREADS_PER_EXECUTOR
-    other = parked(disks, one[1])
+    other = parked_fetch(disks, one[1])
     let_one_end(disks, threads, MAX_THREADS_PER_EXECUTOR)
     assert there(other[0]) == [1]
     while threads.waiting:
@@ -154,7 +154,7 @@ def test_consumers_who_gave_up_leave_nothing_that_waits_for_the_disk(
                 disks.services.purgatory.abandon(waiting)
         disks.time.advance(DISK_DEADLINE_MS + 1)
         assert len(share._waiting) <= 64
-    last, reads, warm = parked(disks, one), list[int](), File.warm
+    last, reads, warm = parked_fetch(disks, one), list[int](), File.warm
     monkeypatch.setattr(File, "warm", lambda *arguments: reads.append(1) or warm(*arguments))  # type: ignore[func-returns-value]
     while threads.waiting:
         let_one_end(disks, threads)

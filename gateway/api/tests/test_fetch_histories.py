@@ -22,7 +22,7 @@ from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock, hung
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from headgate.protocol.messages.fetch import (
@@ -126,7 +126,7 @@ class Histories(RuleBasedStateMachine):
     def append(self, which: tuple[str, int], size: int) -> None:
         partition = self.partition(which)
         if partition is not None:
-            partition.append(memoryview(build([Record(timestamp=NOW_MS, value=bytes(size))])), 1, NOW_MS)
+            partition.append(records(bytes(size)), 1, NOW_MS)
 
     @rule(which=ANY_PARTITION, producer_id=st.sampled_from([7, 8]))
     def append_in_transaction(self, which: tuple[str, int], producer_id: int) -> None:
@@ -309,8 +309,7 @@ class Histories(RuleBasedStateMachine):
         if not isinstance(outcome, Waiting):
             self.answered(request, outcome)
         else:
-            answers: list[Any] = []
-            self.node.services.purgatory.park(outcome, answers.append)
+            answers = parked(self.node, outcome)
             self.parked = outcome, request, answers
 
     def request(

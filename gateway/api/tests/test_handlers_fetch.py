@@ -9,7 +9,7 @@ from headgate.gateway.api.disk_reads import MAX_READS_AT_ONCE
 from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
-from headgate.gateway.tests.builders import Node, led_elsewhere, over_the_wire
+from headgate.gateway.tests.builders import Node, led_elsewhere, over_the_wire, parked
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headgate.protocol.records import legacy
@@ -146,10 +146,9 @@ def test_it_waits_for_min_bytes_over_all_partitions(node: Node) -> None:
 def test_the_time_is_up_with_what_there_is(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     size = append(node, "t", b"a")
-    replies: list[Any] = []
-    waiting = node.handle(request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500, min_bytes=1 << 19), 12)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, replies.append)
+    replies = parked(
+        node, node.handle(request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500, min_bytes=1 << 19), 12)
+    )
     node.time.advance(500)
     assert sizes(replies[0]) == [size]
 
@@ -181,18 +180,14 @@ def test_it_does_not_wait_at_the_end_of_an_older_segment(node: Node) -> None:
     assert isinstance(node.handle(behind, 12), Waiting)
 
 
-def parked(node: Node, fetch: FetchRequest, version: int = 12) -> list[Any]:
+def parked_fetch(node: Node, fetch: FetchRequest, version: int = 12) -> list[Any]:
     """Where the answer of a fetch that has to wait comes."""
-    answers: list[Any] = []
-    waiting = node.handle(fetch, version)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, answers.append)
-    return answers
+    return parked(node, node.handle(fetch, version))
 
 
 def test_a_topic_made_anew_ends_the_wait(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
-    replies = parked(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
+    replies = parked_fetch(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
     node.services.metadata.delete_topic("t")
     node.services.metadata.create_topic("t", 1)
     node.time.advance()
@@ -208,7 +203,7 @@ def test_an_epoch_newer_than_the_leaders_is_refused(node: Node) -> None:
 
 def test_a_deleted_topic_ends_the_wait(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
-    replies = parked(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
+    replies = parked_fetch(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
     node.services.metadata.delete_topic("t")
     node.time.advance()
     assert [row.error_code for row in rows(replies[0])] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -311,7 +306,7 @@ def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node,
         log.segments[0].offsets.flush()
         log.segments[0].offsets.give_back()
     partitions = (from_offset(7, 0, max_bytes=5_000), from_offset(20, 1, max_bytes=5_000))
-    answers = parked(node, request(wanted(node, "t", 12, *partitions)))
+    answers = parked_fetch(node, request(wanted(node, "t", 12, *partitions)))
     rounds = 0
     while not answers:
         assert len(cold.waiting) == 1, "one thread at a time for one fetch"
@@ -353,7 +348,7 @@ def test_cold_partitions_are_brought_together(node: Node, cold: HeldThreads, mon
     for index in range(count):
         append(node, "t", b"a", index=index)
         append(node, "t", b"b", index=index)
-    answers = parked(node, request(wanted(node, "t", 12, *(from_offset(1, index) for index in range(count)))))
+    answers = parked_fetch(node, request(wanted(node, "t", 12, *(from_offset(1, index) for index in range(count)))))
     node.time.advance()  # so many are planned in slices
     let_one_end(node, cold)
     for _ in ("planned", "told"):
@@ -386,7 +381,7 @@ def test_what_is_gone_again_at_once_is_waited_for(
     append(node, "t", b"a")
     append(node, "t", b"b")
     monkeypatch.setattr(File, "warm", lambda file, length, position: None)
-    answers = parked(node, request(wanted(node, "t", 12, from_offset(1))))
+    answers = parked_fetch(node, request(wanted(node, "t", 12, from_offset(1))))
     let_one_end(node, cold)
     assert [split(row.records.read())[0][0].base_offset for row in rows(answers[0])] == [1]
     sizes(answers[0])
@@ -396,7 +391,7 @@ def test_a_disk_that_does_not_answer_is_told(node: Node, cold: HeldThreads) -> N
     node.services.metadata.create_topic("t", 1)
     append(node, "t", b"a")
     append(node, "t", b"b")
-    answers = parked(node, request(wanted(node, "t", 12, from_offset(1))))
+    answers = parked_fetch(node, request(wanted(node, "t", 12, from_offset(1))))
     node.time.advance(DISK_DEADLINE_MS)
     (error,) = answers
     assert error.code == ErrorCode.REQUEST_TIMED_OUT
@@ -454,8 +449,7 @@ def test_who_knows_an_older_leader_is_told_the_present_one(node: Node, version: 
 
 def test_who_waits_for_a_partition_that_another_broker_leads_from_now_on_is_told(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
-    replies: list[Any] = []
-    node.services.purgatory.park(old(node, 12, from_offset(0), max_wait_ms=500), replies.append)
+    replies = parked(node, old(node, 12, from_offset(0), max_wait_ms=500))
     led_elsewhere(node, 5, "t")
     node.time.advance()
     (row,) = rows(replies[0])
@@ -488,7 +482,7 @@ def test_an_old_version_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(
     log.segments[0].offsets.flush()
     log.segments[0].offsets.give_back()
     log._segments.forget()
-    replies = parked(node, request(wanted(node, "t", version, from_offset(7)), max_wait_ms=500), version)
+    replies = parked_fetch(node, request(wanted(node, "t", version, from_offset(7)), max_wait_ms=500), version)
     rounds = 0
     while not replies:
         assert len(cold.waiting) == 1, "one thread at a time for one fetch"

@@ -12,8 +12,7 @@ from headgate.gateway.api.conversion import BYTES_PER_ROW
 from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
 from headgate.gateway.api.tests.test_handlers_fetch import NOW_MS, RECORDS, from_offset, old, put, request, rows, wanted
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control, legacy
 from headgate.protocol.records.batch import Record, build, check_crc, iterate, split
@@ -23,19 +22,6 @@ from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.tests.builders import no_checkpoint
 
 OLD = range(4)
-
-
-class Thread(HeldThreads):
-    """Work in slices waits until the test runs it."""
-
-    def __init__(self, node: Node) -> None:
-        super().__init__()
-        self._node = node
-        node.time.scheduler.slices = self
-
-    def run(self, result: object = None) -> None:
-        self.run_one(result)
-        self._node.time.advance()
 
 
 def as_read(records: Any, magic: int) -> list[Record]:
@@ -127,12 +113,12 @@ def test_while_others_wait_for_their_conversions_less_is_converted(
     node.services.metadata.create_topic("t", 1)
     for _ in range(10):
         put(node, Record(-1, NOW_MS, None, bytes(100_000)))
-    thread, replies = Thread(node), list[Any]()
+    thread, replies = node.time.scheduler.hold_slices(), list[Any]()
     for _ in range(20):
         node.services.purgatory.park(old(node, version, from_offset(0)), replies.append)
     assert len(thread.waiting) == 1, "one runs"
     while len(thread.waiting):
-        thread.run()
+        thread.run_one()
     size = 100_026 if version < 2 else 100_034
     counts = [len(rows(reply)[0].records) // size for reply in replies]
     assert counts == [10, 10, 5, 3, 2, 2, *[1] * 14]
@@ -160,10 +146,7 @@ def test_what_old_versions_cannot_see_is_passed_over(node: Node, version: int) -
 def test_behind_a_last_marker_an_old_version_waits_as_at_the_end(node: Node, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     end_transaction(node)
-    replies: list[Any] = []
-    waiting = old(node, version, from_offset(0), max_wait_ms=500)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, replies.append)
+    replies = parked(node, old(node, version, from_offset(0), max_wait_ms=500))
     node.time.advance(300)
     end_transaction(node)
     node.time.advance(100)
@@ -178,9 +161,7 @@ def test_behind_a_last_marker_an_old_version_waits_as_at_the_end(node: Node, ver
 def test_behind_a_last_marker_an_old_version_waits_no_longer_than_it_said(node: Node, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     end_transaction(node)
-    replies: list[Any] = []
-    waiting = old(node, version, from_offset(0), max_wait_ms=500)
-    node.services.purgatory.park(waiting, replies.append)
+    replies = parked(node, old(node, version, from_offset(0), max_wait_ms=500))
     node.time.advance(300)
     end_transaction(node)
     node.time.advance(199)
@@ -193,13 +174,13 @@ def test_behind_a_last_marker_an_old_version_waits_no_longer_than_it_said(node: 
 def test_what_takes_long_is_converted_by_a_thread(node: Node, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=1)
-    thread, replies = Thread(node), list[Any]()
+    thread, replies = node.time.scheduler.hold_slices(), list[Any]()
     waiting = old(node, version, from_offset(0), max_wait_ms=500)
     assert isinstance(waiting, Waiting)
     node.services.purgatory.park(waiting, replies.append)
     node.time.advance(1_000)
     assert replies == []
-    thread.run()
+    thread.run_one()
     (row,) = rows(replies[0])
     magic = 0 if version < 2 else 1
     assert as_read(row.records, magic) == expected(magic)
@@ -213,8 +194,8 @@ def test_only_so_much_is_converted_at_once_in_a_turn(
     node.services.metadata.create_topic("t", 30)
     for index in range(30):
         partition = node.services.partitions.get("t", index)
-        partition.append(memoryview(build([Record(timestamp=NOW_MS, value=bytes(9_900))])), 1, NOW_MS)
-    thread = Thread(node)
+        partition.append(records(bytes(9_900)), 1, NOW_MS)
+    thread = node.time.scheduler.hold_slices()
     asked = [old(node, version, from_offset(0, index)) for index in range(30)]
     assert [isinstance(one, Waiting) for one in asked] == [False] * most + [True] * (30 - most)
     assert len(thread.waiting) == 1
@@ -222,7 +203,7 @@ def test_only_so_much_is_converted_at_once_in_a_turn(
 
 def test_who_waits_for_records_waits_for_their_conversion_too(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
-    thread, replies = Thread(node), list[Any]()
+    thread, replies = node.time.scheduler.hold_slices(), list[Any]()
     node.services.purgatory.park(old(node, 2, from_offset(0), max_wait_ms=500), replies.append)
     end_transaction(node)
     node.time.advance()
@@ -230,7 +211,7 @@ def test_who_waits_for_records_waits_for_their_conversion_too(node: Node, monkey
     node.time.advance()
     assert replies == []
     while len(thread.waiting):
-        thread.run()
+        thread.run_one()
     (row,) = rows(replies[0])
     assert [record.offset for record in as_read(row.records, 1)] == [1, 2, 3]
     assert len(node.services.purgatory) == 0
@@ -239,7 +220,7 @@ def test_who_waits_for_records_waits_for_their_conversion_too(node: Node, monkey
 def test_a_conversion_that_nobody_waits_for_any_more_is_not_begun(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=1)
-    thread = Thread(node)
+    thread = node.time.scheduler.hold_slices()
     waitings = [old(node, 0, from_offset(0)) for _ in range(3)]
     for waiting in waitings:
         node.services.purgatory.park(waiting, lambda reply: None)
@@ -247,8 +228,8 @@ def test_a_conversion_that_nobody_waits_for_any_more_is_not_begun(node: Node, mo
         node.services.purgatory.abandon(waiting)
     assert len(thread.waiting) == 1
     assert node.services.conversions.waiting_bytes == 3 * BYTES_PER_ROW
-    thread.run()
-    thread.run()
+    thread.run_one()
+    thread.run_one()
     assert len(thread.waiting) == 0
     assert len(node.services.purgatory) == 0
 
@@ -256,9 +237,8 @@ def test_a_conversion_that_nobody_waits_for_any_more_is_not_begun(node: Node, mo
 def test_a_conversion_that_never_ends_is_told_as_an_error(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=1)
-    Thread(node)
-    replies: list[Any] = []
-    node.services.purgatory.park(old(node, 0, from_offset(0)), replies.append)
+    node.time.scheduler.hold_slices()
+    replies = parked(node, old(node, 0, from_offset(0)))
     node.time.advance(DISK_DEADLINE_MS)
     assert isinstance(replies[0], KafkaError)
     assert replies[0].code == ErrorCode.REQUEST_TIMED_OUT
@@ -267,9 +247,9 @@ def test_a_conversion_that_never_ends_is_told_as_an_error(node: Node, monkeypatc
 def test_a_fault_of_a_conversion_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=1)
-    thread, replies = Thread(node), list[Any]()
+    thread, replies = node.time.scheduler.hold_slices(), list[Any]()
     node.services.purgatory.park(old(node, 0, from_offset(0)), replies.append)
-    thread.run(ZeroDivisionError("ours"))
+    thread.run_one(ZeroDivisionError("ours"))
     assert isinstance(replies[0], ZeroDivisionError)
 
 

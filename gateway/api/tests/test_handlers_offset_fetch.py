@@ -7,8 +7,7 @@ import pytest
 from headgate.gateway.api.tests.large import Loop
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, parked
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -20,7 +19,6 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
-    OffsetFetchResponse,
 )
 
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
@@ -161,10 +159,7 @@ def test_what_may_be_lost_is_not_told(filled: Node, version: int, monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr(Replica, "advance", lambda _: None)
         filled.handle(OffsetCommitRequest("g", topics=[topic]), 8)
-    outcome = filled.handle(request(filled, version, {"t": [1]}, "g"), version)
-    assert isinstance(outcome, Waiting)
-    replies: list[OffsetFetchResponse] = []
-    filled.services.purgatory.park(outcome, replies.append)
+    replies = parked(filled, filled.handle(request(filled, version, {"t": [1]}, "g"), version))
     filled.time.advance(filled.config.offsets_commit_timeout_ms - 1)
     assert replies == []
     filled.time.advance(1)

@@ -10,7 +10,7 @@ import pytest
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node, over_the_wire
+from headgate.gateway.tests.builders import Node, over_the_wire, parked
 from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -117,10 +117,7 @@ def split_offsets(row: Any) -> list[int]:
 
 def test_a_waiting_reader_is_woken_by_the_marker(node: Node) -> None:
     write(node, 7, 0)
-    waiting = node.handle(fetch(12, 0, max_wait_ms=500), 12)
-    assert isinstance(waiting, Waiting)
-    replies: list[Any] = []
-    node.services.purgatory.park(waiting, replies.append)
+    replies = parked(node, node.handle(fetch(12, 0, max_wait_ms=500), 12))
     write(node, 7, 1)
     node.time.advance()
     assert replies == []
@@ -181,10 +178,7 @@ def test_an_impatient_reader_waits_for_the_index_with_the_rest(node: Node, monke
     monkeypatch.setattr(File, "read_cached", without_the_index)
     monkeypatch.setattr(File, "warm", lambda _, length, __: brought.append(length))
     threads = node.time.scheduler.hold()
-    waiting = node.handle(fetch(12, 0), 12)
-    assert isinstance(waiting, Waiting)
-    replies: list[Any] = []
-    node.services.purgatory.park(waiting, replies.append)
+    replies = parked(node, node.handle(fetch(12, 0), 12))
     threads.run_all()
     node.time.advance()
     assert brought == [TransactionIndex.ENTRY.size]

@@ -13,7 +13,7 @@ from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.internal_topic import MAX_KEY_BYTES, partition_of
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node, refusal
+from headgate.gateway.tests.builders import Node, parked, refusal
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.heartbeat import HeartbeatResponse
@@ -43,14 +43,6 @@ def fetch(node: Node, *groups: str) -> list[tuple[int, dict[str, int]]]:
         (row.error_code, {topic.name: topic.partitions[0].committed_offset for topic in row.topics})
         for row in node.ask(request, 8).groups
     ]
-
-
-@pytest.fixture
-def served(node: Node) -> Node:
-    """A broker with the topics t and u."""
-    node.services.metadata.create_topic("t", 1)
-    node.services.metadata.create_topic("u", 1)
-    return node
 
 
 # The topic
@@ -228,10 +220,7 @@ def test_many_groups_wait_for_the_last(served: Node) -> None:
         )
         served.time.advance()
 
-    heard: list[Any] = []
-    waiting = served.services.groups.gather(["a", "b"], park, list)
-    assert isinstance(waiting, Waiting)
-    served.services.purgatory.park(waiting, heard.append)
+    heard = parked(served, served.services.groups.gather(["a", "b"], park, list))
     answer("b")
     assert heard == []
     answer("a")
@@ -239,8 +228,6 @@ def test_many_groups_wait_for_the_last(served: Node) -> None:
 
 
 def test_many_groups_at_a_stop(served: Node) -> None:
-    heard: list[Any] = []
-    waiting = served.services.groups.gather(["a", "b"], lambda *_: Decision(), list)
-    served.services.purgatory.park(waiting, heard.append)
+    heard = parked(served, served.services.groups.gather(["a", "b"], lambda *_: Decision(), list))
     served.services.purgatory.expire_all()
     assert [error.code for error in heard[0]] == [ErrorCode.NOT_COORDINATOR] * 2

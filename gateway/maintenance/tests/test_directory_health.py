@@ -12,7 +12,7 @@ import pytest
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.maintenance.directory_health import MAX_WAIT_MS, PROBE_NAME, probe
 from headgate.gateway.replication.replica import READ_UNCOMMITTED
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from headgate.protocol.messages.offset_commit import (
@@ -20,7 +20,6 @@ from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from headgate.protocol.records.batch import Record, build
 from headgate.storage.disk.layout import Meta
 from headgate.storage.tests.crashing_files import CrashingFiles, MemoryDirectory, MemoryFile
 
@@ -49,9 +48,10 @@ class TwoDisks(Node):
 
     def append(self, index: int) -> int | KafkaError:
         """The offset, or why not."""
-        records = memoryview(build([Record(timestamp=self.time.clock.now_ms(), value=b"v")]))
+        now_ms = self.time.clock.now_ms()
         try:
-            return self.services.partitions.get("t", index).append(records, 1, self.time.clock.now_ms()).first_offset
+            partition = self.services.partitions.get("t", index)
+            return partition.append(records(b"v", timestamp=now_ms), 1, now_ms).first_offset
         except KafkaError as error:
             return error
 

@@ -12,10 +12,10 @@ import pytest
 from headgate.gateway.metadata.planning.leader_epochs import raise_leader_epochs
 from headgate.gateway.metadata.registration import refill
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, records
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.metadata import RegisterBrokerRecord, decode
-from headgate.protocol.records.batch import Record, build, iterate, split
+from headgate.protocol.records.batch import iterate, split
 from headgate.storage.disk.reserve import PART_BYTES, RESERVE_BYTES, Reserve
 from headgate.storage.errors import StorageError
 from headgate.storage.files import Files
@@ -52,9 +52,7 @@ def started(files: CrashingFiles) -> CrashingNode:
 def append(node: Node, count: int, topic: str = "t") -> None:
     now_ms = node.time.clock.now_ms()
     for _ in range(count):
-        node.services.partitions.get(topic, 0).append(
-            memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms
-        )
+        node.services.partitions.get(topic, 0).append(records(b"v", timestamp=now_ms), 1, now_ms)
 
 
 def test_every_start_raises_the_epoch_of_every_partition_by_one() -> None:

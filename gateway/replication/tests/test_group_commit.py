@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.handlers import load
 from headgate.gateway.replication import group_commit
 from headgate.gateway.replication.file_tasks import FileTaskQueue
 from headgate.gateway.replication.replica import READ_UNCOMMITTED, Replica
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.replication.tests.producing import Reply, produce
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
-from headgate.gateway.tests.builders import Node, UnsyncedFiles
+from headgate.gateway.tests.builders import Node, UnsyncedFiles, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.offset_commit import (
@@ -21,13 +20,11 @@ from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from headgate.protocol.records.batch import Record, build, iterate
+from headgate.protocol.records.batch import iterate
 from headgate.storage.files import File
 from headgate.storage.log import log_lock
 from headgate.storage.log.epochs import read_entries
 
-TIMEOUT_MS = 60_000
 COMMIT = {"headgate.flush": "commit"}
 
 
@@ -65,15 +62,9 @@ def partition_of(node: Node, index: int = 0, topic: str = "t") -> Replica:
     return node.services.partitions.get(topic, index)
 
 
-def produced(
-    node: Node, *values: bytes, topic: str = "t", index: int = 0, acks: int = -1, ends_turn: bool = True, **numbers: Any
-) -> Any:
-    """The response, or None as long as there is none. Without `ends_turn` more can be asked in the same turn."""
-    records = [Record(timestamp=node.time.clock.now_ms(), value=value) for value in values or (b"x",)]
-    data = memoryview(build(records, **numbers))
-    named = TopicProduceData(topic, partition_data=[PartitionProduceData(index, data)])
-    outcome = load()[0].ranges[-1].handler(ProduceRequest(None, acks, TIMEOUT_MS, [named]), node.context(9))
-    told = Told(node, outcome)
+def produced(node: Node, *values: bytes, acks: int = -1, ends_turn: bool = True, **options: Any) -> Reply:
+    """The reply, once there is one. Without `ends_turn` more can be asked in the same turn."""
+    told = Reply(node, produce(node, *values, acks=acks, **options))
     if ends_turn:
         end_turn(node)
     return told
@@ -82,29 +73,6 @@ def produced(
 def end_turn(node: Node) -> None:
     node.services.appends.commit()
     node.time.advance()
-
-
-class Told:
-    """What a client was told, once it is."""
-
-    def __init__(self, node: Node, outcome: Any) -> None:
-        self.response: Any = None
-        if isinstance(outcome, Waiting):
-            node.services.purgatory.park(outcome, self._take)
-        else:
-            self.response = outcome
-
-    def _take(self, response: Any) -> None:
-        assert self.response is None
-        self.response = response
-
-    @property
-    def row(self) -> tuple[int, int] | None:
-        if self.response is None:
-            return None
-        assert isinstance(self.response, ProduceResponse)
-        ((row,),) = [topic.partition_responses for topic in self.response.responses]
-        return row.error_code, row.base_offset
 
 
 def values_read(node: Node, index: int = 0, topic: str = "t", offset: int = 0) -> list[bytes | None]:
@@ -365,11 +333,11 @@ def test_commits_of_offsets_wait_like_any_other_record(tmp_path: Path, monkeypat
     node.time.advance()
     disk = Disk(node, monkeypatch)
     topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 5)])
-    told = Told(node, node.handle(OffsetCommitRequest("g", topics=[topic]), 8))
+    told = Reply(node, node.handle(OffsetCommitRequest("g", topics=[topic]), 8))
     node.time.advance()
-    before: Any = told.response
+    before: Any = told.value
     disk.run()
-    ((row,),) = [topic.partitions for topic in told.response.topics]
+    ((row,),) = [topic.partitions for topic in told.value.topics]
     assert (before, row.error_code) == (None, 0)
     node.close()
 
@@ -390,7 +358,7 @@ def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: d
     log = partition.log
     log.acquire(log_lock.ROLLING)
     now_ms = node.time.clock.now_ms()
-    partition.append(memoryview(build([Record(timestamp=now_ms, value=b"x")])), -1, now_ms)
+    partition.append(records(b"x", timestamp=now_ms), -1, now_ms)
     node.time.advance()
     assert log.flushing is None
     assert not disk.waiting
@@ -411,7 +379,7 @@ def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
     partition = partition_of(node, topic="small")
     now_ms = node.time.clock.now_ms()
     for _ in range(5):
-        partition.append(memoryview(build([Record(timestamp=now_ms, value=b"x")])), 1, now_ms)
+        partition.append(records(b"x", timestamp=now_ms), 1, now_ms)
     assert len(partition.log.segments) == 5
     ends = []
     node.time.advance()

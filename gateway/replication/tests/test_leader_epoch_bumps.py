@@ -12,10 +12,9 @@ import pytest
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.leader_epoch_bumps import LONGEST_WAIT_MS
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, HeldThreads
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -24,7 +23,6 @@ from headgate.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import Files
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -51,9 +49,7 @@ class Bench(Node):
 
     def append(self, partition: Replica | None = None) -> None:
         now_ms = self.time.clock.now_ms()
-        (partition or self.partition()).append(
-            memoryview(build([Record(timestamp=now_ms, value=b"v")])), ACKS_ALL, now_ms
-        )
+        (partition or self.partition()).append(records(b"v", timestamp=now_ms), ACKS_ALL, now_ms)
 
     def withhold(self, index: int = 0) -> Replica:
         partition = self.partition(index)
@@ -124,7 +120,7 @@ def test_an_append_that_waits_for_a_thread_is_refused(bench: Bench) -> None:
     told: list[object] = []
     now_ms = bench.time.clock.now_ms()
     for _ in range(2):
-        writer.append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms, told.append)
+        writer.append(records(b"v", timestamp=now_ms), 1, now_ms, told.append)
     bench.withhold()
     threads.run_all()
     first, second = told
@@ -135,12 +131,9 @@ def test_an_append_that_waits_for_a_thread_is_refused(bench: Bench) -> None:
 
 def test_what_waits_for_it_is_answered(bench: Bench) -> None:
     topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=3, partition_max_bytes=1 << 20)])
-    waits = bench.handle(FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[topic]), 11)
-    assert isinstance(waits, Waiting)
-    heard: list[object] = []
-    bench.services.purgatory.park(waits, heard.append)
+    heard = parked(bench, bench.handle(FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[topic]), 11))
     bench.withhold()
-    ((row,),) = [response.responses[0].partitions for response in heard]  # type: ignore[attr-defined]
+    ((row,),) = [response.responses[0].partitions for response in heard]
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

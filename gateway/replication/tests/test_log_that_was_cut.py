@@ -15,6 +15,7 @@ from headgate.gateway.coordinator.tests.test_commit_at_any_cut import CrashingNo
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.tests.builders import parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
@@ -25,7 +26,6 @@ from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from headgate.protocol.records.batch import Record, build
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 WAITS = ("create", "open", "read", "remove", "rename", "sync", "sync_directory", "truncate", "write")
@@ -51,7 +51,7 @@ class Bench:
     def append(self, count: int) -> None:
         now_ms = self.node.time.clock.now_ms()
         for _ in range(count):
-            self.partition().append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
+            self.partition().append(records(b"v", timestamp=now_ms), 1, now_ms)
 
     def lose(self, partition: Replica) -> None:
         """What is not on the disk never will be."""
@@ -83,8 +83,7 @@ class Bench:
         outcome = self.node.handle(request, version)
         if not isinstance(outcome, Waiting):
             return outcome
-        heard: list[Any] = []
-        self.node.services.purgatory.park(outcome, heard.append)
+        heard = parked(self.node, outcome)
         self.node.time.advance()
         return heard
 
@@ -178,7 +177,7 @@ def test_what_no_consumer_could_read_raises_no_epoch(bench: Bench) -> None:
     bench.node.services.metadata.create_topic("c", 1, configs={"headgate.flush": "commit"})
     partition = bench.partition("c")
     now_ms = bench.node.time.clock.now_ms()
-    partition.append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
+    partition.append(records(b"v", timestamp=now_ms), 1, now_ms)
     bench.lose(partition)
     bench.repair()
     assert (partition.high_watermark, partition.log.end_offset) == (0, 0), "it is lost"
@@ -192,13 +191,13 @@ def test_a_high_watermark_that_follows_syncs_is_not_above_the_end(bench: Bench) 
     partition = bench.partition("c")
     now_ms = bench.node.time.clock.now_ms()
     for _ in range(3):
-        partition.append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
+        partition.append(records(b"v", timestamp=now_ms), 1, now_ms)
     bench.node.time.advance()
     bench.threads.run_all()
     assert partition.high_watermark == 3
     bench.files.fail(errno.ENOSPC, "write", path="/c-0/", times=1)
     with pytest.raises(KafkaError):
-        partition.append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
+        partition.append(records(b"v", timestamp=now_ms), 1, now_ms)
     assert partition.log.recovery_point == 0
     bench.files.file(partition.log.active.path).durable.clear()
     bench.lose(partition)

@@ -14,9 +14,8 @@ from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Topic
 from headgate.gateway.replication import replica_manager as partitions_module
 from headgate.gateway.replication.replica_manager import PREPARE_MS, ReplicaManager
 from headgate.gateway.runtime.scheduler import StoppedError
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, records
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.batch import Record, build
 from headgate.storage.directory.partition_files import PartitionCreation
 
 NOW_MS = 1_700_000_000_000
@@ -56,7 +55,7 @@ class Desk:
         return NONE
 
     def append(self, topic: str = "t", index: int = 0) -> None:
-        batch = memoryview(build([Record(timestamp=NOW_MS, value=b"v")]))
+        batch = records(b"v")
         self.partitions.get(topic, index).append(batch, 1, NOW_MS)
 
     def names(self) -> list[str]:

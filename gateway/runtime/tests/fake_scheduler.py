@@ -74,12 +74,12 @@ class FakeScheduler(Scheduler):
 
     def hold(self, *ignored: str) -> HeldThreads:
         """Have all further work wait in these threads; `ignored` as in `HeldThreads`."""
-        self.threads = held = HeldThreads(self.run_soon, ignored)
+        self.threads = held = HeldThreads(self.run_due, ignored)
         return held
 
     def hold_slices(self) -> HeldThreads:
         """Have all further work in slices wait in these threads."""
-        self.slices = held = HeldThreads(self.run_soon)
+        self.slices = held = HeldThreads(self.run_due)
         return held
 
     def release(self) -> None:

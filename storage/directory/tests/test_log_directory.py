@@ -29,10 +29,7 @@ from headgate.storage.tests.builders import (
     open_store,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles
-
-
-def killed(files: CrashingFiles) -> CrashingFiles:
-    return files.crash(Random(1), power=False)
+from headgate.storage.tests.reopened import killed
 
 
 def test_a_store_on_the_disk(tmp_path: Path) -> None:

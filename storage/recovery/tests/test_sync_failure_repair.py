@@ -27,6 +27,7 @@ from headgate.storage.tests.builders import (
     batch,
     content,
     delete_old_segments,
+    files_of,
     new_log,
     next_offset,
     numbered,
@@ -34,12 +35,6 @@ from headgate.storage.tests.builders import (
 )
 from headgate.storage.tests.compacted import COMPACT, assert_indexes, close_segment, keyed, put, values
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
-
-
-def files_of(log: Log) -> CrashingFiles:
-    files = log.pool.files
-    assert isinstance(files, CrashingFiles)
-    return files
 
 
 def broken(*batches: memoryview, flushed: int = 10, config: LogConfig = SMALL) -> Log:

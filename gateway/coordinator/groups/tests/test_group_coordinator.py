@@ -16,14 +16,6 @@ from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
 from headgate.protocol.messages.list_groups import ListGroupsRequest
 
 
-@pytest.fixture
-def served(node: Node) -> Node:
-    """A broker with the topics t and u."""
-    node.services.metadata.create_topic("t", 1)
-    node.services.metadata.create_topic("u", 1)
-    return node
-
-
 def test_offsets_of_a_deleted_topic_go_also_from_the_log(served: Node) -> None:
     commit(served, "g", 1)
     commit(served, "g", 2, topic="u")

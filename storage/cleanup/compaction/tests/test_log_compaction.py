@@ -30,6 +30,7 @@ from headgate.storage.tests.builders import (
     append,
     content,
     delete_old_segments,
+    files_of,
     new_log,
     no_checkpoint,
     open_store,
@@ -85,12 +86,6 @@ def test_a_batch_of_build_is_a_batch_of_the_tests() -> None:
     append(one, memoryview(bytearray(data)))
     put(other, bytearray(data))
     assert content(one) == content(other)
-
-
-def files_of(log: Log) -> CrashingFiles:
-    files = log.pool.files
-    assert isinstance(files, CrashingFiles)
-    return files
 
 
 def with_aborted() -> Log:
