@@ -406,7 +406,7 @@ def test_a_poll_ends_with_what_is_in_memory_by_then(
     for index in (0, 1, 1):
         append(node, "t", b"a", index=index)
     fetch = request(wanted(node, "t", 12, from_offset(0, 0), from_offset(1, 1)), max_wait_ms=500, min_bytes=1 << 19)
-    answers = parked(node, fetch)
+    answers = parked_fetch(node, fetch)
     threads = let_cool(node, monkeypatch)
     log = node.services.partitions.get("t", 1).log
     monkeypatch.setattr(log._segments, "_memo", {})
@@ -419,7 +419,7 @@ def test_a_poll_ends_with_what_is_in_memory_by_then(
     sizes(answers[0])
     while threads.waiting:
         let_one_end(node, threads)
-    answers = parked(node, fetch)
+    answers = parked_fetch(node, fetch)
     node.time.advance(500)
     assert [row.partition_index for row in rows(answers[0]) if len(row.records)] == [0, 1], "it was brought meanwhile"
     sizes(answers[0])
