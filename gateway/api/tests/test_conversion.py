@@ -100,7 +100,7 @@ def test_so_many_wait_for_disks_beside_the_one_that_runs() -> None:
     assert late == list(range(MAX_HUNG + 3))
 
 
-def test_one_that_waited_for_a_disk_until_the_end_is_told_with_the_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_that_waits_for_a_disk_at_the_stop_is_told_too(caplog: pytest.LogCaptureFixture) -> None:
     threads, late = Threads(), list[Any]()
     for number in range(3):
         threads.conversions.submit(steps(number, 2), 10, late.append, is_reading=number == 0)

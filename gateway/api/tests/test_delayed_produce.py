@@ -101,9 +101,7 @@ def test_what_has_not_ended_in_time_has_timed_out(node: Node, acks: int, wait_ms
     assert bench.codes[1] == (ErrorCode.REQUEST_TIMED_OUT, -1)
 
 
-def test_without_acks_a_request_waits_for_conversions_and_crowded_disks_alone(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_acks_0_waits_for_conversions_and_crowded_disks_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(append_queue, "PAUSE_BYTES", 10)
     bench = Bench(node, acks=0)
     assert bench.delayed().answer_silently() is None, "nothing is converted, and the disk takes what comes"

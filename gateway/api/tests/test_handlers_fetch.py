@@ -247,7 +247,7 @@ def test_a_history_that_diverges_is_told_where(node: Node) -> None:
 
 
 @pytest.mark.parametrize("last_fetched_epoch, diverging", [(0, (-1, -1)), (1, (0, 2)), (3, (0, 2)), (4, (-1, -1))])
-def test_a_new_epoch_begins_at_the_end_of_the_log_before_its_first_record(
+def test_before_its_first_record_an_epoch_begins_at_the_log_end(
     node: Node, last_fetched_epoch: int, diverging: tuple[int, int]
 ) -> None:
     """Kafka notes the epoch there when it becomes leader."""
@@ -447,7 +447,7 @@ def test_who_knows_an_older_leader_is_told_the_present_one(node: Node, version: 
     assert hint.leader_id == (0 if version >= 12 else -1)
 
 
-def test_who_waits_for_a_partition_that_another_broker_leads_from_now_on_is_told(node: Node) -> None:
+def test_who_waits_is_told_when_another_broker_becomes_the_leader(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     replies = parked(node, old(node, 12, from_offset(0), max_wait_ms=500))
     led_elsewhere(node, 5, "t")
@@ -457,7 +457,7 @@ def test_who_waits_for_a_partition_that_another_broker_leads_from_now_on_is_told
 
 
 @pytest.mark.parametrize("version, code", [(0, 6), (5, 6), (6, 56), (12, 56)])
-def test_a_version_that_does_not_know_of_bad_disks_is_made_to_come_again(
+def test_a_version_without_the_storage_error_is_told_to_retry(
     node: Node, version: int, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.services.metadata.create_topic("t", 1)
@@ -472,9 +472,7 @@ def test_a_version_that_does_not_know_of_bad_disks_is_made_to_come_again(
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 9])
-def test_an_old_version_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(
-    node: Node, cold: HeldThreads, version: int
-) -> None:
+def test_an_old_version_reads_a_cold_disk_in_threads(node: Node, cold: HeldThreads, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     for number in range(30):
         put(node, Record(-1, NOW_MS, None, b"%d" % number), codec=4)

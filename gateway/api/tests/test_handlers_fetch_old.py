@@ -75,7 +75,7 @@ def test_whole_messages_are_sent_within_the_limits(node: Node, version: int) -> 
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_a_message_above_the_limit_is_cut_before_version_3_and_whole_then(node: Node, version: int) -> None:
+def test_a_message_above_the_limit_is_whole_from_version_3_on(node: Node, version: int) -> None:
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1):
         put(node, Record(-1, NOW_MS, None, bytes(1_000)), index=index)
@@ -158,7 +158,7 @@ def test_behind_a_last_marker_an_old_version_waits_as_at_the_end(node: Node, ver
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_behind_a_last_marker_an_old_version_waits_no_longer_than_it_said(node: Node, version: int) -> None:
+def test_behind_a_last_marker_an_old_version_waits_as_it_asked(node: Node, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     end_transaction(node)
     replies = parked(node, old(node, version, from_offset(0), max_wait_ms=500))
@@ -270,7 +270,7 @@ def test_records_that_cannot_be_read_are_an_error_of_their_partition(node: Node,
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_a_disk_that_fails_during_a_conversion_is_told_as_the_version_knows_it(
+def test_a_disk_failure_in_a_conversion_is_told_as_the_version_can(
     node: Node, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> bytes:

@@ -353,7 +353,7 @@ def test_so_many_are_read_for_at_once(node: Node, thread: HeldThreads, cold: Col
     assert [code for code, _, _ in rows(answers[0])] == [0] * len(wanted)
 
 
-def test_searches_that_were_given_up_leave_nothing_that_waits_for_the_disk(
+def test_abandoned_searches_leave_nothing_that_waits_for_the_disk(
     node: Node, cold: ColdDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = list[str]()

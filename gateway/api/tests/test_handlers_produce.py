@@ -252,7 +252,7 @@ def test_a_set_that_takes_long_is_converted_by_a_thread(node: Node, monkeypatch:
 
 @pytest.mark.parametrize("is_one_request", [False, True])
 @pytest.mark.parametrize("version", [2, 9])
-def test_what_is_small_does_not_overtake_what_waits_for_the_same_partition(
+def test_a_small_set_does_not_overtake_one_of_its_partition(
     node: Node, monkeypatch: pytest.MonkeyPatch, version: int, is_one_request: bool
 ) -> None:
     node.services.metadata.create_topic("t", 2, configs={"compression.type": "uncompressed"})
@@ -380,9 +380,7 @@ def test_with_acks_0_the_connection_waits_for_the_conversion(node: Node, monkeyp
     assert len(stored(node)) == 2
 
 
-def test_with_acks_0_a_set_that_cannot_be_converted_ends_the_connection(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_acks_0_with_a_set_that_cannot_be_converted_disconnects(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     thread = node.time.scheduler.hold_slices()
     damaged = encode(1, 1, 0, 0, None, b"this is not gzip")
@@ -461,7 +459,7 @@ def test_the_records_for_which_a_batch_is_refused_are_named(node: Node, version:
     assert stored(node) == []
 
 
-def test_the_records_of_a_set_for_which_it_is_refused_are_counted_from_its_first(node: Node) -> None:
+def test_refused_records_of_a_set_are_counted_from_its_first(node: Node) -> None:
     node.services.metadata.create_topic("t", 1, configs={"cleanup.policy": "compact"})
     assert rows(node.ask(request(("t", 0, build_set(RECORDS, 1))), 2)) == [(ErrorCode.INVALID_RECORD, -1)]
     assert rows(node.ask(request(("t", 0, build_set(RECORDS[:1], 1))), 2)) == [(0, 0)]
@@ -511,7 +509,7 @@ def test_every_record_is_looked_at_where_that_is_asked_for(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("is_slow", [False, True])
 @pytest.mark.parametrize("version, code", [(0, 6), (2, 6), (3, 6), (4, 56), (11, 56)])
-def test_a_version_that_does_not_know_of_bad_disks_is_made_to_come_again(
+def test_a_version_without_the_storage_error_is_told_to_retry(
     node: Node, version: int, code: int, is_slow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.services.metadata.create_topic("t", 1)

@@ -75,7 +75,7 @@ def aborted(row: Any) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_reader_of_what_is_committed_stops_at_the_first_open_transaction(node: Node, version: int) -> None:
+def test_read_committed_stops_at_the_first_open_transaction(node: Node, version: int) -> None:
     write(node, 7, 0, 2)
     write(node, 8, 0)
     end(node, 7, is_commit=False)

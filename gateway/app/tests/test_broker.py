@@ -323,7 +323,7 @@ def test_an_unknown_api_hangs_up_and_others_are_served(tmp_path: Path) -> None:
     run_broker(tmp_path, scenario)
 
 
-def test_a_limit_on_connections_changes_at_once_and_survives_a_restart(tmp_path: Path) -> None:
+def test_a_connection_limit_changes_at_once_and_survives_a_restart(tmp_path: Path) -> None:
     limit = AlterConfigsResource(BROKER_RESOURCE, "", [AlterableConfig("max.connections", SET, "1")])
 
     async def lower_it(memory: MemoryBroker) -> None:

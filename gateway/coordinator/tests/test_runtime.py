@@ -97,7 +97,7 @@ def test_a_stop_lets_go_of_all_groups(served: Node) -> None:
     assert fetch(served, "g") == [(ErrorCode.NOT_COORDINATOR, {})]
 
 
-def test_a_partition_that_is_offline_has_its_coordinator_when_it_is_back(
+def test_an_offline_partition_has_its_coordinator_when_it_is_back(
     served: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(served, "g", 7)

@@ -160,7 +160,7 @@ def test_after_a_failed_flush_all_is_written_once_more(
     assert node.services.partitions.get("t", 0).high_watermark == 3
 
 
-def test_who_waits_for_the_disk_is_told_that_it_failed_and_served_once_it_is_mended(
+def test_who_waits_for_a_failed_disk_is_told_and_served_after_repair(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With flush=commit the high watermark follows again, also over what was refused: it is in the log."""
@@ -271,7 +271,7 @@ class Full:
         monkeypatch.setattr(partitions_module, "AT_ONCE", at_once)
 
 
-def test_what_cannot_be_made_is_tried_a_few_in_a_turn_and_ever_more_rarely(
+def test_failed_creations_are_tried_a_few_a_turn_and_ever_more_rarely(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Full(node, monkeypatch, at_once=4)
@@ -313,7 +313,7 @@ def test_one_that_cannot_be_made_keeps_no_other_from_being_tried(node: Node, mon
     assert set(range(6)) - {index for _, index in partitions.offline} == {3}
 
 
-def test_a_topic_made_anew_while_its_predecessor_is_mended_keeps_its_records(
+def test_a_topic_recreated_during_a_repair_keeps_its_records(
     node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metadata, partitions = node.services.metadata, node.services.partitions

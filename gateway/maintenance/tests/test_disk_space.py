@@ -208,7 +208,7 @@ def test_a_disk_that_cannot_be_asked_changes_nothing(node: Node, room: Room, cap
     assert produce(node, 9).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_topic_that_decodes_records_and_converted_sets_are_refused_too(node: Node, room: Room) -> None:
+def test_decoding_topics_and_converted_sets_are_refused_too(node: Node, room: Room) -> None:
     node.services.metadata.create_topic("zstd", 1, configs={"compression.type": "zstd"})
     room.free = 1 * MIB
     look(node)

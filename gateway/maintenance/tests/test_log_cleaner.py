@@ -165,7 +165,7 @@ class Cold:
             self.node.time.advance()
 
 
-def test_a_disk_that_hangs_keeps_one_thread_and_the_logs_of_others_are_compacted(
+def test_a_hung_disk_keeps_one_thread_and_other_logs_are_compacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cold = Cold(tmp_path, monkeypatch, "abcd")
@@ -183,7 +183,7 @@ def test_a_disk_that_hangs_keeps_one_thread_and_the_logs_of_others_are_compacted
     cold.node.close()
 
 
-def test_what_a_disk_refuses_to_a_thread_is_not_asked_for_again_by_the_loop(
+def test_the_loop_does_not_ask_again_for_what_a_thread_was_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     cold = Cold(tmp_path, monkeypatch, "ab")
@@ -294,7 +294,7 @@ def test_a_damaged_log_is_left_alone_and_others_are_not(node: Node, compactions:
 
 
 @pytest.mark.parametrize("error", [Damaged("byte 7"), OSError(5, "the disk fails")])
-def test_what_was_wrong_while_a_disk_failed_is_forgotten_when_it_is_back(
+def test_failures_of_a_failed_disk_are_forgotten_when_it_is_back(
     node: Node, compactions: Compactions, error: Exception
 ) -> None:
     partition = dirty(node)

@@ -181,7 +181,7 @@ def test_one_log_does_not_end_the_retention_of_the_others(
     assert logs_of(broken) == [3]
 
 
-def test_an_index_that_was_cut_does_not_end_the_retention_of_other_logs(node: Node) -> None:
+def test_a_cut_index_does_not_end_the_retention_of_other_logs(node: Node) -> None:
     for name in ("a", "b"):
         filled(node, name)
     node.restart()  # after a start timestamps are not known yet

@@ -279,9 +279,7 @@ def test_a_listener_that_fails_keeps_no_later_change_waiting(opened: Opened, cap
     assert "a fault of ours" in caplog.text
 
 
-def test_a_change_that_fails_behind_one_that_is_prepared_leaves_that_one_alone(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_change_leaves_a_prepared_one_before_it_alone(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = opened.metadata
     prepared: list[Callable[[], None]] = []
     opened.prepare = lambda _old, _new, _names, done: prepared.append(done)

@@ -73,9 +73,7 @@ def test_a_damaged_record_is_not_guessed(log: Log) -> None:
         list(replay(log))
 
 
-def test_without_descriptors_nothing_is_written_and_the_next_change_succeeds(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_descriptors_a_change_fails_and_the_next_succeeds(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata_log = MetadataLog(log, FakeScheduler(ManualClock()))
     with monkeypatch.context() as patch:
         patch.setattr(Files, "sync_directory", lambda *_: (_ for _ in ()).throw(OSError(24, "Too many open files")))
@@ -107,7 +105,7 @@ class Submitted:
         return [record.feature_level for record in replay(log) if isinstance(record, FeatureLevelRecord)]
 
 
-def test_a_thread_writes_and_what_comes_meanwhile_is_in_the_next_write(log: Log) -> None:
+def test_what_comes_while_a_thread_writes_is_in_the_next_write(log: Log) -> None:
     submitted = Submitted(log)
     submitted.submit(1, 2, 3)
     assert (len(submitted.threads.waiting), submitted.ended) == (1, [])
@@ -137,7 +135,7 @@ def test_a_write_that_fails_refuses_all_that_follow_it(log: Log, monkeypatch: py
 
 
 @pytest.mark.parametrize("by_thread", [False, True])
-def test_after_a_failed_sync_nothing_is_written_until_the_log_was_mended(
+def test_after_a_failed_sync_nothing_is_written_before_the_repair(
     log: Log, monkeypatch: pytest.MonkeyPatch, by_thread: bool
 ) -> None:
     submitted = Submitted(log)
@@ -191,7 +189,7 @@ def test_what_is_written_is_told_where_what_follows_cannot_be(log: Log, monkeypa
     assert len(log.segments) == 2
 
 
-def test_one_that_the_log_refuses_does_not_take_those_before_it_with_it(log: Log) -> None:
+def test_a_change_that_the_log_refuses_leaves_those_before_it(log: Log) -> None:
     submitted = Submitted(log)
     submitted.submit(1)
     submitted.threads.run_all()
@@ -203,7 +201,7 @@ def test_one_that_the_log_refuses_does_not_take_those_before_it_with_it(log: Log
     assert submitted.levels(log) == [1, 2, 3]
 
 
-def test_without_descriptors_a_thread_writes_nothing_and_the_next_change_succeeds(
+def test_without_descriptors_a_thread_fails_and_the_next_one_succeeds(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submitted = Submitted(log)
@@ -217,7 +215,7 @@ def test_without_descriptors_a_thread_writes_nothing_and_the_next_change_succeed
     assert submitted.levels(log) == [2]
 
 
-def test_a_large_change_is_encoded_by_a_thread_and_those_behind_it_wait(log: Log) -> None:
+def test_changes_wait_behind_a_large_one_that_a_thread_encodes(log: Log) -> None:
     submitted = Submitted(log)
     slices = submitted.scheduler.hold_slices()
     submitted.submit(1, copies=FEW_RECORDS + 1)

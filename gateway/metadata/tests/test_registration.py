@@ -65,7 +65,7 @@ def test_every_start_raises_the_epoch_of_every_partition_by_one() -> None:
     assert epoch_of(node, "later") == 0
 
 
-def test_the_record_is_kafkas_and_on_the_disk_before_anything_is_served() -> None:
+def test_the_record_is_kafkas_and_durable_before_anything_is_served() -> None:
     node = started(CrashingFiles())
     end_offset = node.services.metadata.end_offset
     node.close()
@@ -85,7 +85,7 @@ def test_the_record_is_kafkas_and_on_the_disk_before_anything_is_served() -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-def test_a_served_epoch_is_above_all_served_before_wherever_a_start_is_cut(seed: int) -> None:
+def test_a_served_epoch_is_above_all_before_wherever_a_start_is_cut(seed: int) -> None:
     """The power fails at any operation of a start, or after it; of what is not synced the disk keeps what it likes."""
     random = Random(seed)
     node = started(CrashingFiles())
@@ -110,7 +110,7 @@ def test_a_served_epoch_is_above_all_served_before_wherever_a_start_is_cut(seed:
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
-def test_a_start_that_cannot_be_recorded_is_refused_and_the_next_one_raises(operation: str) -> None:
+def test_a_start_that_cannot_be_recorded_fails_and_the_next_raises(operation: str) -> None:
     node = started(CrashingFiles())
     append(node, 1)
     files = node.crash(Random(0))

@@ -88,7 +88,7 @@ def test_a_start_that_read_a_long_log_is_followed_by_a_snapshot() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_the_registration_of_this_start_is_in_the_snapshot_that_follows() -> None:
+def test_the_registration_of_this_start_is_in_the_next_snapshot() -> None:
     """Else the leader epochs of the next start would be those of this one."""
     node = filled(MetadataNode(CrashingFiles()))
     node.churn(5)

@@ -171,9 +171,7 @@ async def begin(served: Simulated, node: Node) -> Poisoned:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SIMULATED)
-def test_a_stream_of_requests_cut_anywhere_is_answered_and_stored_as_sent(
-    kind: type[Simulated], tmp_path: Path
-) -> None:
+def test_a_stream_cut_anywhere_is_answered_and_stored_as_sent(kind: type[Simulated], tmp_path: Path) -> None:
     node = Node(tmp_path)
 
     async def scenario(served: Simulated) -> None:
@@ -190,7 +188,7 @@ def test_a_stream_of_requests_cut_anywhere_is_answered_and_stored_as_sent(
 
 @pytest.mark.parametrize("kind", SIMULATED)
 @pytest.mark.parametrize("portion", [3, 64, 500])
-def test_a_stream_of_requests_in_portions_is_answered_and_stored_as_sent(
+def test_a_stream_in_portions_is_answered_and_stored_as_sent(
     kind: type[Simulated], portion: int, tmp_path: Path
 ) -> None:
     node = Node(tmp_path)

@@ -112,7 +112,7 @@ def test_after_a_slow_write_the_next_is_made_by_a_thread(node: Node, disk: Disk,
     assert (disk.inline, partition.high_watermark, reply.row) == (0, 2, (0, 1))
 
 
-def test_what_comes_during_a_write_is_written_together_in_the_order_it_came(node: Node, disk: Disk) -> None:
+def test_appends_during_a_write_are_written_together_in_order(node: Node, disk: Disk) -> None:
     slowed(disk)
     replies = [late(node, produced(node, b"%d" % number)) for number in range(5)]
     assert len(disk.threads) == 1
@@ -123,7 +123,7 @@ def test_what_comes_during_a_write_is_written_together_in_the_order_it_came(node
     assert disk.by_thread == 2
 
 
-def test_what_was_promised_before_the_disk_was_slow_is_written_before_it_is_answered(node: Node, disk: Disk) -> None:
+def test_what_was_staged_before_the_disk_slowed_is_written_first(node: Node, disk: Disk) -> None:
     partition = node.services.partitions.get("t", 0)
     produced(node)
     promised = produce(node, b"promised")
@@ -256,7 +256,7 @@ def test_a_batch_that_comes_again_has_its_offset(node: Node, disk: Disk) -> None
     assert not disk.threads
 
 
-def test_a_write_that_takes_longer_than_the_client_waits_is_a_time_out(node: Node, disk: Disk) -> None:
+def test_a_write_longer_than_the_client_waits_is_a_time_out(node: Node, disk: Disk) -> None:
     slowed(disk)
     reply = late(node, produced(node))
     node.time.advance(TIMEOUT_MS + 1)
@@ -326,7 +326,7 @@ def test_a_topic_may_be_deleted_while_a_thread_writes(node: Node, disk: Disk) ->
     assert second.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
 
 
-def test_what_waited_for_a_deleted_topic_does_not_go_into_its_successor(node: Node, disk: Disk) -> None:
+def test_appends_to_a_deleted_topic_do_not_go_into_its_successor(node: Node, disk: Disk) -> None:
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
     old = node.services.partitions.get("short", 0)
     produced(node, topic="short")
@@ -364,7 +364,7 @@ def test_more_than_fits_into_one_write_waits_for_the_next(node: Node, disk: Disk
     assert disk.by_thread in (3, 4)
 
 
-def test_of_what_is_taken_together_only_what_was_written_is_acknowledged(node: Node, disk: Disk) -> None:
+def test_of_joined_appends_only_those_written_are_acknowledged(node: Node, disk: Disk) -> None:
     """The end of a segment is the end of a write: what comes behind is another one, after the next is begun."""
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
     partition = node.services.partitions.get("short", 0)

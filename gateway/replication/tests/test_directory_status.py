@@ -36,7 +36,7 @@ def test_each_change_is_told_and_keeps_new_partitions_away() -> None:
     ]
 
 
-def test_a_full_disk_takes_what_the_broker_writes_and_a_disk_that_is_gone_takes_nothing() -> None:
+def test_a_full_disk_takes_the_brokers_writes_and_a_lost_one_none() -> None:
     status = DirectoryStatus("/d", DISK, lambda _: None)
     assert status.refusal("t") is None
     status.set_full(FULL)

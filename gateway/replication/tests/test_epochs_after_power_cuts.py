@@ -238,7 +238,7 @@ def test_with_commit_nobody_has_anything_to_notice(acks: int) -> None:
     run(files, after)
 
 
-def test_a_disk_that_drops_records_is_told_to_consumers_while_the_broker_runs() -> None:
+def test_consumers_learn_of_dropped_records_while_the_broker_runs() -> None:
     files = CrashingFiles()
     files.drops_failed = (".log",)
 

@@ -98,7 +98,7 @@ def test_acks_1_does_not_wait_but_consumers_do(node: Node, disk: Disk) -> None:
     assert values_read(node) == [b"a"]
 
 
-def test_a_consumer_may_ask_from_where_a_producer_was_told_that_it_wrote(node: Node, disk: Disk) -> None:
+def test_a_consumer_may_fetch_from_an_acknowledged_offset(node: Node, disk: Disk) -> None:
     assert [produced(node, acks=1).row for _ in range(2)] == [(0, 0), (0, 1)]
     topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=1, partition_max_bytes=1 << 20)])
     response: Any = node.handle(FetchRequest(max_wait_ms=0, topics=[topic]), 11)
@@ -251,7 +251,7 @@ def test_flush_messages_1_asks_for_no_less(node: Node, disk: Disk) -> None:
     assert told.row == (0, 0)
 
 
-def test_flush_messages_is_begun_when_so_many_are_there_and_nobody_waits(node: Node, disk: Disk) -> None:
+def test_flush_messages_begins_at_so_many_and_nobody_waits(node: Node, disk: Disk) -> None:
     node.services.metadata.create_topic("some", 1, configs={"flush.messages": "3"})
     log = partition_of(node, topic="some").log
     assert [produced(node, topic="some").row for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
@@ -302,7 +302,7 @@ def test_a_topic_may_be_deleted_while_its_log_is_synced(node: Node, disk: Disk) 
     assert partition_of(node).log.recovery_point == 0
 
 
-def test_who_waits_for_a_deleted_log_is_told_also_where_its_deletion_has_to_wait(
+def test_who_waits_for_a_deleted_log_is_told_before_a_late_deletion(
     node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commit, "MOST_THREADS", 1)
@@ -390,7 +390,7 @@ def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
     assert len(ends) >= 3
 
 
-def test_leader_epochs_are_written_soon_after_the_first_append_and_nobody_waits(node: Node) -> None:
+def test_leader_epochs_are_written_after_the_first_append_unawaited(node: Node) -> None:
     node.services.metadata.create_topic("plain", 2)
     for index in range(2):
         assert produced(node, topic="plain", index=index, acks=1).row == (0, 0)

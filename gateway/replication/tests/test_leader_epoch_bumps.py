@@ -150,7 +150,7 @@ def test_clients_are_told_that_it_has_no_leader(bench: Bench) -> None:
     assert topic.partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_all_of_a_turn_are_one_change_and_one_that_comes_later_another(bench: Bench) -> None:
+def test_bumps_of_one_turn_are_one_change_and_later_ones_another(bench: Bench) -> None:
     bench.services.partitions.await_epoch(bench.partition(0))
     bench.services.partitions.await_epoch(bench.partition(1))
     end_offset = bench.metadata.end_offset

@@ -256,7 +256,7 @@ def join() -> JoinGroupRequest:
     return JoinGroupRequest("g", 30_000, 30_000, "", protocol_type="consumer", protocols=protocols)
 
 
-def test_metadata_of_which_something_is_lost_is_not_changed_until_a_restart(bench: Bench) -> None:
+def test_metadata_with_a_loss_are_not_changed_until_a_restart(bench: Bench) -> None:
     """As what follows it could be read by no start."""
     metadata = bench.node.services.metadata
     log = bench.node.log_manager.logs[METADATA_TOPIC, 0]

@@ -166,7 +166,7 @@ def test_a_topic_that_is_deleted_while_it_is_made_goes_afterwards(desk: Desk) ->
     assert desk.metadata.planned is desk.metadata.image
 
 
-def test_a_topic_that_is_made_anew_while_the_old_one_is_deleted_is_another(desk: Desk) -> None:
+def test_a_topic_recreated_during_its_deletion_is_another(desk: Desk) -> None:
     desk.metadata.create_topic("t", 2)
     desk.run_all()
     desk.append()
@@ -234,7 +234,7 @@ def test_a_fault_in_one_making_stops_no_other_and_it_is_tried_again(
     assert desk.code() == NONE
 
 
-def test_a_fault_in_taking_up_one_stops_no_other_and_it_is_tried_again(
+def test_a_fault_in_taking_up_one_stops_no_other_and_is_tried_again(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[Any] = []
@@ -275,9 +275,7 @@ def test_what_no_thread_came_to_is_tried_again(desk: Desk, monkeypatch: pytest.M
     assert [desk.code("t", index) for index in (0, 1)] == [NONE] * 2
 
 
-def test_a_topic_that_is_deleted_while_it_is_tried_again_leaves_nothing(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_deleted_during_a_retry_leaves_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         Full(patch)
         desk.metadata.create_topic("t", 1)
@@ -367,7 +365,7 @@ def prefer(disks: TwoDisks, directory: str) -> None:
         disks.partitions.directories[each].set_full(None if each == directory else KafkaError(STORAGE, "full"))
 
 
-def test_what_is_in_another_directory_than_the_hung_one_is_made_and_served(disks: TwoDisks) -> None:
+def test_other_directories_than_the_hung_one_create_and_serve(disks: TwoDisks) -> None:
     disks.metadata.create_topic("t", 4)
     disks.metadata.create_topic("u", 1)
     first, second = disks.metadata._pending
@@ -397,9 +395,7 @@ def test_a_new_topic_in_one_directory_is_told_while_another_one_hangs(disks: Two
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_a_topic_made_anew_in_another_directory_does_not_wait_for_the_end_of_the_old_one(
-    disks: TwoDisks, is_stopped: bool
-) -> None:
+def test_a_topic_recreated_elsewhere_does_not_wait_for_the_old_one(disks: TwoDisks, is_stopped: bool) -> None:
     prefer(disks, disks.a)
     disks.metadata.create_topic("t", 1)
     disks.run_all()
@@ -422,7 +418,7 @@ def test_a_topic_made_anew_in_another_directory_does_not_wait_for_the_end_of_the
     assert "t-0" not in disks.names_in(disks.a)
 
 
-def test_what_one_directory_refuses_is_not_made_where_the_old_one_leaves(
+def test_a_refused_partition_is_not_created_where_the_old_one_leaves(
     disks: TwoDisks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It could be made there before that is renamed, which would take its directory away."""
@@ -477,9 +473,7 @@ def test_of_one_name_one_partition_is_made_at_a_time(
     assert not [one for one in caplog.records if one.levelname in ("ERROR", "WARNING") and "full" not in one.message]
 
 
-def test_what_is_tried_again_on_a_hung_disk_keeps_no_other_from_being_tried(
-    disks: TwoDisks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_retry_on_a_hung_disk_keeps_no_other_from_its_retry(disks: TwoDisks, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     with monkeypatch.context() as patch:
         Full(patch)

@@ -40,7 +40,7 @@ def test_one_replica_moves_its_high_watermark_with_its_log(partition: Replica) -
     assert moved == [3]
 
 
-def test_the_high_watermark_follows_what_is_written_and_not_what_is_staged(partition: Replica) -> None:
+def test_the_high_watermark_follows_written_not_staged_batches(partition: Replica) -> None:
     moved: list[int] = []
     partition.advanced = lambda moved_partition: moved.append(moved_partition.high_watermark)
     partition.waiters.waiters = {Waiting([partition.waiters], 0.0, lambda _: None, lambda: None): None}
@@ -158,7 +158,7 @@ def started(node: Node, tmp_path: Path) -> Iterator[Node]:
     made.close()
 
 
-def test_the_first_append_since_a_start_is_written_inline_where_nothing_has_to_be_read(
+def test_the_first_append_is_inline_where_nothing_has_to_be_read(
     started: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warm, cold = (started.services.partitions.get("t", index) for index in (0, 1))

@@ -214,7 +214,7 @@ def test_who_waits_for_records_is_woken_when_they_are_written(node: Node, dispat
     assert len(replies) == 1
 
 
-def test_a_staged_batch_that_a_roll_has_written_moves_the_high_watermark(node: Node, dispatcher: Dispatcher) -> None:
+def test_a_staged_batch_written_by_a_roll_moves_the_high_watermark(node: Node, dispatcher: Dispatcher) -> None:
     """The next append to it is refused, so that nobody else writes to the partition in this turn."""
     append(node, dispatcher)
     promised(dispatcher, produce(node))

@@ -58,7 +58,7 @@ def _exit() -> None:
     raise SystemExit(1)
 
 
-def test_a_thread_serves_again_and_another_is_made_only_if_all_are_at_work() -> None:
+def test_another_thread_is_made_only_if_all_are_at_work() -> None:
     loop = Loop(most=3)
     for _ in range(5):
         loop.run(threading.get_ident)
@@ -188,7 +188,7 @@ def test_what_would_hold_something_is_begun_when_a_thread_is_free() -> None:
     assert (begun, results, share.is_full) == ([0, 1, 2, 3, 4], [0, 1, 3, 4], False)
 
 
-def test_what_waits_for_a_free_thread_is_not_called_when_the_broker_stops_nor_forgotten_before() -> None:
+def test_waiting_work_is_kept_until_the_stop_and_not_begun_then() -> None:
     scheduler, begun = FakeScheduler(ManualClock()), list[int]()
     threads = scheduler.hold()
     share = BoundedExecutor(scheduler, 1)
@@ -242,7 +242,7 @@ def test_while_a_disk_hangs_no_more_waits_than_twice_what_is_wanted() -> None:
     assert sorted(ends) == list(range(3_000)), "each is told of its end once"
 
 
-def test_what_was_just_asked_for_is_not_looked_at_before_the_turn_ends() -> None:
+def test_new_work_is_not_checked_before_the_turn_ends() -> None:
     """Whoever asks for it is parked behind that."""
     scheduler, results, is_parked = FakeScheduler(ManualClock()), list[Any](), False
     threads = scheduler.hold()

@@ -56,7 +56,7 @@ def test_truncation() -> None:
     assert read_entries(made._files, "/d") == [(1, 5)]
 
 
-def test_what_a_start_finds_behind_the_entries_of_the_file_needs_no_disk() -> None:
+def test_epochs_behind_the_entries_of_the_file_need_no_disk() -> None:
     made = epochs((1, 5), (4, 20))
     made.keep([(1, 5), (4, 20), (6, 30)])
     assert made.entries == [(1, 5), (4, 20), (6, 30)]

@@ -128,9 +128,7 @@ def test_a_hole_at_the_beginning_of_an_index_is_found(suffix: str, lost: slice) 
         [(NOW_MS - 5, 0), (NOW_MS, 1)],
     ],
 )
-def test_a_time_index_of_what_was_cut_off_is_not_taken_for_that_of_the_next_batches(
-    times: list[tuple[int, int]], is_back: bool
-) -> None:
+def test_the_time_index_of_cut_batches_is_not_taken_for_the_next(times: list[tuple[int, int]], is_back: bool) -> None:
     """A cut was killed before it came to the indexes; where it `is_back`, a power cut took what a start did to it."""
     files = CrashingFiles()
     store = open_store(files)

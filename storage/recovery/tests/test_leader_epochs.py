@@ -42,7 +42,7 @@ def test_epochs_of_a_compacted_log_are_derived_once(caplog: pytest.LogCaptureFix
         files = store.pool.files  # type: ignore[assignment]
 
 
-def test_epochs_of_a_compacted_log_that_is_scanned_begin_where_the_file_says(caplog: pytest.LogCaptureFixture) -> None:
+def test_epochs_of_a_scanned_compacted_log_begin_as_the_file_says(caplog: pytest.LogCaptureFixture) -> None:
     """Also of the segment with the recovery point; again and again, if the broker dies before anything is flushed."""
     caplog.set_level("INFO", logger="headgate.storage")
     files = CrashingFiles()

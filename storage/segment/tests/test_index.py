@@ -151,7 +151,7 @@ def test_a_lost_first_entry_is_not_taken_for_one() -> None:
     assert not index.is_increasing
 
 
-def test_the_last_entry_of_an_index_that_was_cut_is_an_error_of_the_disk() -> None:
+def test_the_last_entry_of_a_cut_index_is_a_disk_error() -> None:
     pool = new_pool()
     times = TimeIndex(pool, "/d", BASE)
     times.append(1 << 40, BASE)

@@ -135,7 +135,7 @@ def test_a_failed_write_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("refused", [".index", ".timeindex", ".txnindex"])
-def test_a_seal_that_fails_is_taken_back_where_the_disk_lets_nothing_be_read_either(refused: str) -> None:
+def test_a_failed_seal_is_undone_also_where_nothing_can_be_read(refused: str) -> None:
     segment = new_segment(batches=20)
     segment.follow_transactions()
     segment.times.flush()
@@ -152,7 +152,7 @@ def test_a_seal_that_fails_is_taken_back_where_the_disk_lets_nothing_be_read_eit
     assert (segment.offsets.content(), segment.times.content()) == rebuilt_indexes(segment, INTERVAL, sealed=True)
 
 
-def test_deleted_files_are_renamed_and_can_be_read_until_they_are_removed() -> None:
+def test_deleted_files_are_renamed_and_readable_until_removed() -> None:
     segment = new_segment(batches=20)
     segment.seal()
     files = segment._pool.files
