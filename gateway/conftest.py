@@ -36,3 +36,11 @@ def threads(node: Node) -> HeldThreads:
     """The threads of the node's maintenance."""
     # The two are asked for all the time, or after each error: see test_disk_space.py, test_directory_health.py.
     return node.time.scheduler.hold("space", "try_directory")
+
+
+@pytest.fixture
+def served(node: Node) -> Node:
+    """A broker with the topics t and u."""
+    node.services.metadata.create_topic("t", 1)
+    node.services.metadata.create_topic("u", 1)
+    return node

@@ -14,8 +14,8 @@ from headgate.gateway.api.handlers import Outcome, load
 from headgate.gateway.app.composition import BrokerParts, EmbeddedSource, Foundation, Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Topic
 from headgate.gateway.metadata.image import Node as Broker
-from headgate.gateway.metadata.image import Topic
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.scheduler import Scheduler
@@ -159,6 +159,11 @@ def parked(node: Node, outcome: object) -> list[Any]:
     replies: list[Any] = []
     node.services.purgatory.park(outcome, replies.append)
     return replies
+
+
+def offsets_partitions(node: Node) -> list[Replica]:
+    """The partitions of the topic of committed offsets."""
+    return [replica for replica in node.services.partitions if replica.topic == CONSUMER_OFFSETS]
 
 
 def reach(replica: Replica, offset: int) -> None:

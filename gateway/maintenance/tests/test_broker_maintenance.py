@@ -12,7 +12,6 @@ from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node, UnsyncedFiles
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
-from headgate.protocol.steps import finish
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.directory.partition_files import PartitionCreation
 from headgate.storage.log.log import Log
@@ -340,13 +339,12 @@ def test_while_a_thread_makes_some_no_others_are_begun(node: Node, monkeypatch: 
     disk = Full(node, monkeypatch, at_once=4)
     node.services.metadata.create_topic("t", 30)
     disk.has_room = True
-    scheduler, work = Mock(is_over=False, call_after=node.time.scheduler.call_after), node.parts.maintenance
-    node.services.partitions._files.go_on_in_threads(scheduler)
+    threads, work = node.time.scheduler.hold_slices(), node.parts.maintenance
+    node.services.partitions.go_on_in_threads()
     for _ in range(3):
         work.retry()
-    assert scheduler.in_slices.call_count == 1
-    steps, done = scheduler.in_slices.call_args.args
-    done(finish(steps))
+    assert len(threads.waiting) == 1
+    threads.run_one()
     assert len(node.services.partitions) == 4
     node.time.advance()
-    assert scheduler.in_slices.call_count == 2, "the others as soon as these are there"
+    assert len(threads.waiting) == 1, "the others as soon as these are there"

@@ -20,11 +20,11 @@ from headgate.storage.tests.segments import INTERVAL, new_segment, reopened
 def test_lost_indexes_are_seen() -> None:
     segment = new_segment(batches=20)
     segment.seal()
-    files, size = segment._pool.files, segment.size
+    files, size = segment.pool.files, segment.size
     assert has_indexes(reopened(segment), INTERVAL, look_into_them=True)
     whole = [size, segment.offsets.size, segment.times.size]
     for sizes in ([size, -1, whole[2]], [size, whole[1], -1], [size, 0, whole[2]], [size, whole[1], 0], [size, 9, 12]):
-        damaged = Segment(segment._pool, "/d", 100, [*sizes, -1])
+        damaged = Segment(segment.pool, "/d", 100, [*sizes, -1])
         assert not has_indexes(damaged, INTERVAL, look_into_them=False)
     files.write(segment.offsets.path, b"\x00\x00\x00\x05\x7f\xff\xff\xff")
     assert not has_indexes(reopened(segment), INTERVAL, look_into_them=True)

@@ -9,6 +9,7 @@ import pytest
 
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.coordinator.tests.test_runtime import commit, fetch
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.tests.builders import Node, refusal
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -77,8 +78,8 @@ def test_a_deleted_group_stays_deleted(served: Node) -> None:
 
 def test_while_a_part_is_loaded_groups_are_not_listed(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(served, "g", 1)
-    coordinator = served.services.groups._coordinators[partition_of("g", 4)]
-    coordinator.reload("for a test")
+    partition = served.services.partitions.get(CONSUMER_OFFSETS, partition_of("g", 4))
+    served.services.groups.log_was_truncated(partition)
     assert refusal(served, ListGroupsRequest(), 5) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert fetch(served, "g") == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})]
     served.services.metadata.delete_topic("t")  # while it is loaded
