@@ -449,7 +449,8 @@ TCP: list[Any] = [pytest.param(TcpStreams, marks=pytest.mark.sockets)]
 if sockets.AVAILABLE:
     SIMULATED.append(SimulatedEngine)
     TCP.append(pytest.param(TcpEngine, marks=pytest.mark.sockets))
-EVERYWHERE = [*SIMULATED, *TCP]
+everywhere = pytest.mark.parametrize("kind", [*SIMULATED, *TCP])
+simulated = pytest.mark.parametrize("kind", SIMULATED)
 
 
 def run(kind: Callable[[], Served], scenario: Scenario) -> Any:

@@ -9,21 +9,18 @@ import trio.testing
 
 from headgate.gateway.network.connection import MAX_PENDING_BYTES
 from headgate.gateway.network.tests.conformance import (
-    EVERYWHERE,
     SIMULATED,
     TCP,
     Piece,
     Served,
     Simulated,
     SimulatedClient,
+    everywhere,
     run,
+    simulated,
 )
 from headgate.gateway.network.tests.test_connection import framed
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
-
-everywhere = pytest.mark.parametrize("kind", EVERYWHERE)
-simulated = pytest.mark.parametrize("kind", SIMULATED)
-
 
 # Bytes in
 

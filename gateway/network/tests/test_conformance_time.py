@@ -8,20 +8,16 @@ import trio.testing
 
 from headgate.gateway.network.connection import MAX_OUTGOING_BYTES
 from headgate.gateway.network.tests.conformance import (
-    EVERYWHERE,
     HEAVY_MS,
-    SIMULATED,
     Piece,
     Served,
     Simulated,
     SimulatedClient,
+    everywhere,
     run,
+    simulated,
 )
 from headgate.gateway.network.tests.test_connection import framed
-
-everywhere = pytest.mark.parametrize("kind", EVERYWHERE)
-simulated = pytest.mark.parametrize("kind", SIMULATED)
-
 
 # What is left to be written together
 

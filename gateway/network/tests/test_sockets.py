@@ -329,14 +329,19 @@ def test_one_client_has_a_millisecond_of_a_turn_and_its_sockets_two() -> None:
     run(SimulatedEngine, scenario)
 
 
-def test_replies_that_take_long_to_send_leave_turns_to_others() -> None:
-    ticks = 0
+class Ticks:
+    """A task that counts the turns of the loop."""
 
-    async def tick() -> None:
-        nonlocal ticks
+    count = 0
+
+    async def run(self) -> None:
         while True:
-            ticks += 1
+            self.count += 1
             await trio.lowlevel.checkpoint()
+
+
+def test_replies_that_take_long_to_send_leave_turns_to_others() -> None:
+    ticks = Ticks()
 
     async def scenario(served: SimulatedEngine) -> None:
         clients = [await served.park() for _ in range(10)]
@@ -351,11 +356,11 @@ def test_replies_that_take_long_to_send_leave_turns_to_others() -> None:
             client.socket.send = slowly.__get__(client.socket)  # type: ignore[method-assign]
             answer([b"ready"])
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(tick)
+            nursery.start_soon(ticks.run)
             while not all(client.socket._outgoing for client in clients):  # type: ignore[attr-defined]
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
-        assert ticks >= 4
+        assert ticks.count >= 4
 
     run(SimulatedEngine, scenario)
 
@@ -380,13 +385,7 @@ def test_nobody_starves_beside_those_who_ask_again_and_again() -> None:
 
 
 def test_a_long_turn_lets_other_tasks_in_between() -> None:
-    ticks = 0
-
-    async def tick() -> None:
-        nonlocal ticks
-        while True:
-            ticks += 1
-            await trio.lowlevel.checkpoint()
+    ticks = Ticks()
 
     async def scenario(served: SimulatedEngine) -> None:
         client = await served.connect()
@@ -395,11 +394,11 @@ def test_a_long_turn_lets_other_tasks_in_between() -> None:
         served.engine.max_turn_ms = 0.0  # every round of a turn is its last
         client.socket.client_sends(framed(bytes(1_000)) * 2_000)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(tick)
+            nursery.start_soon(ticks.run)
             while len(served.dispatcher.seen) < 2_000:
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
-        assert ticks >= 2_008_000 // SOCKET_TURN_BYTES
+        assert ticks.count >= 2_008_000 // SOCKET_TURN_BYTES
 
     run(SimulatedEngine, scenario)
 
