@@ -179,8 +179,8 @@ def test_an_impatient_reader_waits_for_the_index_with_the_rest(node: Node, monke
     monkeypatch.setattr(File, "warm", lambda _, length, __: brought.append(length))
     threads = node.time.scheduler.hold()
     replies = parked(node, node.handle(fetch(12, 0), 12))
-    threads.run_all()
-    node.time.advance()
+    assert len(threads.waiting) == 1
+    threads.run_one()
     assert brought == [TransactionIndex.ENTRY.size]
     (response,) = replies
     row = response.responses[0].partitions[0]

@@ -81,7 +81,7 @@ def left(tmp_path: Path) -> Path:
     metadata, partitions = node.services.metadata, node.services.partitions
     metadata.create_topic("t", 2)
     metadata.create_topic("large", 1)
-    node.services.groups._make_topic()
+    node.services.groups.prepare()
     for name, index, count in (("large", 0, 30), ("t", 0, 2), ("t", 1, 1)):
         for _ in range(count):
             partitions.get(name, index).append(records(bytes(1000)), 1, NOW_MS)
