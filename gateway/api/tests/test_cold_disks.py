@@ -11,7 +11,6 @@ from headgate.gateway.api.tests.test_handlers_fetch import (
     append,
     from_offset,
     let_cool,
-    let_one_end,
     parked_fetch,
     request,
     rows,
@@ -52,10 +51,10 @@ def test_what_one_disk_has_does_not_wait_for_another(disks: Node, monkeypatch: p
     threads = let_cool(disks, monkeypatch)
     answers = parked_fetch(disks, both(disks))
     assert len(threads.waiting) == 2, "a thread for each"
-    let_one_end(disks, threads, 1)
+    threads.run_one(number=1)
     assert there(answers[0]) == [1]
     assert len(threads.waiting) == 1, "the other's is being read already"
-    let_one_end(disks, threads)
+    threads.run_one()
 
 
 @pytest.mark.parametrize("version", [3, 9, 12])
@@ -74,7 +73,7 @@ def test_what_comes_while_a_disk_hangs_is_told_at_once(
     disks.time.advance()
     assert there(answers[0]) == [1]
     while threads.waiting:
-        let_one_end(disks, threads)
+        threads.run_one()
 
 
 def test_nobody_reads_on_the_loop_while_a_disk_may_hang(disks: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,25 +89,25 @@ def test_nobody_reads_on_the_loop_while_a_disk_may_hang(disks: Node, monkeypatch
     monkeypatch.setattr(File, "warm", lambda file, length, position: None)
     answers = parked_fetch(disks, both(disks))
     for _ in range(3):
-        let_one_end(disks, threads, 1)
+        threads.run_one(number=1)
         assert len(threads.waiting) == 2, "it is read once more"
     assert (any(patience), answers) == (False, [])
     monkeypatch.setattr(File, "warm", warm)
-    let_one_end(disks, threads)
+    threads.run_one()
     assert there(answers[0]) == [0]
-    let_one_end(disks, threads)
+    threads.run_one()
 
 
 def test_what_nobody_waits_for_yet_is_read_where_a_thread_is_free(disks: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else each fetch that has something of one disk would add to what waits for the other, which hangs."""
     threads = let_cool(disks, monkeypatch)
     parked_fetch(disks, both(disks))
-    let_one_end(disks, threads, 1)
+    threads.run_one(number=1)
     file = disks.services.partitions.get("t", 0).log.segments[0].file
     for _ in range(MAX_THREADS_PER_EXECUTOR + 5):
         assert there(disks.handle(both(disks), 12)) == [1]
     for _ in range(MAX_THREADS_PER_EXECUTOR):
-        let_one_end(disks, threads)
+        threads.run_one()
     assert (threads.waiting, file.references) == ([], 1)
 
 
@@ -130,10 +129,10 @@ def test_many_consumers_of_a_disk_that_hangs_leave_threads_to_others(
     waiting = [parked_fetch(disks, one[0]) for _ in range(MAX_THREADS_PER_EXECUTOR + 5)]
     assert len(threads.waiting) == MAX_THREADS_PER_EXECUTOR
     other = parked_fetch(disks, one[1])
-    let_one_end(disks, threads, MAX_THREADS_PER_EXECUTOR)
+    threads.run_one(number=MAX_THREADS_PER_EXECUTOR)
     assert there(other[0]) == [1]
     while threads.waiting:
-        let_one_end(disks, threads)
+        threads.run_one()
     assert [there(answers[0]) for answers in waiting] == [[0]] * len(waiting)
 
 
@@ -157,6 +156,6 @@ def test_consumers_who_gave_up_leave_nothing_that_waits_for_the_disk(
     last, reads, warm = parked_fetch(disks, one), list[int](), File.warm
     monkeypatch.setattr(File, "warm", lambda *arguments: reads.append(1) or warm(*arguments))  # type: ignore[func-returns-value]
     while threads.waiting:
-        let_one_end(disks, threads)
+        threads.run_one()
     assert there(last[0]) == [0]
     assert (len(reads), log.segments[0].file.references) == (MAX_THREADS_PER_EXECUTOR + 1, 1)

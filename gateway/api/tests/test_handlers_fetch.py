@@ -292,11 +292,6 @@ def let_cool(node: Node, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
     return node.time.scheduler.hold()
 
 
-def let_one_end(node: Node, threads: HeldThreads, number: int = 0) -> None:
-    threads.run_one(number=number)
-    node.time.advance()
-
-
 def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node, cold: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1):
@@ -310,7 +305,7 @@ def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node,
     rounds = 0
     while not answers:
         assert len(cold.waiting) == 1, "one thread at a time for one fetch"
-        let_one_end(node, cold)
+        cold.run_one()
         rounds += 1
     assert rounds == 3, "the index, the batches from there, those where it is cut: of both partitions together"
     assert [split(row.records.read())[0][0].base_offset for row in rows(answers[0])] == [7, 20]
@@ -336,7 +331,7 @@ def test_what_is_in_memory_does_not_wait_for_what_is_not(
     first = node.handle(fetch, 12)
     assert [row.partition_index for row in rows(first) if len(row.records)] == [1]
     sizes(first)
-    let_one_end(node, cold)
+    cold.run_one()
     second = node.handle(fetch, 12)
     assert [row.partition_index for row in rows(second) if len(row.records)] == [0, 1], "it was brought meanwhile"
     sizes(second)
@@ -350,13 +345,13 @@ def test_cold_partitions_are_brought_together(node: Node, cold: HeldThreads, mon
         append(node, "t", b"b", index=index)
     answers = parked_fetch(node, request(wanted(node, "t", 12, *(from_offset(1, index) for index in range(count)))))
     node.time.advance()  # so many are planned in slices
-    let_one_end(node, cold)
+    cold.run_one()
     for _ in ("planned", "told"):
         node.time.advance()
     assert sum(len(row.records) > 0 for row in rows(answers[0])) == MAX_READS_AT_ONCE
     sizes(answers[0])
     assert len(cold.waiting) == 1, "the rest is brought for the next fetch"
-    let_one_end(node, cold)
+    cold.run_one()
 
 
 def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: HeldThreads) -> None:
@@ -369,7 +364,7 @@ def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: HeldThre
     file = node.services.partitions.get("t", 0).log.segments[0].file
     held = file.references
     node.services.purgatory.abandon(outcome)
-    let_one_end(node, cold)
+    cold.run_one()
     assert file.references == held - 1
     assert not cold.waiting
 
@@ -382,7 +377,7 @@ def test_what_is_gone_again_at_once_is_waited_for(
     append(node, "t", b"b")
     monkeypatch.setattr(File, "warm", lambda file, length, position: None)
     answers = parked_fetch(node, request(wanted(node, "t", 12, from_offset(1))))
-    let_one_end(node, cold)
+    cold.run_one()
     assert [split(row.records.read())[0][0].base_offset for row in rows(answers[0])] == [1]
     sizes(answers[0])
 
@@ -395,7 +390,7 @@ def test_a_disk_that_does_not_answer_is_told(node: Node, cold: HeldThreads) -> N
     node.time.advance(DISK_DEADLINE_MS)
     (error,) = answers
     assert error.code == ErrorCode.REQUEST_TIMED_OUT
-    let_one_end(node, cold)
+    cold.run_one()
 
 
 @pytest.mark.parametrize("is_woken", [True, False])
@@ -418,7 +413,7 @@ def test_a_poll_ends_with_what_is_in_memory_by_then(
     assert [row.partition_index for row in rows(answers[0]) if len(row.records)] == [0], "nothing had to be looked up"
     sizes(answers[0])
     while threads.waiting:
-        let_one_end(node, threads)
+        threads.run_one()
     answers = parked_fetch(node, fetch)
     node.time.advance(500)
     assert [row.partition_index for row in rows(answers[0]) if len(row.records)] == [0, 1], "it was brought meanwhile"
@@ -484,7 +479,7 @@ def test_an_old_version_reads_a_cold_disk_in_threads(node: Node, cold: HeldThrea
     rounds = 0
     while not replies:
         assert len(cold.waiting) == 1, "one thread at a time for one fetch"
-        let_one_end(node, cold)
+        cold.run_one()
         rounds += 1
     assert rounds > 1, "the position, then the records"
     (row,) = rows(replies[0])
@@ -507,10 +502,10 @@ def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: 
             break
         node.services.purgatory.park(waiting, lambda reply: None)
         for _ in range(min(moment, len(cold.waiting))):
-            let_one_end(node, cold)
+            cold.run_one()
         node.services.purgatory.abandon(waiting)
         while cold.waiting:
-            let_one_end(node, cold)
+            cold.run_one()
         del waiting
         assert file.references == before, f"it went at moment {moment}"
         assert len(node.services.purgatory) == 0

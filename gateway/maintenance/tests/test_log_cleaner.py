@@ -124,7 +124,6 @@ def test_the_age_of_segments_on_a_cold_disk_is_read_by_a_thread(
     compactions.look()
     assert not compactions.workers
     threads.run_all()
-    node.time.advance()
     assert compactions.cleaning.running == (("t", 0),)
     node.close()
 
@@ -162,7 +161,6 @@ class Cold:
         """Until no thread and no worker has anything to do."""
         while self.threads.waiting or self.compactions.run():
             self.threads.run_all()
-            self.node.time.advance()
 
 
 def test_a_hung_disk_keeps_one_thread_and_other_logs_are_compacted(
@@ -190,7 +188,6 @@ def test_the_loop_does_not_ask_again_for_what_a_thread_was_refused(
     monkeypatch.setattr(File, "read_at", lambda *_: pytest.fail("it would wait for the disk"))
     cold.compactions.look()
     cold.threads.run_one(OSError(5, "the disk refuses"))
-    cold.node.time.advance()
     assert f"{cold.names_in(0)[0]}-0 cannot be compacted; the next attempt is in 15 s" in caplog.text
     assert not cold.threads.waiting
     cold.node.close()
@@ -207,7 +204,6 @@ def test_what_is_brought_at_a_stop_is_not_wanted(
     else:
         cold.node.services.scheduler.is_over = True
     cold.threads.run_one()
-    cold.node.time.advance()
     assert not cold.threads.waiting
     cold.node.close()
 

@@ -257,7 +257,6 @@ def test_a_flush_that_had_to_wait_begins_when_the_files_are_renamed(
     assert log.recovery_point < log.end_offset
     while threads.waiting:
         threads.run_one()
-        node.time.advance()
     assert log.recovery_point == served.high_watermark == log.end_offset
 
 
