@@ -137,7 +137,7 @@ def test_settings_of_a_topic(tools: Tools, own_broker: Broker) -> None:
     assert "Invalid config" in tools.fails(kafka_tools.CONFIGS, *topic, "--alter", "--delete-config", "segment.ms")
 
 
-def test_settings_of_brokers_take_effect_at_once_and_survive_a_restart(tools: Tools, own_broker: Broker) -> None:
+def test_broker_settings_apply_at_once_and_survive_a_restart(tools: Tools, own_broker: Broker) -> None:
     topic = created(tools, "limited", 1)
     everybody, own = (
         ("--entity-type", "brokers", "--entity-default"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.gateway.api.context import Services
 from headgate.gateway.api.conversion import Conversions
@@ -46,8 +46,12 @@ from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.storage.config import LogConfig
 from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.log_manager import LogManager
+from headgate.storage.disk.pool import Pool
 from headgate.storage.disk.reserve import Reserve
 from headgate.storage.files import Files, parent
+
+if TYPE_CHECKING:  # a start needs no compaction
+    from headgate.gateway.maintenance.cleaner_process import Worker
 
 
 @dataclass(slots=True)
@@ -109,26 +113,32 @@ class EmbeddedSource:
     def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
         """Register this start. Raises StorageError, OSError."""
         base, log_manager = self._base, self._base.log_manager
-        metadata = EmbeddedMetadata(
-            log_manager, base.config, base.clock, base.random, self.image, base.scheduler, prepare, touch
-        )
-        del self.image  # every partition would be in memory twice: the registration makes another image
+        metadata = self.build(prepare, touch)
         self._reserve = Reserve(log_manager.files, parent(metadata.directory))
         are_raised = register(metadata, base.config, base.random, self._reserve, was_clean=log_manager.was_clean)
-        self._generator = SnapshotGenerator(log_manager, metadata, self._snapshot, base.clock, base.scheduler)
         return metadata, are_raised
+
+    def build(self, prepare: Prepare, touch: Callable[[WaitList], None] = lambda _: None) -> EmbeddedMetadata:
+        """The store and its snapshots, without a registration. Raises StorageError."""
+        base = self._base
+        metadata = EmbeddedMetadata(
+            base.log_manager, base.config, base.clock, base.random, self.image, base.scheduler, prepare, touch
+        )
+        del self.image  # every partition would be in memory twice: the registration makes another image
+        self.generator = SnapshotGenerator(base.log_manager, metadata, self._snapshot, base.clock, base.scheduler)
+        return metadata
 
     def start(self) -> None:
         """Write snapshots from now on."""
-        self._generator.start()
+        self.generator.start()
 
     def stop(self) -> None:
         """Begin no further snapshot."""
-        self._generator.stop()
+        self.generator.stop()
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         """Check whether a snapshot is due."""
-        self._generator.follow(old, new, names)
+        self.generator.follow(old, new, names)
 
     def space_recovered(self, directory: str) -> None:
         """Fill the reserve again, if the reserve is in this directory."""
@@ -154,6 +164,8 @@ class Seams:
     metadata: Callable[[Foundation], MetadataSource] = EmbeddedSource
     open_logs: Callable[[LogManager, LogLoader, int], None] = open_few
     """(log manager, loader, now in ms): opens logs before the broker runs."""
+    make_worker: Callable[[Scheduler, Pool], Worker] | None = None
+    """(scheduler, pool) -> what computes compactions; None chooses for the platform, with the first compaction."""
 
 
 class BrokerParts:
@@ -212,7 +224,7 @@ class BrokerParts:
         self.services = self._make_services()
         self.groups = self.services.groups
         self.maintenance = BrokerMaintenance(self.log_manager, self.partitions, config, clock, scheduler)
-        self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics)
+        self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
         self.dispatcher = Dispatcher(self.services, load())
         self._open_files = self.log_manager.files.open_limit()
         self.server = Server(self.dispatcher, _limits(config, self._open_files), clock, scheduler)

@@ -46,13 +46,13 @@ class EntryFile:
     __slots__ = (
         "_is_torn",
         "_pending",
-        "_pool",
         "_suffix",
         "_written",
         "base_offset",
         "directory",
         "entries",
         "is_whole",
+        "pool",
     )
     SUFFIX: ClassVar[str]
     ENTRY: ClassVar[struct.Struct]
@@ -62,7 +62,7 @@ class EntryFile:
 
         `suffix` stands behind the name, as with the segment.
         """
-        self._pool = pool
+        self.pool = pool
         self.directory = directory
         self.base_offset = base_offset
         self.is_whole = written >= 0 and written % self.ENTRY.size == 0
@@ -80,7 +80,7 @@ class EntryFile:
     def rename(self, suffix: str) -> None:
         """Put another suffix behind the name. Raises OSError."""
         if self._suffix != self.SUFFIX + suffix:
-            self._pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{self.SUFFIX}{suffix}")
+            self.pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{self.SUFFIX}{suffix}")
             self._suffix = self.SUFFIX + suffix
 
     def note_deleted(self, suffix: str) -> None:
@@ -104,7 +104,7 @@ class EntryFile:
 
     def _read(self, length: int, position: int, blocking: bool) -> bytes:
         """A part of the file; fewer bytes where the file was cut. Raises WouldBlock if not `blocking`."""
-        file = self._pool.open(self.path)
+        file = self.pool.open(self.path)
         try:
             if blocking:
                 return file.read_at(length, position)
@@ -123,7 +123,7 @@ class EntryFile:
             self._append_pending()
         else:
             self.is_whole = False
-            self._pool.files.write(self.path, self._pending)
+            self.pool.files.write(self.path, self._pending)
             self.is_whole, self._is_torn = True, False
         self._written += len(self._pending)
         self._pending = b""
@@ -151,7 +151,7 @@ class EntryFile:
         self._cut_torn()
         self._is_torn = True
         try:
-            self._pool.files.append(self.path, self._pending)
+            self.pool.files.append(self.path, self._pending)
         except OSError:
             with contextlib.suppress(OSError):  # a full disk may have taken a part
                 self._cut_torn()
@@ -161,19 +161,19 @@ class EntryFile:
     def _cut_torn(self) -> None:
         """Cut off what a failed write left. Raises OSError."""
         if self._is_torn:
-            self._pool.files.truncate(self.path, self._written)
+            self.pool.files.truncate(self.path, self._written)
             self._is_torn = False
 
     def move_to(self, pool: Pool) -> None:
         """Belong to this pool from now on; nothing is loaded."""
-        self._pool = pool
+        self.pool = pool
 
     def touch(self) -> None:
         """Make the file hold all entries; Kafka wants a file even without entries. Raises OSError."""
         self.flush()
         self._cut_torn()
         if not self.is_whole:
-            self._pool.files.write(self.path, b"")
+            self.pool.files.write(self.path, b"")
             self.is_whole = True
 
     def truncate(self, entries: int) -> None:
@@ -248,7 +248,7 @@ class Index(EntryFile):
         """Forget what was loaded."""
         if self._columns is not None:
             self._columns = None
-            self._pool.unloaded(self)
+            self.pool.unloaded(self)
 
     def _add(self, key: int, value: int, in_memory: bool) -> None:
         self._keep(self.ENTRY.pack(key, value))
@@ -280,7 +280,7 @@ class Index(EntryFile):
             stride, width = self.ENTRY.size, self.ENTRY.size - 4
             columns = (_column(data, 0, width, stride, self.KEY_TYPE), _column(data, width, 4, stride, "i"))
             self._columns = columns
-        self._pool.used(self, self.size)
+        self.pool.used(self, self.size)
         return columns
 
 

@@ -46,7 +46,6 @@ class Segment:
         "_max_offset",
         "_max_timestamp",
         "_modified_ms",
-        "_pool",
         "_suffix",
         "aborted",
         "base_offset",
@@ -56,6 +55,7 @@ class Segment:
         "is_sealed",
         "may_be_longer",
         "offsets",
+        "pool",
         "size",
         "times",
         "was_truncated",
@@ -75,7 +75,7 @@ class Segment:
         A segment has `aborted` if transactions ended in it, or if the log had one before. `suffix` stands behind the
         names of the files until the segment is one of its log.
         """
-        self._pool = pool
+        self.pool = pool
         self.directory = directory
         self.base_offset = base_offset
         self.size = sizes[0]
@@ -127,7 +127,7 @@ class Segment:
         for index in self.indexes:
             index.rename(suffix)
         if self._suffix != LOG_SUFFIX + suffix:
-            self._pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{LOG_SUFFIX}{suffix}")
+            self.pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{LOG_SUFFIX}{suffix}")
             self._suffix = LOG_SUFFIX + suffix
 
     @property
@@ -141,7 +141,7 @@ class Segment:
         file = self._file
         if file is None:
             self._check_alive()
-            file = self._pool.open(self.path)
+            file = self.pool.open(self.path)
             if self.is_deleted:
                 return file
             if file.size() > self.size and not self.may_be_longer:
@@ -149,7 +149,7 @@ class Segment:
                 with contextlib.suppress(OSError):  # the file can be read; the next append has to cut it
                     self._cut_debris(file)
             self._file = file
-            self._pool.opened(self)
+            self.pool.opened(self)
         return file
 
     def _cut_debris(self, file: File) -> None:
@@ -186,13 +186,13 @@ class Segment:
     def move_to(self, pool: Pool) -> None:
         """Belong to this pool from now on; the file is closed, and no index is loaded."""
         self.close()
-        self._pool = pool
+        self.pool = pool
         for index in self.indexes:
             index.move_to(pool)
 
     def close(self) -> None:
         """Close the file and forget the loaded indexes."""
-        self._pool.closed(self)
+        self.pool.closed(self)
         self.give_back()
         for index in self.indexes:
             index.give_back()
@@ -201,7 +201,7 @@ class Segment:
     def modified_ms(self) -> int:
         """When the file was last written to; asked once for a sealed segment. Raises OSError."""
         if self._modified_ms is None or not self.is_sealed:
-            self._modified_ms = self._pool.files.modified_ms(self.path)
+            self._modified_ms = self.pool.files.modified_ms(self.path)
         return self._modified_ms
 
     # Timestamps
@@ -388,7 +388,7 @@ class Segment:
     def follow_transactions(self, aborted: Iterable[AbortedTransaction] = (), in_memory: bool = False) -> None:
         """Have a `.txnindex` from now on, and add these transactions, which ended here; `in_memory`: write no block."""
         if self.aborted is None:
-            self.aborted = TransactionIndex(self._pool, self.directory, self.base_offset, suffix=self.suffix)
+            self.aborted = TransactionIndex(self.pool, self.directory, self.base_offset, suffix=self.suffix)
         for one in aborted:
             self.aborted.append(one, in_memory)
 
@@ -396,7 +396,7 @@ class Segment:
         """Wait until the bytes are on the disk, and the indexes of a sealed segment."""
         self.file.sync()
         for path in self.sealed_indexes:
-            self._pool.files.sync(path)
+            self.pool.files.sync(path)
 
     def truncate(self, position: int) -> None:
         """Cut at `position`, where a batch began."""
@@ -442,7 +442,7 @@ class Segment:
         """
         self.close()
         pending, ending = (
-            self._pool.pending_deletions,
+            self.pool.pending_deletions,
             DELETED_SUFFIX if replaced is None else f".{replaced}{DELETED_SUFFIX}",
         )
         own = self.suffix.removesuffix(ending)

@@ -103,12 +103,12 @@ class TransactionIndex(EntryFile):
         """Forget what was loaded."""
         if self._data is not None:
             self._data = None
-            self._pool.unloaded(self)
+            self.pool.unloaded(self)
 
     def _load(self, blocking: bool = True) -> bytearray:
         if self._data is None:
             self._data = bytearray(self.content(blocking))
-        self._pool.used(self, self.size)
+        self.pool.used(self, self.size)
         return self._data
 
 

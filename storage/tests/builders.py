@@ -85,6 +85,12 @@ def new_log(files: Files | None = None, config: LogConfig = SMALL) -> Log:
     return open_store(files or CrashingFiles()).create("t", 0, TOPIC_ID, config, NOW_MS)
 
 
+def files_of(log: Log) -> CrashingFiles:
+    files = log.pool.files
+    assert isinstance(files, CrashingFiles)
+    return files
+
+
 def append(
     log: Log, *batches: memoryview, leader_epoch: int = 0, validate: str = HEADER, owner: Owner | None = None
 ) -> int:

@@ -72,13 +72,6 @@ def opened(data: Data) -> list[Record]:
     return records
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Data:
-    with Data(tmp_path / "data") as made:
-        made.fill()
-    return made
-
-
 def aside(data: Data) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in data.directory().glob(f"*{TORN_SUFFIX}")}
 

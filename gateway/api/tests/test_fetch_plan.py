@@ -9,9 +9,17 @@ import pytest
 from headgate.gateway.api.fetch_plan import AT_ONCE, FetchPlan
 from headgate.gateway.api.fetch_sessions import FEW
 from headgate.gateway.api.handlers.fetch import Plan
-from headgate.gateway.api.tests.test_handlers_fetch import append, from_offset, parked, request, rows, sizes, wanted
+from headgate.gateway.api.tests.test_handlers_fetch import (
+    append,
+    from_offset,
+    parked_fetch,
+    request,
+    rows,
+    sizes,
+    wanted,
+)
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, parked
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchResponse
 from headgate.storage.segment.file_slice import FileSlice
@@ -37,8 +45,7 @@ def answer(node: Node, fetch: Any, version: int = 12) -> FetchResponse:
     """The response, for which slices are gone through."""
     outcome = node.handle(fetch, version)
     if isinstance(outcome, Waiting):
-        answers: list[Any] = []
-        node.services.purgatory.park(outcome, answers.append)
+        answers = parked(node, outcome)
         while not answers:
             node.time.advance()
         outcome = answers[0]
@@ -81,8 +88,7 @@ def test_a_parked_incremental_fetch_waits_on_one_list(node: Node, looked_at: lis
     waiting = node.handle(go_on(session_id, 1, max_wait_ms=500), 12)
     assert isinstance(waiting, Waiting)
     assert len(waiting.lists) == 1
-    answers: list[Any] = []
-    node.services.purgatory.park(waiting, answers.append)
+    answers = parked(node, waiting)
     append(node, "t", b"b", index=9)
     node.time.advance()
     assert told(answers[0]) == [9]
@@ -92,7 +98,7 @@ def test_a_parked_incremental_fetch_waits_on_one_list(node: Node, looked_at: lis
 def test_a_parked_incremental_fetch_counts_over_partitions(node: Node) -> None:
     session_id = opened(node, 3)
     size = append(node, "t", b"b", index=0)
-    answers = parked(node, go_on(session_id, 1, max_wait_ms=500, min_bytes=3 * size))
+    answers = parked_fetch(node, go_on(session_id, 1, max_wait_ms=500, min_bytes=3 * size))
     append(node, "t", b"b", index=0)
     node.time.advance()
     assert answers == []
@@ -113,7 +119,7 @@ def test_retention_is_told_by_an_incremental_fetch(node: Node) -> None:
 def test_another_leader_epoch_is_told_to_who_names_one(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     session_id = answer(node, request(wanted(node, "t", 12, from_offset(0, current_leader_epoch=0)), session_epoch=0))
-    answers = parked(node, go_on(session_id.session_id, 1, max_wait_ms=500))
+    answers = parked_fetch(node, go_on(session_id.session_id, 1, max_wait_ms=500))
     metadata = node.services.metadata
     old = metadata.image
     topic = old.topics["t"]
@@ -132,7 +138,7 @@ def test_a_deleted_topic_made_anew_is_watched_again(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     named = go_on(session_id, 2, wanted(node, "t", 12, from_offset(0)))
     assert sizes(answer(node, named)) == [0]
-    answers = parked(node, go_on(session_id, 3, max_wait_ms=500))
+    answers = parked_fetch(node, go_on(session_id, 3, max_wait_ms=500))
     size = append(node, "t", b"a")
     node.time.advance()
     assert sizes(answers[0]) == [size]
@@ -163,7 +169,7 @@ def test_many_partitions_are_planned_and_told_in_slices(node: Node, monkeypatch:
         node.time.clock.elapsed_ms += 0.6
 
     monkeypatch.setattr(FetchPlan, "_plan_some", slow)
-    answers = parked(node, request(everything, session_epoch=0))
+    answers = parked_fetch(node, request(everything, session_epoch=0))
     turns = 0
     while not answers:
         before = len(planned)
@@ -187,7 +193,7 @@ def test_what_changes_while_it_is_in_slices_is_noticed(node: Node, monkeypatch: 
             sent.append(append(node, "t", b"behind", index=3))
 
     monkeypatch.setattr(FetchPlan, "_plan_some", changing)
-    answers = parked(node, request(everything, session_epoch=0, max_wait_ms=500))
+    answers = parked_fetch(node, request(everything, session_epoch=0, max_wait_ms=500))
     for _ in range(10):
         node.time.advance()
     assert sum(sizes(answers[0])) == sent[0], "it does not wait for another change"
@@ -213,10 +219,7 @@ def test_a_session_that_outgrew_its_limit_is_told_so_from_slices(node: Node, mon
     session_id = opened(node, FEW)
     monkeypatch.setattr("headgate.gateway.api.fetch_sessions.MAX_SESSION_PARTITIONS", FEW)
     more = wanted(node, "t", 12, *[from_offset(0, index) for index in range(2 * FEW)])
-    waiting = node.handle(go_on(session_id, 1, more), 12)
-    assert isinstance(waiting, Waiting)
-    answers: list[Any] = []
-    node.services.purgatory.park(waiting, answers.append)
+    answers = parked(node, node.handle(go_on(session_id, 1, more), 12))
     node.time.advance()
     assert answers[0].code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 

@@ -12,7 +12,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "protocol.md"
 ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)(?:-(\d+))? \| (.*?) \| .* \|$", re.MULTILINE)
 
 
-def test_the_page_lists_every_registered_api_with_its_versions_and_its_handler() -> None:
+def test_the_page_lists_every_api_with_versions_and_handler() -> None:
     told = {
         int(key): (name, int(first), int(last or first), set(re.findall(r"`([^`]+)`", files)))
         for key, name, first, last, files in ROW.findall(PAGE.read_text())

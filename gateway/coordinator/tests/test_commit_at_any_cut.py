@@ -73,13 +73,9 @@ class CommitHistory:
         self.files = CrashingFiles()
         self.node = CrashingNode(self.files)
         self.node.services.metadata.create_topic("t", PARTITIONS, configs=configs)
-        self.working: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.worked: list[tuple[Any, Callable[[Any], None]]] = []
-        self.node.services.scheduler.in_thread = self.in_thread  # type: ignore[method-assign]
+        self.working = self.node.time.scheduler.hold().waiting
         self.told: list[Told] = []
-
-    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        self.working.append((work, done))
 
     # Events
 

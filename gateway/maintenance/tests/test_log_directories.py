@@ -78,7 +78,7 @@ def test_partitions_are_spread_and_found_again(tmp_path: Path) -> None:
     node.close()
 
 
-def test_a_directory_that_cannot_be_used_takes_only_its_partitions_offline(
+def test_an_unusable_directory_takes_only_its_partitions_offline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = node_of(tmp_path, "a", "b")

@@ -18,9 +18,9 @@ from headgate.gateway.maintenance import log_loading
 from headgate.gateway.maintenance.log_loading import LogLoader, Progress, in_order
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.runtime.scheduler import StoppedError
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.tests.builders import Node, records
 from headgate.gateway.tests.harness import MemoryBroker, run_broker
-from headgate.gateway.tests.manual import ManualTime, Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import MetadataRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -38,9 +38,8 @@ class Late:
     def __init__(self, config: BrokerConfig, time: ManualTime) -> None:
         self.broker = Broker(config, Seams(time.clock, make_scheduler=time.make_scheduler))
         self.time = time
-        self.slices = Threads()
+        self.slices = time.scheduler.hold_slices()
         self.services = self.broker.services
-        self.services.scheduler.in_slices = self.slices.in_slices  # type: ignore[method-assign]
         self.services.partitions.go_on_in_threads()
         self.services.groups.start()
 
@@ -82,7 +81,7 @@ def left(tmp_path: Path) -> Path:
     metadata, partitions = node.services.metadata, node.services.partitions
     metadata.create_topic("t", 2)
     metadata.create_topic("large", 1)
-    node.services.groups._make_topic()
+    node.services.groups.prepare()
     for name, index, count in (("large", 0, 30), ("t", 0, 2), ("t", 1, 1)):
         for _ in range(count):
             partitions.get(name, index).append(records(bytes(1000)), 1, NOW_MS)

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.gateway.maintenance.repair_queue import RepairListener, RepairQueue
 from headgate.gateway.runtime.scheduler import StoppedError
-from headgate.gateway.tests.manual import ManualTime, Threads
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.log.log import Log
@@ -21,7 +21,7 @@ class Bench:
     """Two logs, both broken."""
 
     def __init__(self) -> None:
-        self.time, self.threads, self.files = ManualTime(), Threads(), CrashingFiles()
+        self.time, self.files = ManualTime(), CrashingFiles()
         self.store = open_store(self.files)
         self.logs = [self.store.create(name, 0, TOPIC_ID, LogConfig(), NOW_MS) for name in "ab"]
         self.repaired: list[Log] = []
@@ -29,7 +29,7 @@ class Bench:
         for log in self.logs:
             append(log, batch())
             log.fail(OSError(errno.EIO, "input/output error"))
-        self.time.scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
+        self.threads = self.time.scheduler.hold()
         self.mender = RepairQueue(
             lambda: needing_repair(self.store.pool),
             lambda log: self.store.logs.get((log.topic, log.partition)) is log,

@@ -9,17 +9,17 @@ from unittest.mock import Mock
 
 import pytest
 
+from headgate.gateway.app.composition import EmbeddedSource, Foundation
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.embedded import EmbeddedMetadata
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
-from headgate.gateway.metadata.snapshot import load
 from headgate.gateway.metadata.store import Prepare, prepare_nothing
-from headgate.gateway.tests.manual import InlineScheduler, ManualClock
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import FeatureLevelRecord
-from headgate.storage.directory.log_directory import LogDirectory
+from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.files import File, Files
 from headgate.storage.recovery import sync_failure_repair
 
@@ -29,27 +29,18 @@ class Opened:
 
     def __init__(self, directory: Path, settings: str = "", seed: int = 0) -> None:
         self.config = BrokerConfig.load(settings)
-        self.store = LogDirectory.open(
-            str(directory),
+        self.store = LogManager.take(
+            [str(directory)],
             files=Files(),
             node_id=self.config.node_id,
             config=self.config.log_config({}),
-            now_ms=0,
             random=Random(seed),
         )
         self.prepare: Prepare = prepare_nothing
         self.touched: list[object] = []
-        log = self.store.logs.get((METADATA_TOPIC, 0))
-        self.metadata = EmbeddedMetadata(
-            self.store,
-            self.config,
-            ManualClock(),
-            Random(seed),
-            Image.empty() if log is None else load(log).image,
-            InlineScheduler(ManualClock()),
-            prepare=self._prepare,
-            touch=self.touched.append,
-        )
+        time = ManualTime()
+        source = EmbeddedSource(Foundation(self.config, time.clock, Random(seed), time.scheduler, self.store))
+        self.metadata = source.build(self._prepare, self.touched.append)
 
     def _prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
         self.prepare(old, new, names, done)
@@ -279,9 +270,7 @@ def test_a_listener_that_fails_keeps_no_later_change_waiting(opened: Opened, cap
     assert "a fault of ours" in caplog.text
 
 
-def test_a_change_that_fails_behind_one_that_is_prepared_leaves_that_one_alone(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_change_leaves_a_prepared_one_before_it_alone(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = opened.metadata
     prepared: list[Callable[[], None]] = []
     opened.prepare = lambda _old, _new, _names, done: prepared.append(done)

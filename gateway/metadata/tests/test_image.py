@@ -106,7 +106,7 @@ def test_a_deleted_topic_is_gone_and_its_name_free() -> None:
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_topic_made_changed_and_deleted_in_one_change_leaves_nothing() -> None:
+def test_a_topic_created_and_deleted_in_one_change_leaves_nothing() -> None:
     image = Image.empty().apply(TopicRecord(name="a", topic_id=A), partition(A, 0), RemoveTopicRecord(topic_id=A))
     assert image == Image.empty()
 
@@ -216,7 +216,7 @@ def test_a_partition_that_is_replaced_has_the_epochs_of_its_record() -> None:
     assert epochs(after.apply(registered()), "a") == [(8, 10)]
 
 
-def test_after_a_registration_partitions_that_are_alike_are_one_object() -> None:
+def test_after_a_registration_equal_partitions_are_one_object() -> None:
     image = Image.empty().apply(
         *(TopicRecord(name=name, topic_id=topic_id) for name, topic_id in (("a", A), ("b", B))),
         *(partition(A, index) for index in range(3)),

@@ -22,7 +22,7 @@ from headgate.gateway.metadata.snapshot import (
     load,
     name_of,
 )
-from headgate.gateway.tests.manual import InlineScheduler, ManualClock
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
 from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, RemoveTopicRecord, TopicRecord
 from headgate.protocol.internal.metadata_snapshot import encode_steps
 from headgate.protocol.steps import finish
@@ -44,7 +44,7 @@ def opened(files: CrashingFiles) -> Log:
 
 def change(log: Log, number: int) -> None:
     """One record, with which the image has the producer id `number`."""
-    MetadataLog(log, InlineScheduler(ManualClock())).append([ProducerIdsRecord(next_producer_id=number)], 0)
+    MetadataLog(log, FakeScheduler(ManualClock())).append([ProducerIdsRecord(next_producer_id=number)], 0)
 
 
 def write(log: Log, number: int, removed: frozenset[bytes] = frozenset()) -> str:
@@ -112,7 +112,7 @@ def test_a_start_reads_little_more_than_twice_what_lived(lived: list[int]) -> No
 def test_a_log_without_a_snapshot_is_read_from_its_beginning() -> None:
     log = opened(CrashingFiles())
     assert load(log) == LoadedMetadata(Image.empty(), set(), NO_SNAPSHOT, 0)
-    MetadataLog(log, InlineScheduler(ManualClock())).append(
+    MetadataLog(log, FakeScheduler(ManualClock())).append(
         [TopicRecord(name="a", topic_id=GONE), RemoveTopicRecord(topic_id=GONE)], 0
     )
     change(log, 7)
@@ -138,7 +138,7 @@ def test_the_log_may_not_delete_an_unknown_topic() -> None:
     change(log, 1)
     write(log, 1)
     deletion: list[MetadataRecord] = [RemoveTopicRecord(topic_id=GONE)]
-    MetadataLog(log, InlineScheduler(ManualClock())).append(deletion, 0)
+    MetadataLog(log, FakeScheduler(ManualClock())).append(deletion, 0)
     with pytest.raises(ValueError, match="there is no topic with the id"):
         load(log)
 

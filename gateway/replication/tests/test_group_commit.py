@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.handlers import load
 from headgate.gateway.replication import group_commit
 from headgate.gateway.replication.file_tasks import FileTaskQueue
 from headgate.gateway.replication.replica import READ_UNCOMMITTED, Replica
-from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node, UnsyncedFiles
-from headgate.gateway.tests.manual import Threads
+from headgate.gateway.replication.tests.producing import Reply, produce
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
+from headgate.gateway.tests.builders import Node, UnsyncedFiles, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.offset_commit import (
@@ -21,17 +20,15 @@ from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from headgate.protocol.records.batch import Record, build, iterate
+from headgate.protocol.records.batch import iterate
 from headgate.storage.files import File
 from headgate.storage.log import log_lock
 from headgate.storage.log.epochs import read_entries
 
-TIMEOUT_MS = 60_000
 COMMIT = {"headgate.flush": "commit"}
 
 
-class Disk(Threads):
+class Disk(HeldThreads):
     """Threads that sync. `error` is what syncs of open files then end with."""
 
     def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +44,7 @@ class Disk(Threads):
                 raise self.error
 
         monkeypatch.setattr(file, "sync", sync)
-        monkeypatch.setattr(node.services.scheduler, "in_thread", self.in_thread)
+        node.time.scheduler.threads = self
 
     def run(self, count: int = 1) -> None:
         for _ in range(count):
@@ -65,15 +62,9 @@ def partition_of(node: Node, index: int = 0, topic: str = "t") -> Replica:
     return node.services.partitions.get(topic, index)
 
 
-def produced(
-    node: Node, *values: bytes, topic: str = "t", index: int = 0, acks: int = -1, ends_turn: bool = True, **numbers: Any
-) -> Any:
-    """The response, or None as long as there is none. Without `ends_turn` more can be asked in the same turn."""
-    records = [Record(timestamp=node.time.clock.now_ms(), value=value) for value in values or (b"x",)]
-    data = memoryview(build(records, **numbers))
-    named = TopicProduceData(topic, partition_data=[PartitionProduceData(index, data)])
-    outcome = load()[0].ranges[-1].handler(ProduceRequest(None, acks, TIMEOUT_MS, [named]), node.context(9))
-    told = Told(node, outcome)
+def produced(node: Node, *values: bytes, acks: int = -1, ends_turn: bool = True, **options: Any) -> Reply:
+    """The reply, once there is one. Without `ends_turn` more can be asked in the same turn."""
+    told = Reply(node, produce(node, *values, acks=acks, **options))
     if ends_turn:
         end_turn(node)
     return told
@@ -82,29 +73,6 @@ def produced(
 def end_turn(node: Node) -> None:
     node.services.appends.commit()
     node.time.advance()
-
-
-class Told:
-    """What a client was told, once it is."""
-
-    def __init__(self, node: Node, outcome: Any) -> None:
-        self.response: Any = None
-        if isinstance(outcome, Waiting):
-            node.services.purgatory.park(outcome, self._take)
-        else:
-            self.response = outcome
-
-    def _take(self, response: Any) -> None:
-        assert self.response is None
-        self.response = response
-
-    @property
-    def row(self) -> tuple[int, int] | None:
-        if self.response is None:
-            return None
-        assert isinstance(self.response, ProduceResponse)
-        ((row,),) = [topic.partition_responses for topic in self.response.responses]
-        return row.error_code, row.base_offset
 
 
 def values_read(node: Node, index: int = 0, topic: str = "t", offset: int = 0) -> list[bytes | None]:
@@ -130,7 +98,7 @@ def test_acks_1_does_not_wait_but_consumers_do(node: Node, disk: Disk) -> None:
     assert values_read(node) == [b"a"]
 
 
-def test_a_consumer_may_ask_from_where_a_producer_was_told_that_it_wrote(node: Node, disk: Disk) -> None:
+def test_a_consumer_may_fetch_from_an_acknowledged_offset(node: Node, disk: Disk) -> None:
     assert [produced(node, acks=1).row for _ in range(2)] == [(0, 0), (0, 1)]
     topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=1, partition_max_bytes=1 << 20)])
     response: Any = node.handle(FetchRequest(max_wait_ms=0, topics=[topic]), 11)
@@ -283,7 +251,7 @@ def test_flush_messages_1_asks_for_no_less(node: Node, disk: Disk) -> None:
     assert told.row == (0, 0)
 
 
-def test_flush_messages_is_begun_when_so_many_are_there_and_nobody_waits(node: Node, disk: Disk) -> None:
+def test_flush_messages_begins_at_so_many_and_nobody_waits(node: Node, disk: Disk) -> None:
     node.services.metadata.create_topic("some", 1, configs={"flush.messages": "3"})
     log = partition_of(node, topic="some").log
     assert [produced(node, topic="some").row for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
@@ -334,7 +302,7 @@ def test_a_topic_may_be_deleted_while_its_log_is_synced(node: Node, disk: Disk) 
     assert partition_of(node).log.recovery_point == 0
 
 
-def test_who_waits_for_a_deleted_log_is_told_also_where_its_deletion_has_to_wait(
+def test_who_waits_for_a_deleted_log_is_told_before_a_late_deletion(
     node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commit, "MOST_THREADS", 1)
@@ -365,11 +333,11 @@ def test_commits_of_offsets_wait_like_any_other_record(tmp_path: Path, monkeypat
     node.time.advance()
     disk = Disk(node, monkeypatch)
     topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 5)])
-    told = Told(node, node.handle(OffsetCommitRequest("g", topics=[topic]), 8))
+    told = Reply(node, node.handle(OffsetCommitRequest("g", topics=[topic]), 8))
     node.time.advance()
-    before: Any = told.response
+    before: Any = told.value
     disk.run()
-    ((row,),) = [topic.partitions for topic in told.response.topics]
+    ((row,),) = [topic.partitions for topic in told.value.topics]
     assert (before, row.error_code) == (None, 0)
     node.close()
 
@@ -390,7 +358,7 @@ def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: d
     log = partition.log
     log.acquire(log_lock.ROLLING)
     now_ms = node.time.clock.now_ms()
-    partition.append(memoryview(build([Record(timestamp=now_ms, value=b"x")])), -1, now_ms)
+    partition.append(records(b"x", timestamp=now_ms), -1, now_ms)
     node.time.advance()
     assert log.flushing is None
     assert not disk.waiting
@@ -411,7 +379,7 @@ def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
     partition = partition_of(node, topic="small")
     now_ms = node.time.clock.now_ms()
     for _ in range(5):
-        partition.append(memoryview(build([Record(timestamp=now_ms, value=b"x")])), 1, now_ms)
+        partition.append(records(b"x", timestamp=now_ms), 1, now_ms)
     assert len(partition.log.segments) == 5
     ends = []
     node.time.advance()
@@ -422,7 +390,7 @@ def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
     assert len(ends) >= 3
 
 
-def test_leader_epochs_are_written_soon_after_the_first_append_and_nobody_waits(node: Node) -> None:
+def test_leader_epochs_are_written_after_the_first_append_unawaited(node: Node) -> None:
     node.services.metadata.create_topic("plain", 2)
     for index in range(2):
         assert produced(node, topic="plain", index=index, acks=1).row == (0, 0)

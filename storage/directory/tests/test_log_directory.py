@@ -29,10 +29,7 @@ from headgate.storage.tests.builders import (
     open_store,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles
-
-
-def killed(files: CrashingFiles) -> CrashingFiles:
-    return files.crash(Random(1), power=False)
+from headgate.storage.tests.reopened import killed
 
 
 def test_a_store_on_the_disk(tmp_path: Path) -> None:
@@ -257,7 +254,7 @@ def test_many_logs_are_synced_at_once() -> None:
     assert all(content(log) for log in store.logs.values())
 
 
-def test_where_a_log_begins_is_written_down_by_the_next_checkpoint_and_not_before() -> None:
+def test_the_next_checkpoint_has_the_log_start_and_nothing_before() -> None:
     """By a thread: DeleteRecords and retention wait for no disk."""
     files = CrashingFiles()
     store = open_store(files)

@@ -96,7 +96,7 @@ def test_slices_are_short_and_tell_how_far_it_is() -> None:
 
 @pytest.mark.parametrize("flushed", [0, 35, 90])
 @pytest.mark.parametrize("lost", ["", "first", "last", "all"])
-def test_producers_that_come_to_be_known_by_the_scan_are_those_of_the_log(flushed: int, lost: str) -> None:
+def test_the_producers_of_a_scan_are_those_of_the_log(flushed: int, lost: str) -> None:
     files = CrashingFiles()
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
@@ -137,7 +137,7 @@ def test_what_is_not_open_is_neither_made_nor_lost() -> None:
     assert b"t 0 10\n" in store.pool.files.read(f"{DIRECTORY}/recovery-point-offset-checkpoint")
 
 
-def test_an_unopened_log_is_deleted_and_one_in_the_hands_of_a_thread_is_not() -> None:
+def test_an_unopened_log_is_deleted_unless_a_thread_has_it() -> None:
     store = crashed(filled())
     store.delete(*KEYS[2])
     assert KEYS[2] not in store

@@ -126,7 +126,7 @@ def test_after_a_sync_that_failed_nothing_is_believed(monkeypatch: pytest.Monkey
     assert append(log, batch()) == 2
 
 
-def test_the_indexes_of_a_rolled_segment_are_synced_with_the_next_flush() -> None:
+def test_indexes_of_a_rolled_segment_are_synced_by_the_next_flush() -> None:
     """Whether its bytes were on the disk before, or went there by a flush that was under way."""
     files = CrashingFiles()
     log = new_log(files)
@@ -222,7 +222,7 @@ def test_the_first_epoch_is_written_by_the_flush_and_not_by_an_append() -> None:
 
 
 @pytest.mark.parametrize("is_made_anew", [False, True])
-def test_a_flush_that_runs_after_the_deletion_of_its_log_writes_nothing_by_name(is_made_anew: bool) -> None:
+def test_a_flush_after_the_deletion_of_its_log_writes_nothing_by_name(is_made_anew: bool) -> None:
     files = CrashingFiles()
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
@@ -237,7 +237,7 @@ def test_a_flush_that_runs_after_the_deletion_of_its_log_writes_nothing_by_name(
     assert files.exists("/data/t-0") == is_made_anew
 
 
-def test_without_room_for_the_first_epochs_a_flush_is_made_all_the_same() -> None:
+def test_a_flush_is_made_without_room_for_the_first_epochs() -> None:
     files = CrashingFiles()
     log = new_log(files)
     append(log, batch())

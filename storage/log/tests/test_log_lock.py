@@ -201,9 +201,7 @@ def test_no_segment_comes_or_goes_while_a_log_is_mended(
     assert_survives(log, files)
 
 
-def test_what_the_system_dropped_is_cut_though_retention_would_have_taken_it(
-    store: LogDirectory, files: CrashingFiles
-) -> None:
+def test_dropped_bytes_are_cut_though_retention_would_take_them(store: LogDirectory, files: CrashingFiles) -> None:
     log = broken(store, files)
     work = begun(log)
     lost = log.segments[1]

@@ -27,6 +27,7 @@ from headgate.storage.tests.builders import (
     batch,
     content,
     delete_old_segments,
+    files_of,
     new_log,
     next_offset,
     numbered,
@@ -34,12 +35,6 @@ from headgate.storage.tests.builders import (
 )
 from headgate.storage.tests.compacted import COMPACT, assert_indexes, close_segment, keyed, put, values
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
-
-
-def files_of(log: Log) -> CrashingFiles:
-    files = log.pool.files
-    assert isinstance(files, CrashingFiles)
-    return files
 
 
 def broken(*batches: memoryview, flushed: int = 10, config: LogConfig = SMALL) -> Log:
@@ -168,7 +163,7 @@ def test_the_first_batch_behind_the_recovery_point_may_be_lost() -> None:
     assert_derived_state(log)
 
 
-def test_offsets_are_not_given_again_where_all_is_lost_that_was_not_deleted() -> None:
+def test_offsets_are_not_reused_where_all_that_was_kept_is_lost() -> None:
     log = broken(flushed=0)
     end = log.end_offset
     start = end - 5
@@ -183,7 +178,7 @@ def test_offsets_are_not_given_again_where_all_is_lost_that_was_not_deleted() ->
 
 
 @pytest.mark.parametrize("cut_after", range(12))
-def test_a_power_cut_never_leaves_a_log_that_is_repaired_without_a_segment(cut_after: int) -> None:
+def test_a_power_cut_never_leaves_a_repaired_log_without_a_segment(cut_after: int) -> None:
     """Where all of it is lost that was not deleted, it goes on in a new segment: then the old one may go."""
     log = broken(batch(), batch(), flushed=3)
     log.advance_start(3)
@@ -498,7 +493,7 @@ def compacted() -> Log:
     return log
 
 
-def test_what_compaction_has_replaced_is_not_taken_for_what_is_behind_the_end() -> None:
+def test_replaced_segments_are_not_taken_for_bytes_behind_the_end() -> None:
     log = compacted()
     put(log, *(keyed((f"n{number}", "1")) for number in range(10)))
     fail(log)
@@ -512,7 +507,7 @@ def test_what_compaction_has_replaced_is_not_taken_for_what_is_behind_the_end() 
     assert after_a_power_cut(log, 0).end_offset == log.end_offset
 
 
-def test_an_index_is_made_again_from_what_compaction_has_made_not_from_what_it_has_replaced() -> None:
+def test_an_index_is_rebuilt_from_the_compacted_segment() -> None:
     log = compacted()
     expected = values(log)
     work = sync_failure_repair.SyncFailureRepair(log, [])

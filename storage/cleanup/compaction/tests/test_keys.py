@@ -32,7 +32,7 @@ def collected(log: Log) -> Keys:
     return keys
 
 
-def test_each_key_has_its_last_offset_and_the_offsets_tell_what_is_left() -> None:
+def test_each_key_has_its_last_offset_which_tells_what_is_left() -> None:
     log = filled(keyed(("a", "1"), ("b", "1")), keyed(("a", "2")))
     keys = collected(log)
     assert (keys.table, keys.latest) == ({b"a": 2, b"b": 1}, 2)
@@ -46,7 +46,7 @@ def test_what_was_aborted_has_no_keys() -> None:
     assert [keys.is_plain(header) for header in headers(log)[:2]] == [True, False]
 
 
-def test_behind_too_many_batches_that_offsets_do_not_tell_all_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_too_many_unclear_batches_all_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.storage.cleanup.compaction.keys.MAX_NOT_PLAIN", 1)
     log = filled(keyed(("a", None)), keyed(("b", "1")), keyed(("c", None)), keyed(("d", "1")))
     assert [collected(log).is_plain(header) for header in headers(log)] == [False, True, False, False]

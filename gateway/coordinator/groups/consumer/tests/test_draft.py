@@ -62,7 +62,7 @@ def test_a_step_is_written_if_there_is_one(draft: Draft) -> None:
     assert len(draft.records) == written
 
 
-def test_records_of_the_classic_group_that_it_was_are_written_and_change_nothing(draft: Draft) -> None:
+def test_records_of_the_former_classic_group_change_nothing(draft: Draft) -> None:
     draft.add((GroupMetadataKey("g"), None))
     assert draft.group is draft.live
     assert draft.records == [(GroupMetadataKey("g"), None)]
