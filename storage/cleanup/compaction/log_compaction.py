@@ -110,7 +110,7 @@ class LogCompaction:
             try:
                 return planned(lambda may: make(self._log, what, self._now_ms, **sizes, blocking=may), warmed)
             except WouldBlock as cold:
-                cold.__traceback__ = None
+                cold.forget_plan()
                 warmed.add(cold.place)
                 try:
                     yield Sync(cold.warm)
