@@ -7,7 +7,6 @@ import pytest
 from headgate.gateway.config import broker_table, catalogue, topic_table, unsupported_table
 from headgate.gateway.config.catalogue import Update
 from headgate.gateway.config.definition import Effect, Type
-from headgate.gateway.config.settings import Settings
 
 
 def test_every_default_is_allowed() -> None:
@@ -41,7 +40,7 @@ def test_what_is_changed_at_run_time_is_a_setting() -> None:
 
 
 def test_attributes_are_declared_with_the_types_of_the_table() -> None:
-    declared = get_type_hints(Settings)
+    declared = get_type_hints(broker_table.Settings)
     assert list(declared) == [name.replace(".", "_") for name in catalogue.BROKER]
     plain = {Type.BOOLEAN: bool, Type.STRING: str, Type.DOUBLE: float, Type.LIST: tuple[str, ...]}
     parsed = {
