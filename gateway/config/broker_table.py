@@ -238,8 +238,8 @@ ORDERED: tuple[tuple[str, str], ...] = (
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
 )
 
-# Settings that Kafka can change at run time: for one broker, or for all. Those for one broker need a restart here.
-PER_BROKER = frozenset(("listeners", "listener.security.protocol.map"))
+# Settings that Kafka can change at run time, for all brokers. `listeners` and `listener.security.protocol.map`, which
+# Kafka can change for one broker, need a restart here.
 CLUSTER_WIDE = frozenset(
     """
     message.max.bytes compression.type compression.gzip.level compression.lz4.level compression.zstd.level max.connections.per.ip

@@ -5,7 +5,6 @@ from typing import get_type_hints
 import pytest
 
 from headgate.gateway.config import broker_table, catalogue, topic_table, unsupported_table
-from headgate.gateway.config.catalogue import Update
 from headgate.gateway.config.definition import Effect, Type
 
 
@@ -115,13 +114,6 @@ def test_the_nearest_name() -> None:
     assert "have no such setting" in catalogue.nearest_broker_setting("bootstrap.servers.of.mine")
     assert catalogue.nearest_topic_setting("retention.mss") == "the nearest name is retention.ms"
     assert "for one topic, set max.message.bytes" in catalogue.nearest_topic_setting("message.max.bytes")
-
-
-def test_update_modes_are_kafkas() -> None:
-    assert catalogue.update_mode("message.max.bytes") is Update.CLUSTER_WIDE
-    assert catalogue.update_mode("listeners") is Update.PER_BROKER
-    assert catalogue.update_mode("num.partitions") is Update.READ_ONLY
-    assert {*broker_table.PER_BROKER, *broker_table.CLUSTER_WIDE} <= set(catalogue.BROKER)
 
 
 def test_long_names_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
