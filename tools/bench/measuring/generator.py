@@ -2,12 +2,13 @@
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from headgate.tools.bench.requests.client import BenchError
+from headgate.tools.bench.requests.templates import Template, write_templates
 
 _PROGRAMS = Path(__file__).parents[1] / "programs"
 _SHARED = ["common.c", "answers.c", "histogram.c"]
@@ -136,3 +137,12 @@ def run_load(
     if process.returncode != 0 or not result:
         raise BenchError(error or f"the generator {program.name} ended with {process.returncode}")
     return LoadResult(**json.loads(result))
+
+
+def run_templates(directory: Path, load: Load | Latency, templates: Iterable[Template], port: int) -> LoadResult:
+    """`run_load` with templates that are on the disk only meanwhile."""
+    write_templates(load.templates, templates)
+    try:
+        return run_load(directory, load, port)
+    finally:
+        load.templates.unlink()
