@@ -19,9 +19,9 @@ from headgate.gateway.metadata.store import Prepare, prepare_nothing
 from headgate.gateway.tests.manual import InlineScheduler, ManualClock
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import FeatureLevelRecord
-from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.files import File, Files
 from headgate.storage.recovery import sync_failure_repair
+from headgate.storage.tests.builders import open_directory
 
 
 class Opened:
@@ -29,7 +29,7 @@ class Opened:
 
     def __init__(self, directory: Path, settings: str = "", seed: int = 0) -> None:
         self.config = BrokerConfig.load(settings)
-        self.store = LogDirectory.open(
+        self.store = open_directory(
             str(directory),
             files=Files(),
             node_id=self.config.node_id,

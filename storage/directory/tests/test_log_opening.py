@@ -21,6 +21,7 @@ from headgate.storage.tests.builders import (
     batch,
     content,
     numbered,
+    open_all,
     open_store,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles
@@ -167,7 +168,7 @@ def test_a_stop_before_all_is_scanned_is_not_clean() -> None:
     assert not files.exists(f"{DIRECTORY}/.kafka_cleanshutdown")
     store = taken(files)
     assert store.bytes_to_scan(KEYS[0]) > 0
-    store.open_all(NOW_MS)
+    open_all(store, NOW_MS)
     assert sorted(log.end_offset for log in store.logs.values()) == [20, 40, 60]
 
 
@@ -220,7 +221,7 @@ def test_a_damaged_log_fails_alone() -> None:
     file = files.file(f"{DIRECTORY}/t-0/{0:020d}.log")
     file.content[100:108] = b"\xff" * 8
     store = crashed(files)
-    store.open_all(NOW_MS)
+    open_all(store, NOW_MS)
     assert list(store.failed) == [KEYS[0]]
     assert sorted(store.logs) == [KEYS[1], KEYS[2]]
     store.close()
