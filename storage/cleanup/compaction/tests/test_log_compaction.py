@@ -21,7 +21,6 @@ from headgate.storage.cleanup.compaction.log_compaction import (
     Request,
     Sync,
     advance,
-    compact,
 )
 from headgate.storage.files import File
 from headgate.storage.log.log import Log
@@ -40,6 +39,7 @@ from headgate.storage.tests.compacted import (
     COMPACT,
     assert_indexes,
     close_segment,
+    compact,
     filled,
     headers,
     keyed,
