@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.steps import finish
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.tests.builders import (
     DIRECTORY,
@@ -114,7 +115,7 @@ def test_producers_that_come_to_be_known_by_the_scan_are_those_of_the_log(flushe
     assert again is not None
     scanned = again.producers
     assert len(scanned) == 3
-    again.reload_producers(())
+    finish(again.reload_producers_steps(()))
     assert scanned.to_snapshot() == again.producers.to_snapshot(), "made from all batches"
     again.close()
     files = again.pool.files  # type: ignore[assignment]
