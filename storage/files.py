@@ -227,6 +227,9 @@ class _ReadOnlyFile(File):
 FilePosition: TypeAlias = tuple[str, int]
 """The path of a file, and a byte position in it."""
 
+InThread: TypeAlias = Callable[[Callable[[], None], Callable[[object], None]], None]
+"""Runs a function in a thread; then calls the other one on the loop, with the result or the raised exception."""
+
 
 class WouldBlock(Exception):
     """A plan that must not wait for the disk needs bytes that are not in memory. A thread `warm`s them; plan again.
@@ -250,6 +253,20 @@ class WouldBlock(Exception):
     def warm(self) -> None:
         """Read the bytes into the page cache. For a thread, as this waits for the disk."""
         self._file.warm(self._length, self._position)
+
+    def warm_by(self, in_thread: InThread, done: Callable[[object], None]) -> None:
+        """Have a thread `warm` the bytes; then give up the file and call `done` with None, or with the error."""
+        self.forget_plan()
+
+        def warmed(result: object) -> None:
+            self.release()
+            done(result)
+
+        in_thread(self.warm, warmed)
+
+    def forget_plan(self) -> None:
+        """Drop the traceback: it references the frames of the abandoned plan, which hold segment files."""
+        self.__traceback__ = None
 
     def release(self) -> None:
         """Give up the file, after the last thread has read it."""

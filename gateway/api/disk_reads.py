@@ -34,7 +34,7 @@ class DiskReads:
     def note(self, cold: WouldBlock) -> None:
         """Note a read that a plan would have blocked on."""
         if len(self._wanted_reads) < MAX_READS_AT_ONCE:
-            cold.__traceback__ = None  # the traceback references the frames of the abandoned plan
+            cold.forget_plan()
             self._wanted_reads.append(cold)
         else:
             cold.release()

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
 from headgate.storage.log.log import Log
@@ -47,12 +48,12 @@ class RepairQueue:
         self._listener = listener
         self._clock = clock
         self._scheduler = scheduler
-        self._waits: dict[Log, tuple[float, float]] = {}  # log -> time of the next attempt, wait after that
+        self._backoffs: dict[Log, Backoff] = {}  # logs whose repair failed
         self._is_busy = False
 
     def retry_all(self) -> None:
         """Try all logs again at once, as their disk is back."""
-        self._waits.clear()
+        self._backoffs.clear()
         self.run()
 
     def run(self) -> None:
@@ -62,7 +63,7 @@ class RepairQueue:
                 return
             if not self._is_there(log):
                 self._forget(log)
-            elif self._waits.get(log, (0.0, 0.0))[0] <= self._clock.monotonic_ms():
+            elif log not in self._backoffs or self._backoffs[log].due_ms <= self._clock.monotonic_ms():
                 self._begin(log)
 
     def _begin(self, log: Log) -> None:
@@ -104,11 +105,11 @@ class RepairQueue:
 
     def _again(self, log: Log, error: BaseException) -> None:
         self._failed(error)
-        wait_ms = min(self._waits.get(log, (0.0, FIRST_WAIT_MS))[1], MAX_WAIT_MS)
-        self._waits[log] = self._clock.monotonic_ms() + wait_ms, 2 * wait_ms
+        backoff = self._backoffs.setdefault(log, Backoff(FIRST_WAIT_MS, MAX_WAIT_MS))
+        wait_ms = backoff.postpone(self._clock.monotonic_ms())
         where = f"{log.topic}-{log.partition}"
         logger.error("%s still takes no records; the next repair is in %d s: %s", where, wait_ms / 1000, error)
 
     def _forget(self, log: Log) -> None:
         log.pool.needs_repair.remove(log)
-        self._waits.pop(log, None)
+        self._backoffs.pop(log, None)

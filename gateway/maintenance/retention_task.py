@@ -76,8 +76,7 @@ class RetentionTask:
             if cold.place == warmed:  # evicted again: the next pass tries again
                 cold.release()
             else:
-                cold.__traceback__ = None  # the traceback holds the frames of the aborted plan
-                self._in_thread(cold.warm, partial(self._warmed, partition, cold))
+                cold.warm_by(self._in_thread, partial(self._warmed, partition, cold.place))
         except WrongIndex as error:
             self._rebuild_index(log, error.base_offset)
         except (OSError, KafkaError) as error:
@@ -109,12 +108,11 @@ class RetentionTask:
         self._is_busy = True
         self._scheduler.in_thread(work, ended)
 
-    def _warmed(self, partition: Replica, cold: WouldBlock, result: object) -> None:
-        cold.release()
+    def _warmed(self, partition: Replica, place: FilePosition, result: object) -> None:
         if isinstance(result, BaseException):
             self._note(partition.log, result)
         else:
-            self._left.appendleft((partition, cold.place))
+            self._left.appendleft((partition, place))
 
     def _ended(self, partition: Replica, expired: SegmentDeletion, result: object) -> None:
         partition.log.end_segment_deletion(expired)

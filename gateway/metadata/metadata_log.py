@@ -55,7 +55,7 @@ class _Submitted:
         self.records = records
         self.now_ms = now_ms
         self.done = done
-        self.batch = _batch(records, now_ms) if len(records) <= FEW_RECORDS else None
+        self.batch = encoded_batch(records, now_ms) if len(records) <= FEW_RECORDS else None
 
     def steps(self) -> Steps[memoryview]:
         """Encode the change, in slices."""
@@ -114,7 +114,7 @@ class MetadataLog:
         self._check()
         if log.names_unsynced:  # the flush takes descriptors: without any, nothing is written yet
             log.flush()
-        log.stage(_batch(records, now_ms), LEADER_EPOCH, now_ms, HEADER)
+        log.stage(encoded_batch(records, now_ms), LEADER_EPOCH, now_ms, HEADER)
         writing = self._begin_write()
         failure = None
         try:
@@ -340,7 +340,8 @@ def _where(log: Log, offset: int, what: str) -> str:
     )
 
 
-def _batch(records: Sequence[MetadataRecord], now_ms: int) -> memoryview:
+def encoded_batch(records: Sequence[MetadataRecord], now_ms: int) -> memoryview:
+    """The batch of one change."""
     return memoryview(batch.build([_row(record, now_ms) for record in records]))
 
 

@@ -241,20 +241,11 @@ class AppendQueue:
                 cold.release()
                 return False
             self._warmed_place = cold.place
-            self._warm_by_thread(cold)
+            cold.warm_by(self._disk.in_thread, lambda _: self._write())
             return True
         except (OSError, KafkaError):
             return False
         return False
-
-    def _warm_by_thread(self, cold: WouldBlock) -> None:
-        cold.__traceback__ = None
-
-        def brought(_: object) -> None:
-            cold.release()
-            self._write()
-
-        self._disk.in_thread(cold.warm, brought)
 
     def _roll_for_append(self, now_ms: int) -> None:
         log = self._partition.log

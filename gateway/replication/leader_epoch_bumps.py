@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headgate.gateway.metadata.planning.leader_epochs import raise_leader_epochs
+from headgate.gateway.runtime.backoff import Backoff
 from headgate.protocol.errors import KafkaError
 from headgate.storage.disk.checkpoint import TopicPartition
 
@@ -34,7 +35,7 @@ class LeaderEpochBumps:
         self._partitions = partitions
         self._scheduler = scheduler
         self._pending: dict[TopicPartition, Change] = {}
-        self._wait_ms = FIRST_WAIT_MS
+        self._backoff = Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS)
         self._is_due = self._is_waiting = False
         if partitions.awaiting_epoch:
             self.soon()
@@ -58,7 +59,7 @@ class LeaderEpochBumps:
         if self._partitions.awaiting_epoch:
             self._look_again()
         else:
-            self._wait_ms = FIRST_WAIT_MS
+            self._backoff.reset()
 
     def _ask(self, wanted: dict[TopicPartition, int]) -> None:
         try:
@@ -77,8 +78,7 @@ class LeaderEpochBumps:
         """Try again later: the change may fail, or take long."""
         if not self._is_waiting:
             self._is_waiting = True
-            self._scheduler.call_after(self._wait_ms, self._waited)
-            self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
+            self._scheduler.call_after(self._backoff.next_wait_ms(), self._waited)
 
     def _waited(self) -> None:
         self._is_waiting = False

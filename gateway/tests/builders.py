@@ -28,6 +28,7 @@ from headgate.protocol.schema import Message
 from headgate.protocol.steps import finish, is_steps
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.files import File, Files
+from headgate.storage.tests.builders import open_all
 
 NOW_MS = 1_700_000_000_000
 """The time of `ManualClock` at its start."""
@@ -145,7 +146,7 @@ class Node:
 
 def _open_all(log_manager: LogManager, _log_loader: LogLoader, now_ms: int) -> None:
     for directory in log_manager:
-        directory.open_all(now_ms)
+        open_all(directory, now_ms)
 
 
 def records(*values: bytes, timestamp: int = NOW_MS) -> memoryview:

@@ -399,17 +399,17 @@ class Log(LogReader):
         self._segments.renew(segment)
         self.is_ahead = self.is_ahead or segment is self.active
 
-    def reload_producers(self, known: Iterable[int] | None = None) -> None:
-        """Make the producers' state anew, from the last snapshot and the batches behind it.
-
-        `known`: the offsets of the snapshots, if the caller has them. Snapshots behind the log's end are deleted.
-        """
-        finish(self.reload_producers_steps(known))
+    def reload_producers(self) -> None:
+        """Make the producers' state anew, from the last snapshot and the batches behind it."""
+        finish(self.reload_producers_steps())
 
     def reload_producers_steps(
         self, known: Iterable[int] | None = None, producers: Producers | None = None
     ) -> Steps[None]:
-        """`reload_producers` in slices. `producers`: their state, if the caller has it."""
+        """`reload_producers` in slices. Snapshots behind the log's end are deleted.
+
+        `known`: the offsets of the snapshots, `producers`: their state, if the caller has them.
+        """
         files = self.pool.files
         if known is None:
             known = snapshots.offsets(files.list(self.directory))

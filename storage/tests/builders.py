@@ -54,10 +54,25 @@ def marker(is_commit: bool, *, producer_id: int = 7, epoch: int = 0, coordinator
     return memoryview(control.build(ended, producer_id=producer_id, producer_epoch=epoch, timestamp=NOW_MS))
 
 
+def open_all(log_directory: LogDirectory, now_ms: int) -> None:
+    """Open every unopened log at once."""
+    for key in list(log_directory.unopened):
+        log_directory.open_now(key, log_directory.config, now_ms)
+
+
+def open_directory(directory: str, *, now_ms: int, **settings: Any) -> LogDirectory:
+    """`LogDirectory.take`, with every log open. A damaged partition stays in `failed`; the others open."""
+    log_directory = LogDirectory.take(directory, **settings)
+    try:
+        open_all(log_directory, now_ms)
+    except BaseException:
+        log_directory.abandon()
+        raise
+    return log_directory
+
+
 def open_store(files: Files, config: LogConfig = SMALL, **settings: Any) -> LogDirectory:
-    return LogDirectory.open(
-        DIRECTORY, files=files, node_id=0, config=config, now_ms=NOW_MS, random=Random(1), **settings
-    )
+    return open_directory(DIRECTORY, files=files, node_id=0, config=config, now_ms=NOW_MS, random=Random(1), **settings)
 
 
 class StillOwner:

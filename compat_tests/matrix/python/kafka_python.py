@@ -16,7 +16,6 @@ from typing import Any
 from compat_tests.matrix.python.lines import HEARTBEAT_MS, LIMIT_S, STAY_S, Missing, Program, main
 from compat_tests.records import Received, Sent
 
-
 POLL_MS = 10_000
 
 

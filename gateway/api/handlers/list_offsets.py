@@ -8,6 +8,7 @@ maximum timestamp (KIP-734)   v8 earliest local (KIP-405)   v9 latest tiered (KI
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -199,19 +200,18 @@ class Searching:
 
     def _warm_log(self, search: Search, cold: WouldBlock) -> None:
         """Read uncached data in a thread of its disk, so that a hanging disk blocks no conversions."""
-        cold.__traceback__ = None  # the traceback references the frames of the abandoned plan, which hold segment files
         self._reading += 1
 
         def brought(result: object) -> None:
             self._reading -= 1
-            cold.release()
             if isinstance(result, OSError):
                 _fill(search, result)
             else:
                 self._left.append(search._replace(brought=cold.place))
             self._broker.purgatory.touch(self._moved)
 
-        self._broker.scheduler.reads(cold.disk).in_thread(cold.warm, brought, lambda: bool(self._moved.waiters))
+        reads = self._broker.scheduler.reads(cold.disk)
+        cold.warm_by(partial(reads.in_thread, is_wanted=lambda: bool(self._moved.waiters)), brought)
 
     def _plan(self, search: Search) -> Steps[Found]:
         """The steps of a search. Raises KafkaError, and WouldBlock unless the place just read is uncached again."""

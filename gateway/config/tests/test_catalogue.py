@@ -5,9 +5,7 @@ from typing import get_type_hints
 import pytest
 
 from headgate.gateway.config import broker_table, catalogue, topic_table, unsupported_table
-from headgate.gateway.config.catalogue import Update
 from headgate.gateway.config.definition import Effect, Type
-from headgate.gateway.config.settings import Settings
 
 
 def test_every_default_is_allowed() -> None:
@@ -41,7 +39,7 @@ def test_what_is_changed_at_run_time_is_a_setting() -> None:
 
 
 def test_attributes_are_declared_with_the_types_of_the_table() -> None:
-    declared = get_type_hints(Settings)
+    declared = get_type_hints(broker_table.Settings)
     assert list(declared) == [name.replace(".", "_") for name in catalogue.BROKER]
     plain = {Type.BOOLEAN: bool, Type.STRING: str, Type.DOUBLE: float, Type.LIST: tuple[str, ...]}
     parsed = {
@@ -116,13 +114,6 @@ def test_the_nearest_name() -> None:
     assert "have no such setting" in catalogue.nearest_broker_setting("bootstrap.servers.of.mine")
     assert catalogue.nearest_topic_setting("retention.mss") == "the nearest name is retention.ms"
     assert "for one topic, set max.message.bytes" in catalogue.nearest_topic_setting("message.max.bytes")
-
-
-def test_update_modes_are_kafkas() -> None:
-    assert catalogue.update_mode("message.max.bytes") is Update.CLUSTER_WIDE
-    assert catalogue.update_mode("listeners") is Update.PER_BROKER
-    assert catalogue.update_mode("num.partitions") is Update.READ_ONLY
-    assert {*broker_table.PER_BROKER, *broker_table.CLUSTER_WIDE} <= set(catalogue.BROKER)
 
 
 def test_long_names_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,8 @@ from headgate.gateway.tests.builders import Node
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.config import LogConfig
-from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.log.log import Log
-from headgate.storage.tests.builders import NOW_MS, next_offset
+from headgate.storage.tests.builders import NOW_MS, next_offset, open_directory
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 DIRECTORY = "/data"
@@ -131,7 +130,7 @@ class CommitHistory:
 
     def check_after(self, files: CrashingFiles) -> None:
         random = Random(0)
-        store = LogDirectory.open(DIRECTORY, files=files, node_id=0, config=LogConfig(), now_ms=NOW_MS, random=random)
+        store = open_directory(DIRECTORY, files=files, node_id=0, config=LogConfig(), now_ms=NOW_MS, random=random)
         assert not store.failed
         for told in self.told:
             if told.offset is not None:

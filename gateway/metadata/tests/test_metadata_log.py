@@ -14,11 +14,11 @@ from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualC
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import FeatureLevelRecord, ProducerIdsRecord, TopicRecord
 from headgate.protocol.records.batch import Record, build, split
-from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.errors import StorageError
 from headgate.storage.files import File, Files
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
+from headgate.storage.tests.builders import open_directory
 
 TOPIC = TopicRecord(name="a", topic_id=b"a" * 16)
 FEATURE = FeatureLevelRecord(name="f", feature_level=1)
@@ -26,7 +26,7 @@ FEATURE = FeatureLevelRecord(name="f", feature_level=1)
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
-    store = LogDirectory.open(str(tmp_path), files=Files(), node_id=0, config=LOG_CONFIG, now_ms=0, random=Random(0))
+    store = open_directory(str(tmp_path), files=Files(), node_id=0, config=LOG_CONFIG, now_ms=0, random=Random(0))
     yield store.create("m", 0, bytes(16), LOG_CONFIG)
     store.close()
 

@@ -27,10 +27,9 @@ from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecor
 from headgate.protocol.internal.metadata_snapshot import encode_steps
 from headgate.protocol.steps import finish
 from headgate.storage.cleanup.retention import begin_segment_deletion
-from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.errors import StorageError
 from headgate.storage.log.log import Log
-from headgate.storage.tests.builders import no_checkpoint
+from headgate.storage.tests.builders import no_checkpoint, open_directory
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 GONE = b"g" * 16
@@ -38,7 +37,7 @@ NAME = "m-0"
 
 
 def opened(files: CrashingFiles) -> Log:
-    store = LogDirectory.open("/data", files=files, node_id=0, config=LOG_CONFIG, now_ms=0, random=Random(0))
+    store = open_directory("/data", files=files, node_id=0, config=LOG_CONFIG, now_ms=0, random=Random(0))
     return store.logs.get(("m", 0)) or store.create("m", 0, bytes(16), LOG_CONFIG)
 
 

@@ -13,7 +13,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.log_manager import REFUSAL_MS, LogManager
 from headgate.storage.errors import DirectoryLocked, StorageError, WrongDirectory
 from headgate.storage.files import Files
-from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch
+from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, open_all
 
 Take = Callable[..., LogManager]
 
@@ -38,7 +38,7 @@ def take(tmp_path: Path) -> Take:
             files=files or Files(), node_id=node_id, config=SMALL, random=Random(1), cluster_id=cluster_id,
         )  # fmt: skip
         for store in stores:
-            store.open_all(NOW_MS)
+            open_all(store, NOW_MS)
         return stores
 
     return take
@@ -256,7 +256,7 @@ def test_one_partition_in_two_directories(take: Take, tmp_path: Path, is_older: 
     stores.removed |= set() if is_older else {bytes(16)}
     stores.resolve_duplicates({"t": TOPIC_ID}.get)
     for store in stores:
-        store.open_all(NOW_MS)
+        open_all(store, NOW_MS)
     assert stores.logs["t", 0].directory == f"{tmp_path}/b/t-0"
     assert not (tmp_path / "a" / "t-0").exists()
     stores.close()

@@ -18,7 +18,6 @@ from headgate.storage.cleanup.compaction.log_compaction import (
     LogCompaction,
     Rewrite,
     advance,
-    compact,
 )
 from headgate.storage.cleanup.compaction.work import Compaction
 from headgate.storage.directory.log_directory import LogDirectory
@@ -33,6 +32,7 @@ from headgate.storage.tests.compacted import (
     COMPACT,
     assert_indexes,
     close_segment,
+    compact,
     keyed,
     offsets,
     put,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.recovery.leader_epochs import with_beginning
 from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, files_of, open_store
-from headgate.storage.tests.compacted import COMPACT, close_segment, keyed, put
+from headgate.storage.tests.compacted import COMPACT, close_segment, compact, keyed, put
 from headgate.storage.tests.crashing_files import CrashingFiles
 from headgate.storage.tests.reopened import KEY, killed, reopened
 

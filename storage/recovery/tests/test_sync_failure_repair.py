@@ -11,7 +11,6 @@ import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.steps import finish
-from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.config import LogConfig
 from headgate.storage.disk import checkpoint
 from headgate.storage.log.epochs import read_entries
@@ -33,7 +32,7 @@ from headgate.storage.tests.builders import (
     numbered,
     open_store,
 )
-from headgate.storage.tests.compacted import COMPACT, assert_indexes, close_segment, keyed, put, values
+from headgate.storage.tests.compacted import COMPACT, assert_indexes, close_segment, compact, keyed, put, values
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 

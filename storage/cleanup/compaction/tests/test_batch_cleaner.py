@@ -8,7 +8,6 @@ import pytest
 
 from headgate.protocol.records import compression
 from headgate.protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, check_crc, iterate, read_header, with_records
-from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.config import LOG_APPEND_TIME
 from headgate.storage.tests.builders import NOW_MS, append, content, new_log, numbered, open_store, read
 from headgate.storage.tests.compacted import (
@@ -16,6 +15,7 @@ from headgate.storage.tests.compacted import (
     COMMIT,
     COMPACT,
     close_segment,
+    compact,
     compact_with,
     filled,
     headers,

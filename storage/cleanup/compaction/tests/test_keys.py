@@ -8,10 +8,19 @@ from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.batches import Batches
 from headgate.storage.cleanup.compaction.job import assess, plan
 from headgate.storage.cleanup.compaction.keys import Keys
-from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import NOW_MS
-from headgate.storage.tests.compacted import ABORT, filled, headers, keyed, marker, offsets, records, transactional
+from headgate.storage.tests.compacted import (
+    ABORT,
+    compact,
+    filled,
+    headers,
+    keyed,
+    marker,
+    offsets,
+    records,
+    transactional,
+)
 
 
 def test_a_full_table_leaves_the_rest_for_the_next_round() -> None:

@@ -21,7 +21,6 @@ from headgate.storage.cleanup.compaction.log_compaction import (
     Request,
     Sync,
     advance,
-    compact,
 )
 from headgate.storage.files import File
 from headgate.storage.log.log import Log
@@ -41,6 +40,7 @@ from headgate.storage.tests.compacted import (
     COMPACT,
     assert_indexes,
     close_segment,
+    compact,
     filled,
     headers,
     keyed,

@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.tests.builders import NOW_MS, append, content, new_log, open_store
 from headgate.storage.tests.compacted import (
     COMPACT,
     assert_indexes,
     close_segment,
+    compact,
     filled,
     headers,
     keyed,
