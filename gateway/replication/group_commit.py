@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headgate.replication")
 
-MOST_THREADS = 4
+MAX_SYNC_THREADS = 4
 """Maximum threads for syncs that a client awaits: `docs/durability.md` has the figures."""
 
-MOST_FILES = 16
+MAX_OPEN_FILES = 16
 """The files that one of these threads holds open. The last log may add a few: each of its unsynced segments is one."""
 
 WRITE_MS = 100.0
@@ -47,7 +47,7 @@ class GroupCommit:
 
     def __init__(self, clock: Clock, scheduler: Scheduler, failed: Callable[[object], None]) -> None:
         """`failed` is called with each error."""
-        self._told = failed
+        self._on_failure = failed
         self._clock = clock
         self._scheduler = scheduler
         self._wanted: dict[Replica, None] = {}
@@ -61,7 +61,7 @@ class GroupCommit:
     def commit(self, partition: Replica) -> None:
         """Sync a log after the present turn, as a client may wait."""
         self._wanted[partition] = None
-        if not self._is_planned and self._threads < MOST_THREADS:
+        if not self._is_planned and self._threads < MAX_SYNC_THREADS:
             self._is_planned = True
             self._scheduler.call_soon(self._begin)
 
@@ -97,7 +97,7 @@ class GroupCommit:
 
     def _written(self, result: object) -> None:
         if isinstance(result, BaseException):  # the next flush or checkpoint writes it, or tells of it
-            self._told(result)
+            self._on_failure(result)
         self._write()
 
     # Syncs that are awaited
@@ -108,11 +108,11 @@ class GroupCommit:
             return
         self._is_beginning = True
         try:
-            while self._threads < MOST_THREADS:
+            while self._threads < MAX_SYNC_THREADS:
                 ready = [partition for partition in self._wanted if not partition.log.waits(FLUSH)]
                 if not ready:
                     break
-                begun = self._begun(ready[: -(-len(ready) // (MOST_THREADS - self._threads))])
+                begun = self._begun(ready[: -(-len(ready) // (MAX_SYNC_THREADS - self._threads))])
                 if begun:
                     self._threads += 1
                     self._run(begun)
@@ -122,7 +122,7 @@ class GroupCommit:
     def _begun(self, partitions: list[Replica]) -> list[_Begun]:
         begun, files = list[_Begun](), 0
         for partition in partitions:
-            if files >= MOST_FILES:
+            if files >= MAX_OPEN_FILES:
                 break
             del self._wanted[partition]
             flush = self._flush_of(partition)
@@ -191,7 +191,7 @@ class GroupCommit:
         partition.synced()
 
     def _failed(self, partition: Replica, error: BaseException) -> None:
-        self._told(error)
+        self._on_failure(error)
         if partition.log.sync_error is None:
             logger.error("%r cannot be flushed, and is tried again: %s", partition.log, error)
         else:

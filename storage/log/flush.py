@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from headgate.storage.files import NO_DESCRIPTORS, File, Files
 from headgate.storage.segment.segment import Segment
 
-MOST_SEGMENTS = 16
+MAX_SEGMENTS = 16
 """One flush holds the files of so many segments open: after a start without a recovery checkpoint all are unsynced."""
 NOT_BEGUN = (*NO_DESCRIPTORS, errno.ENOMEM)
 """Why a file could not even be opened for its sync: that can be tried again."""

@@ -23,7 +23,7 @@ from headgate.storage.disk.layout import PARTITION_METADATA
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import parent
 from headgate.storage.log import rolling, snapshots, validation
-from headgate.storage.log.flush import MOST_SEGMENTS, Flush, hold
+from headgate.storage.log.flush import MAX_SEGMENTS, Flush, hold
 from headgate.storage.log.log_lock import BY_NAME, DELETING
 from headgate.storage.log.pending_write import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Owner, PendingWrite
 from headgate.storage.log.producers import Producers, WrittenBatch
@@ -504,7 +504,7 @@ class Log(LogReader):
 
     def _flush_of(self, owed_indexes: Iterable[str], owes_names: bool) -> Flush:
         segments = self.since(self.recovery_point)
-        unsynced = segments[:MOST_SEGMENTS]
+        unsynced = segments[:MAX_SEGMENTS]
         # Also the indexes of a segment that a stop sealed, without a roll.
         indexes = dict.fromkeys(path for segment in unsynced for path in segment.sealed_indexes)
         indexes.update(dict.fromkeys(owed_indexes))
@@ -518,7 +518,7 @@ class Log(LogReader):
             if self.topic_id is not None:
                 paths.append(f"{self.directory}/{PARTITION_METADATA}")
         is_part = len(unsynced) < len(segments)
-        written = segments[MOST_SEGMENTS].base_offset if is_part else self.written_end
+        written = segments[MAX_SEGMENTS].base_offset if is_part else self.written_end
         stable_offset = 0 if is_part else min(self.stable_offset, written)
         held = hold(unsynced)
         return Flush(

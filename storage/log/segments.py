@@ -20,7 +20,7 @@ from headgate.storage.segment.segment import Segment
 from headgate.storage.segment.transaction_index import Reaching
 
 _MEMO_ENTRIES = 64
-_MOST_EMPTY = 1000  # are passed over in one read: each takes two microseconds
+_MAX_EMPTY_SEGMENTS = 1000  # are passed over in one read: each takes two microseconds
 
 
 class Segments:
@@ -197,7 +197,7 @@ class Segments:
         librdkafka takes ten answers in a row without a record for a message that is too large.
         """
         found = segment, position
-        for _ in range(_MOST_EMPTY):
+        for _ in range(_MAX_EMPTY_SEGMENTS):
             if segment.has_legacy_format:  # a message of that size is none of these
                 break
             bounds = seek(segment, position, position, blocking=blocking)
