@@ -50,7 +50,7 @@ class Topic(NamedTuple):
     def partition(self, index: int) -> PartitionState:
         """A partition. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
         if not 0 <= index < len(self.partitions):
-            message = f"there is no partition {self.name}-{index}"
+            message = f"partition {self.name}-{index} does not exist"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         return self.partitions[index]
 

@@ -190,7 +190,7 @@ def test_a_sync_that_fails_is_told_and_nothing_more_is_taken(
     disk.error = OSError(errno.EIO, "Input/output error")
     disk.run()
     assert told.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    assert "takes nothing more: a sync failed, after which nobody knows what is on the disk" in caplog.text
+    assert "accepts no more writes: after a failed sync the content of the disk is unknown" in caplog.text
     disk.error = None
     disk.run()
     assert other.row == (0, 0), "another log was not there when it failed"
@@ -205,7 +205,7 @@ def test_a_flush_that_cannot_begin_is_made_up_for(
     with monkeypatch.context() as broken:
         broken.setattr(type(log), "begin_flush", _without_descriptors)
         told = produced(node)
-    assert "cannot be flushed, and is tried again" in caplog.text
+    assert "cannot be flushed; the broker retries" in caplog.text
     assert (told.row, disk.waiting) == (None, [])
     assert log.is_flush_due(node.time.clock.now_ms()), "the upkeep asks for it, if no one else writes"
     partition_of(node).sync_soon()

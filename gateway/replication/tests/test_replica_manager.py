@@ -249,7 +249,7 @@ def test_an_older_copy_of_the_metadata_log_costs_no_records_of_a_topic_that_was_
     assert len(written) == 4
     assert kept == written
     assert caplog.text.count("is in the way of another topic of that name") == 4
-    assert "begins anew" not in caplog.text, "where its records are was told"
+    assert "starts empty" not in caplog.text, "where its records are was told"
     assert [node.services.partitions.get("t", index).high_watermark for index in range(4)] == [0] * 4
     node.close()
 
