@@ -77,7 +77,7 @@ class DirectoryMaintenance:
 
         def removed(result: object) -> None:
             self._is_removing = False
-            pending.take_back(removal, self._clock.monotonic_ms())
+            pending.end_removal(removal, self._clock.monotonic_ms())
             if isinstance(result, BaseException):
                 logger.error("deleted files in %s cannot be removed: %s", self._log_directory.directory, result)
             if not (removal.left or self._scheduler.is_over):  # files that stay would be tried again without a pause

@@ -84,7 +84,7 @@ class RepairQueue:
             logger.exception("cannot apply the repair of %s-%d", *log.key)
             work.error = error
         if work.error is None and must_settle and not self._scheduler.is_over:
-            self._scheduler.in_slices(work.settle_steps(), lambda result: self._end(log, work, result))
+            self._scheduler.in_slices(work.write_steps(), lambda result: self._end(log, work, result))
         else:
             self._end(log, work, StoppedError("the broker stops") if must_settle else None)
 

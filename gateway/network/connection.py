@@ -76,11 +76,11 @@ class Connection:
         dispatcher: Dispatcher,
         max_frame_bytes: int,
         memory: MemoryBudget,
-        complain: Callable[[Client, str], None],
+        report_fault: Callable[[Client, str], None],
     ) -> None:
-        """`complain(client, reason)` reports the client's fault that ends the connection."""
+        """`report_fault(client, reason)` reports the client's fault that ends the connection."""
         self.client = client
-        self._report_fault = complain
+        self._report_fault = report_fault
         self.outgoing: list[Piece] = []
         self.closing = False  # nothing more is read or answered; the pieces in `outgoing` are still sent
         self.ended = False  # the client has closed its sending side

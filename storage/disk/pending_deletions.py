@@ -107,7 +107,7 @@ class PendingDeletions:
             entries.append(heapq.heappop(self._due)[2])
         return Removal(self._files, entries) if entries else None
 
-    def take_back(self, removal: Removal, now_ms: float) -> None:
+    def end_removal(self, removal: Removal, now_ms: float) -> None:
         """A removal was run: what is left is tried again."""
         for entry in removal.left:
             self._put(now_ms + RETRY_MS, entry)

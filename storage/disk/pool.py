@@ -23,7 +23,7 @@ MAX_INDEX_BYTES = 64 * 1024 * 1024
 class Closable(Protocol):
     """The holder of an open file or a loaded index."""
 
-    def give_back(self) -> None:
+    def unload(self) -> None:
         """Close or unload; the next use opens or loads again."""
 
 
@@ -75,7 +75,7 @@ class Pool:
         """
         if len(self._opened) >= self._max_open_segments:
             oldest, _ = self._opened.popitem(last=False)
-            oldest.give_back()
+            oldest.unload()
         self._opened[segment] = None
 
     def closed(self, segment: Closable) -> None:
@@ -94,7 +94,7 @@ class Pool:
         while self._loaded_bytes > self._max_index_bytes and len(self._loaded) > 1:
             oldest, freed = self._loaded.popitem(last=False)
             self._loaded_bytes -= freed
-            oldest.give_back()
+            oldest.unload()
 
     def unloaded(self, index: Closable) -> None:
         """An index has left the memory by itself."""

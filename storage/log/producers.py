@@ -237,7 +237,7 @@ class Producers:
             self.by_id.pop(producer_id, None)
         else:
             self.by_id[producer_id] = producer
-        self.transactions.take_back(producer_id, -1 if producer is None else producer.transaction_start, end_offset)
+        self.transactions.restore(producer_id, -1 if producer is None else producer.transaction_start, end_offset)
 
     def expire(self, now_ms: int, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> int:
         """Forget producers that wrote nothing for so long; how many.

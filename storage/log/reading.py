@@ -199,7 +199,7 @@ class LogReader(LogState):
             )
         if offset >= up_to:
             return None
-        if not at_least_one and self.pool.held.is_full and not self._segments.owner(offset).is_lent:
+        if not at_least_one and self.pool.held.is_full and not self._segments.owner(offset).is_held:
             return None
         try:
             return self._segments.plan(offset, max_bytes, up_to, self.end_offset, at_least_one, blocking)

@@ -34,7 +34,7 @@ NOTHING = -1
 class Replacement:
     """A new segment, named `.cleaned`, and the segments that it replaces.
 
-    Made by `Compacted.begin`; `run` may be called in a thread, then comes `Compacted.end`; then `settle`, in a thread
+    Made by `Compacted.begin`; `run` may be called in a thread, then comes `Compacted.end`; then `finish_renames`, in a thread
     too, and `Compacted.finish`.
     """
 
@@ -78,18 +78,18 @@ class Replacement:
                 self._files.remove(f"{self.new.directory}/{name}")
 
     def abandon(self) -> None:
-        """The old segments stay, or go their own way: the new one must not come back. `settle` removes it."""
+        """The old segments stay, or go their own way: the new one must not come back. `finish_renames` removes it."""
         self._is_abandoned, self.is_ready = True, False
         self.new.close()
 
     def take_place(self, delay_ms: float, number: int) -> None:
-        """Close the old segments; their files go `delay_ms` after `settle`. `number`: that of this replacement."""
+        """Close the old segments; their files go `delay_ms` after `finish_renames`. `number`: that of this replacement."""
         self.is_ready = False
         self._delay_ms, self._number = delay_ms, number
         for segment in self.old:
             segment.close()
 
-    def settle(self) -> None:
+    def finish_renames(self) -> None:
         """Finish all renames: the segments that lost do not come back in a crash. Raises OSError.
 
         Waits for `run`; may be called again, also by two threads. The new segment is used under whatever name it has.
@@ -172,9 +172,9 @@ class Compacted:
         return found if len(found) == len(bases) and self._segments.active not in found else None
 
     def finish(self) -> None:
-        """End the last replacement, before a new one begins; waits for no disk after its `settle`. Raises OSError."""
+        """End the last replacement, before a new one begins; waits for no disk after its `finish_renames`. Raises OSError."""
         if self.unfinished is not None:
-            self.unfinished.settle()
+            self.unfinished.finish_renames()
             self.unfinished = None
 
     def begin(self, files: Files, old: Sequence[Segment], new: Segment) -> Replacement:
@@ -219,7 +219,7 @@ class Compacted:
         self.forget(offset)
         self.finish()
         if self._begun is not None:
-            self._begun.settle()
+            self._begun.finish_renames()
 
     def forget(self, offset: int) -> None:
         """`cut` in memory alone; a compaction under way finds its segment abandoned, and does the rest."""

@@ -32,7 +32,7 @@ class SegmentDeletion:
     def run(self) -> None:
         """Rename the files of each segment, the oldest first. Raises OSError."""
         if self._replacement is not None:
-            self._replacement.settle()
+            self._replacement.finish_renames()
         while self.left:
             self.left[0].delete(self._delay_ms)
             del self.left[0]

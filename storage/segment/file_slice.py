@@ -21,9 +21,9 @@ class FileSlice:
     __slots__ = ("_file", "fileno", "length", "position")
 
     def __init__(self, file: File, position: int, length: int) -> None:
-        file.references += 1  # `File.lend`, without the call
-        file.lent += 1
-        if file.lent == 1:
+        file.references += 1  # `File.hold`, without the call
+        file.holds += 1
+        if file.holds == 1:
             file.held.count += 1
         self._file: File | None = file
         self.fileno = file.fileno
@@ -97,7 +97,7 @@ class FileSlice:
         """Give up the file. Further calls do nothing."""
         file, self._file = self._file, None
         if file is not None:
-            file.take_back()
+            file.release_hold()
 
 
 class MessagesSlice(FileSlice):

@@ -190,9 +190,9 @@ class EntryFile:
                 self._cut_torn()
         else:
             self._pending = self._pending[: size - self._written]
-        self.give_back()
+        self.unload()
 
-    def give_back(self) -> None:
+    def unload(self) -> None:
         """Unload."""
         raise NotImplementedError
 
@@ -239,12 +239,12 @@ class Index(EntryFile):
                 self._last = keys[entries - 1], values[entries - 1]
         super().truncate(entries)
 
-    def take_back(self, entries: int, last: tuple[int, int] | None) -> None:
+    def restore(self, entries: int, last: tuple[int, int] | None) -> None:
         """`truncate` where the last entry is known, so that nothing is read: the disk may refuse that too."""
         self._last = last
         super().truncate(entries)
 
-    def give_back(self) -> None:
+    def unload(self) -> None:
         """Forget what was loaded."""
         if self._columns is not None:
             self._columns = None

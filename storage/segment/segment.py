@@ -173,11 +173,11 @@ class Segment:
         return file
 
     @property
-    def is_lent(self) -> bool:
+    def is_held(self) -> bool:
         """Whether pieces keep the file open already, so that one more costs nothing."""
-        return self._file is not None and self._file.lent > 0
+        return self._file is not None and self._file.holds > 0
 
-    def give_back(self) -> None:
+    def unload(self) -> None:
         """Close the file, once no slice holds it any more; the next use opens it again."""
         if self._file is not None:
             self._file.release()
@@ -193,9 +193,9 @@ class Segment:
     def close(self) -> None:
         """Close the file and forget the loaded indexes."""
         self._pool.closed(self)
-        self.give_back()
+        self.unload()
         for index in self.indexes:
-            index.give_back()
+            index.unload()
 
     @property
     def modified_ms(self) -> int:
@@ -356,7 +356,7 @@ class Segment:
             for index in self.indexes:
                 index.touch()
         except OSError:  # more may be appended before the next try
-            times.take_back(*before)
+            times.restore(*before)
             raise
         self._modified_ms = None
         self.is_sealed = True

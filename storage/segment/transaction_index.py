@@ -99,7 +99,7 @@ class TransactionIndex(EntryFile):
             data = self._load()
             self.truncate(bisect_left(range(self.entries), offset, key=lambda number: _last_offset(data, number)))
 
-    def give_back(self) -> None:
+    def unload(self) -> None:
         """Forget what was loaded."""
         if self._data is not None:
             self._data = None

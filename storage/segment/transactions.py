@@ -68,7 +68,7 @@ class Transactions:
         if self.decided:
             self.decided = {first: last for first, last in self.decided.items() if last >= high_watermark}
 
-    def take_back(self, producer_id: int, first_offset: int, end_offset: int) -> None:
+    def restore(self, producer_id: int, first_offset: int, end_offset: int) -> None:
         """The log ends at `end_offset` again, and a producer's open transaction began at `first_offset` (-1: none).
 
         Markers from there on were never written.

@@ -96,7 +96,7 @@ def repair(log: Log) -> bool:
     assert work is not None
     finish(work.steps())
     if sync_failure_repair.apply(log, work):
-        finish(work.settle_steps())
+        finish(work.write_steps())
     assert sync_failure_repair.end(log, work)
     assert work.has_lost_records == (log.end_offset < end_offset), (work.lost, end_offset, log.end_offset)
     return work.has_lost_records

@@ -148,7 +148,7 @@ def test_what_is_loaded_is_counted_and_given_back() -> None:
     index.append(AbortedTransaction(5, 1200, 1300, 1301))
     assert index.collect(1250, 5000)[0] == [(5, 1200)]
     assert pool._loaded_bytes == 68
-    index.give_back()
+    index.unload()
     assert pool._loaded_bytes == 0
 
 
