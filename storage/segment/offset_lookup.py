@@ -58,8 +58,8 @@ def _locate_anyway(segment: Segment, offset: int, blocking: bool) -> int:
         found = _land(segment, position, offset, blocking) if position else None
         if found is not None:
             logger.warning(
-                "%s has a wrong entry for offset %d, which slows down lookups; remove the file while no broker runs, and "
-                "the next start rebuilds it", segment.offsets.path, offset,
+                "%s has a wrong entry for offset %d, which slows down lookups; if the file is removed while no broker "
+                "runs, the next start rebuilds it", segment.offsets.path, offset,
             )  # fmt: skip
             return found
     bounds = seek(segment, 0, NO_LIMIT, offset, blocking)
