@@ -15,7 +15,7 @@ from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair
 
-logger = logging.getLogger("headgate.upkeep")
+logger = logging.getLogger("headgate.maintenance")
 
 # The wait after a failed repair of a log, doubled after each failure up to the maximum.
 FIRST_WAIT_MS, MAX_WAIT_MS = 1_000.0, 60_000.0

@@ -164,13 +164,13 @@ class Connection:
 
     def _end_with(self, fault: InvalidFrameSize) -> None:
         """Close the connection over an invalid frame. A known other protocol gets an answer in that protocol."""
-        stranger = detect(fault.size) if fault.is_first else None
-        if stranger is None:
+        detected = detect(fault.size) if fault.is_first else None
+        if detected is None:
             self.close(str(fault))
             return
-        self._queue([stranger.answer])
+        self._queue([detected.answer])
         self.lingers = True
-        self.close(stranger.reason)
+        self.close(detected.reason)
 
     def room(self) -> memoryview | None:
         """Return the buffer for the rest of a large request, which saves a copy. None: the driver calls `receive`.

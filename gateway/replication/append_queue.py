@@ -225,7 +225,7 @@ class AppendQueue:
             if staged is not None:
                 self._write_by_thread(staged, taken)
                 return
-            self._tell(taken)
+            self._notify(taken)
         self._is_writing = False
 
     def _warms_first(self) -> bool:
@@ -250,11 +250,11 @@ class AppendQueue:
     def _warm_by_thread(self, cold: WouldBlock) -> None:
         cold.__traceback__ = None
 
-        def brought(_: object) -> None:
+        def warmed(_: object) -> None:
             cold.release()
             self._write()
 
-        self._disk.in_thread(cold.warm, brought)
+        self._disk.in_thread(cold.warm, warmed)
 
     def _roll_for_append(self, now_ms: int) -> None:
         log = self._partition.log
@@ -325,11 +325,11 @@ class AppendQueue:
         try:
             with suppress(KafkaError):  # `PendingWrite.error` has it
                 self._partition.log.end_write(staged, result if isinstance(result, BaseException) else None)
-            self._tell(taken)
+            self._notify(taken)
         finally:  # an exception here must not keep the others waiting
             self._write()
 
-    def _tell(self, taken: list[_Taken]) -> None:
+    def _notify(self, taken: list[_Taken]) -> None:
         self._partition.advance()
         for append, info, staged in taken:
             append.done((staged and staged.error) or info)

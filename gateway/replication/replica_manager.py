@@ -492,14 +492,14 @@ class ReplicaManager:
     def _created(self, ended: Iterable[_Begun]) -> None:
         for topic, creation in ended:
             try:
-                self._take_up(topic, creation)
+                self._end_creation(topic, creation)
             except Exception:  # an exception here must not affect the other partitions
                 logger.exception("%s-%d was created, but cannot be served", *creation.key)
             if not self._files.is_over:
                 self._give_up(topic, creation.key[1])
                 self._create_queued(creation.key)
 
-    def _take_up(self, topic: Topic, creation: PartitionCreation) -> None:
+    def _end_creation(self, topic: Topic, creation: PartitionCreation) -> None:
         """Serve a created log, or record the failure. The topic may have changed or been deleted meanwhile."""
         key, index = creation.key, creation.key[1]
         found = self._wanted(key, topic)

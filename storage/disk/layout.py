@@ -65,7 +65,7 @@ def base_of(name: str) -> int | None:
 
 
 def is_of_log(name: str) -> bool:
-    """Whether a log gives this name to a file in a partition's directory; other files are somebody else's."""
+    """Whether a log gives this name to a file in a partition's directory; other programs own all other files."""
     return base_of(name) is not None or _BESIDE_SEGMENTS.fullmatch(name) is not None
 
 

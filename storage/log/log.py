@@ -210,11 +210,11 @@ class Log(LogReader):
         if staged is None:
             return
         if self.sync_error is not None:
-            raise self._take_back(staged, self.refusal())
+            raise self._undo_staged(staged, self.refusal())
         try:
             self._segments.active.append(staged.content(), staged.written, self.config.index_interval_bytes)
         except OSError as error:
-            raise self._take_back(staged, error) from error
+            raise self._undo_staged(staged, error) from error
         self._written(staged)
 
     def look_up(self) -> None:
@@ -232,12 +232,12 @@ class Log(LogReader):
         staged, self.staged = self.staged, None
         if staged is not None:
             if self.sync_error is not None:
-                raise self._take_back(staged, self.refusal())
+                raise self._undo_staged(staged, self.refusal())
             active = self._segments.active
             try:
                 staged.place(active.begin_append(), active.size)
             except OSError as error:
-                raise self._take_back(staged, error) from error
+                raise self._undo_staged(staged, error) from error
         self.being_written = staged
         return staged
 
@@ -251,16 +251,16 @@ class Log(LogReader):
         try:
             self._segments.active.finish_append(staged.written, interval_bytes, error, in_memory=True)
         except OSError as failure:
-            raise self._take_back(staged, failure) from failure
+            raise self._undo_staged(staged, failure) from failure
         self._written(staged)
 
-    def _take_back(self, staged: PendingWrite, error: OSError | KafkaError) -> KafkaError:
+    def _undo_staged(self, staged: PendingWrite, error: OSError | KafkaError) -> KafkaError:
         """Restore the log after a failed write; return the error for the producers."""
         active = self._segments.active
         self.end_offset = staged.first_offset
         # The file was truncated to its former end; until that is on the disk, the dropped bytes can come back.
         self.recovery_point = min(self.recovery_point, active.base_offset)
-        self.owe([active.path])  # an empty segment has no offset to be flushed
+        self.sync_with_next_flush([active.path])  # an empty segment has no offset to be flushed
         staged.restore(self.producers)
         staged.error = self.disk_error(error) if isinstance(error, OSError) else error
         return staged.error
@@ -312,8 +312,8 @@ class Log(LogReader):
         if offset == self.start_offset:  # may be in the middle of a batch, where no bytes end
             self.restart_at(offset, self.active.created_ms, write_recovery_points)
             return
-        self.promise_less(offset)
-        write_recovery_points()  # the file may promise more than this log knows: see `_take_back`
+        self.limit_durable_end(offset)
+        write_recovery_points()  # the file may promise more than this log knows: see `_undo_staged`
         segment = self._segments.owner(offset)
         self.drop_behind(segment, segment.locate(offset))
         self.end_offset = offset
@@ -326,7 +326,7 @@ class Log(LogReader):
         A segment exists at any time: a log without segments would seem to be lost completely.
         """
         segments, first = self._segments, self._segments[0]
-        self.promise_less(first.base_offset)
+        self.limit_durable_end(first.base_offset)
         write_recovery_points()
         self.drop_behind(first, 0)
         if first.base_offset != offset:
@@ -353,7 +353,7 @@ class Log(LogReader):
         After a crash it is unknown whether the leader epochs' file is on the disk.
         """
         self.end_offset = end_offset
-        self.owe(unsynced)
+        self.sync_with_next_flush(unsynced)
         if not is_clean:
             self.epochs.is_synced = False
 
@@ -384,7 +384,7 @@ class Log(LogReader):
     def forget_all(self) -> None:
         """Truncate the log to its start, in memory alone."""
         segments = self._segments
-        segments.begin_anew(
+        segments.replace_all(
             Segment(self.pool, self.directory, self.start_offset, created_ms=segments.active.created_ms)
         )
         segments.active.may_be_longer = True
@@ -491,29 +491,29 @@ class Log(LogReader):
         assert self.flushing is None, f"{self!r} is being flushed"
         assert not self.exclusive_operations & BY_NAME, f"a thread works with the files of {self!r}"
         # All later changes are for the next flush.
-        owed_indexes, owes_names = self.indexes_unsynced, self.names_unsynced
+        unsynced_indexes, syncs_names = self.indexes_unsynced, self.names_unsynced
         self.indexes_unsynced, self.names_unsynced = [], False
         try:
-            self.flushing = flush = self._flush_of(owed_indexes, owes_names)
+            self.flushing = flush = self._flush_of(unsynced_indexes, syncs_names)
         except OSError:
-            self.indexes_unsynced[:0] = owed_indexes
-            self.names_unsynced = self.names_unsynced or owes_names
+            self.indexes_unsynced[:0] = unsynced_indexes
+            self.names_unsynced = self.names_unsynced or syncs_names
             raise
         self.epochs.note_synced()
         return flush
 
-    def _flush_of(self, owed_indexes: Iterable[str], owes_names: bool) -> Flush:
+    def _flush_of(self, unsynced_indexes: Iterable[str], syncs_names: bool) -> Flush:
         segments = self.since(self.recovery_point)
         unsynced = segments[:MAX_SEGMENTS]
         # Also the indexes of a segment that a stop sealed without a roll.
         indexes = dict.fromkeys(path for segment in unsynced for path in segment.sealed_indexes)
-        indexes.update(dict.fromkeys(owed_indexes))
+        indexes.update(dict.fromkeys(unsynced_indexes))
         epochs, paths, directories = self.epochs, list[str](), list[str]()
         write = None
         if not epochs.is_synced and epochs.latest >= 0:
             write = self._unless_retired(epochs.begin_write(needs_room=False)) if epochs.is_stale else None
             paths.append(epochs.path)
-        if owes_names or not epochs.is_synced:
+        if syncs_names or not epochs.is_synced:
             directories = [self.directory, parent(self.directory)]
             if self.topic_id is not None:
                 paths.append(f"{self.directory}/{PARTITION_METADATA}")
@@ -543,7 +543,7 @@ class Log(LogReader):
         flush.release()
         if not flush.is_done:
             self.epochs.is_synced = False
-        self.take_up_flush(flush, now_ms)
+        self.apply_flush(flush, now_ms)
         if flush.error is not None:
             self.fail(flush.error)
 
@@ -601,7 +601,7 @@ class Log(LogReader):
         except OSError as error:
             raise self.disk_error(error) from error
         if self.active.was_truncated:
-            self.owe([self.active.path])
+            self.sync_with_next_flush([self.active.path])
         is_unsynced = self.recovery_point < self.end_offset or bool(self.indexes_unsynced)
         return is_changed or is_unsynced or (self.names_unsynced and self.size > 0)
 

@@ -100,7 +100,7 @@ class Replacement:
                 remove(self._files, self.new.directory, self.new.base_offset)
                 self._files.sync_directory(self.new.directory)
             else:
-                with _telling_of_names():
+                with _logging_rename_failures():
                     self._rename()
             self._is_settled = True
 
@@ -229,7 +229,7 @@ class Compacted:
 
 
 @contextlib.contextmanager
-def _telling_of_names() -> Iterator[None]:
+def _logging_rename_failures() -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -302,7 +302,7 @@ class Segments:
         self._forget(self._items[number if number and not position else number + 1 :])
         self.active = self._items[-1]
 
-    def begin_anew(self, segment: Segment) -> None:
+    def replace_all(self, segment: Segment) -> None:
         """Replace all segments by this one; the files do not change."""
         self._forget(self._items)
         self.add(segment)

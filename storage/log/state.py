@@ -121,11 +121,11 @@ class LogState:
 
     # Flushes
 
-    def owe(self, paths: Iterable[str]) -> None:
+    def sync_with_next_flush(self, paths: Iterable[str]) -> None:
         """Have the next flush sync these files."""
         self.indexes_unsynced += [path for path in paths if path not in self.indexes_unsynced]
 
-    def take_up_flush(self, flush: Flush, now_ms: int | None) -> None:
+    def apply_flush(self, flush: Flush, now_ms: int | None) -> None:
         """Apply the result of a flush that was run."""
         self.flushing = None
         if not flush.is_done:
@@ -137,7 +137,7 @@ class LogState:
         if now_ms is not None:
             self.last_flush_ms = now_ms
 
-    def promise_less(self, offset: int) -> None:
+    def limit_durable_end(self, offset: int) -> None:
         """Exclude `offset` and later ones from the recovery point and from a flush under way."""
         if self.flushing is not None:  # the flush does not cover later appends
             self.flushing.end_offset = min(self.flushing.end_offset, offset)

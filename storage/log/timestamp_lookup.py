@@ -172,7 +172,7 @@ def _within(piece: FileSlice, wanted: Wanted) -> Steps[TimestampOffset | None]:
 def _within_batches(piece: FileSlice | _Made, wanted: Wanted) -> Steps[TimestampOffset | None]:
     window: bytes | bytearray = b""
     best = None
-    start, position, hops = 0, 0, 0
+    start, position, batches_read = 0, 0, 0
     while len(piece) - position >= HEADER_SIZE:
         if position - start + HEADER_SIZE > len(window):
             window, start = (yield from piece.read_steps(position, _WINDOW_BYTES)), position
@@ -190,8 +190,8 @@ def _within_batches(piece: FileSlice | _Made, wanted: Wanted) -> Steps[Timestamp
                     return found
                 best, wanted = found, wanted._replace(timestamp_ms=found.timestamp + 1)
         position += header.size
-        hops += 1
-        if not hops % _BATCHES_AT_ONCE:
+        batches_read += 1
+        if not batches_read % _BATCHES_AT_ONCE:
             yield
     return best
 

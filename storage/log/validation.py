@@ -98,7 +98,7 @@ def prepare(view: memoryview, config: LogConfig, now_ms: int, validate: str) -> 
     with `record_errors`; CORRUPT_MESSAGE and MESSAGE_TOO_LARGE for failed decompressions. If the header alone has a
     wrong time, `record_errors` stay empty, as the search may take long: `prepare_steps` searches.
     """
-    return finish(prepare_steps(view, config, now_ms, validate, tells_times=False))
+    return finish(prepare_steps(view, config, now_ms, validate, names_records=False))
 
 
 def stored(view: memoryview, config: LogConfig, now_ms: int) -> list[tuple[BatchHeader, memoryview]]:
@@ -116,13 +116,13 @@ def prepare_steps(
     validate: str,
     *,
     may_be_many: bool = False,
-    tells_times: bool = True,
+    names_records: bool = True,
 ) -> Steps[memoryview]:
     """`prepare` in slices: yields before each call of a codec, and after some hundred microseconds of other work.
 
     `may_be_many`: batches made from a message set may be several, and the broker's own. A client sends one, as in
-    Kafka: the append of each takes the loop some microseconds. `tells_times`: a refusal for a time in the header lists
-    the records.
+    Kafka: the append of each takes the loop some microseconds. `names_records`: a refusal for a time in the header
+    lists the records.
     """
     if len(view) > _MAGIC_POSITION and view[_MAGIC_POSITION] < MAGIC:
         message = f"a message of magic {view[_MAGIC_POSITION]} in place of batches: that is for Produce 0 to 2"
@@ -136,7 +136,7 @@ def prepare_steps(
         try:
             check_header(header, part, config, now_ms)
         except KafkaError as error:
-            if tells_times and error.code is ErrorCode.INVALID_TIMESTAMP:
+            if names_records and error.code is ErrorCode.INVALID_TIMESTAMP:
                 yield from _inspect(header, part, config, now_ms)  # finds the records for the error
             raise
     if validate == FULL or config.is_compacted:

@@ -126,7 +126,7 @@ class SyncFailureRepair:
         """Read, check, write and sync, in slices."""
         pool = Pool(self._files, max_open_segments=1)  # only the loop may use the pool of the log
         try:
-            self._settle_names()
+            self._finish_renames()
             for piece in self._pieces:
                 if not (yield from self._rewrite(pool, piece)):
                     break
@@ -142,7 +142,7 @@ class SyncFailureRepair:
                 with suppress(OSError):
                     self._files.remove(self._quarantined)
 
-    def _settle_names(self) -> None:
+    def _finish_renames(self) -> None:
         """Finish the renames of the last compaction: replaced files may still have names of the log. Raises OSError."""
         if self._replacement is not None:
             self._replacement.finish_renames()
@@ -246,7 +246,7 @@ class SyncFailureRepair:
         """Rebuild the indexes of one segment, in slices; `apply_index` follows."""
         pool = Pool(self._files, max_open_segments=1)
         try:
-            self._settle_names()
+            self._finish_renames()
             for facts in self._facts:
                 if facts.base_offset == base_offset:
                     yield from self._renew(pool, facts, facts.size)

@@ -77,7 +77,7 @@ def check_crc(view: memoryview) -> bool:
     return crc32(view[_CRC_START:]) == int.from_bytes(view[12:16], "big")
 
 
-def sound_bytes(data: Buffer, position: int = 0) -> int:
+def valid_bytes(data: Buffer, position: int = 0) -> int:
     """The size of the message or batch there, if it is complete and its CRC is right; else 0."""
     try:
         size = size_at(data, position)

@@ -85,7 +85,7 @@ class TransactionIndex(EntryFile):
         return found, False
 
     @property
-    def is_sound(self) -> bool:
+    def is_plausible(self) -> bool:
         """Whether the entries are plausible; a lost block leaves zeros."""
         try:
             entries = parse(self.content())

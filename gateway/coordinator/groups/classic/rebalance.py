@@ -131,7 +131,7 @@ class RebalanceStep:
         timestamp_ms = self.shard.timestamp_ms()
         if len(group.members):
             group.move_to(State.COMPLETING, timestamp_ms)
-            self._tell_generation()
+            self._announce_generation()
         else:
             group.protocol = group.leader = None
             group.move_to(State.EMPTY, timestamp_ms)
@@ -183,7 +183,7 @@ class RebalanceStep:
             self.group.leader = leader.member_id
         return True
 
-    def _tell_generation(self) -> None:
+    def _announce_generation(self) -> None:
         group = self.group
         assert group.leader is not None  # by _elect
         group.protocol = group.members.select_protocol(group.leader)

@@ -325,17 +325,17 @@ class Join(RebalanceStep):
         value.leader = new.member_id if leads else value.leader
         group.arriving = {new.member_id: new}
         self.decision.records.append((key, value))
-        tells = leads and self.request_context.version >= _SKIP_ASSIGNMENT_SINCE
+        skips_assignment = leads and self.request_context.version >= _SKIP_ASSIGNMENT_SINCE
         response = JoinGroupResponse(
             generation_id=group.generation,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol,
-            leader=(value.leader if tells else group.leader) or "",
-            skip_assignment=tells,
+            leader=(value.leader if skips_assignment else group.leader) or "",
+            skip_assignment=skips_assignment,
             member_id=new.member_id,
             members=[
                 JoinGroupResponseMember(member.member_id, member.group_instance_id, member.subscription)
-                for member in (value.members if tells else ())
+                for member in (value.members if skips_assignment else ())
             ],
         )
         self._reply(response)
@@ -482,8 +482,8 @@ def leave(
     codes = [_leave_one(turn, identity) for identity in leaving]
     gone = [identity for identity, code in zip(leaving, codes, strict=True) if code is ErrorCode.NONE]
     if len(group.members) < size:
-        who = listed(identity.member_id or identity.group_instance_id for identity in gone)
-        turn.rebalance_or_complete(f"{len(gone)} members left: {who}, reason: {quoted(gone[0].reason)}")
+        names = listed(identity.member_id or identity.group_instance_id for identity in gone)
+        turn.rebalance_or_complete(f"{len(gone)} members left: {names}, reason: {quoted(gone[0].reason)}")
     elif gone:
         turn.complete_if_all_joined()  # the group waited for an id that had not joined yet
     turn.decision.replies.append((ticket, left(leaving, codes, batched=batched)))

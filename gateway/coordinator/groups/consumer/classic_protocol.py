@@ -152,7 +152,7 @@ def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest, tic
     protocol = classic.supported_protocols[0]
     if request.protocol_type not in {None, PROTOCOL_TYPE} or request.protocol_name not in {None, protocol.name}:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    clock = _heard(group, member, classic, now_ms)
+    clock = _restart_session(group, member, classic, now_ms)
     # A member that has to give up partitions has joined already, and gives them up before it joins again
     if group.epoch > member.epoch and member.state != UNREVOKED_PARTITIONS:
         _expect_join(group, member, clock, now_ms)
@@ -173,7 +173,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, ticket: Ticket, n
     """
     member, classic = _member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
-    clock = _heard(group, member, classic, now_ms)
+    clock = _restart_session(group, member, classic, now_ms)
     code = ErrorCode.NONE
     if member.epoch < group.epoch or member.state == UNREVOKED_PARTITIONS or _may_get_more(group, member):
         _expect_join(group, member, clock, now_ms)
@@ -192,7 +192,7 @@ def _may_get_more(group: ConsumerGroup, member: Member) -> bool:
     )
 
 
-def _heard(group: ConsumerGroup, member: Member, classic: ClassicMemberMetadata, now_ms: float) -> Clock:
+def _restart_session(group: ConsumerGroup, member: Member, classic: ClassicMemberMetadata, now_ms: float) -> Clock:
     return group.clock(member.member_id, now_ms + classic.session_timeout_ms)
 
 
@@ -240,7 +240,7 @@ def leave(
             row.error_code = error.code
         rows.append(row)
     if draft.records:
-        draft.look_at_topics(bump=True)
+        draft.check_topics(bump=True)
     response = LeaveGroupResponse(members=rows) if batched else LeaveGroupResponse(error_code=rows[0].error_code)
     return Decision(draft.records, [(ticket, response)])
 

@@ -67,7 +67,7 @@ class Draft:
                 self.add(group_records.resolved(self.group.group_id, expression, resolved))
         return changed
 
-    def look_at_topics(self, *, bump: bool) -> None:
+    def check_topics(self, *, bump: bool) -> None:
         """Begin the next epoch with `bump`, or if the topics differ from those of the present epoch."""
         group = self.group
         fingerprint = subscriptions.fingerprint(group.subscribed(), self.shard.topics)
@@ -157,9 +157,9 @@ def update_subscription(draft: Draft, before: Member, member: Member, now_ms: fl
         draft.resolve(list(draft.group.resolved))
         live.is_stale = False
         live.refreshed_ms = now_ms
-        draft.look_at_topics(bump=bump)
+        draft.check_topics(bump=bump)
     elif bump:
-        draft.look_at_topics(bump=True)
+        draft.check_topics(bump=True)
     return has_resubscribed
 
 

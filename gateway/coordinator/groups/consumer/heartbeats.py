@@ -277,24 +277,24 @@ def _check_epoch(member: Member, epoch: int, reported: Owned | None) -> None:
 
 def _described(member: Member, request: ConsumerGroupHeartbeatRequest, request_context: RequestContext) -> Member:
     """The member with the fields of the request; absent fields stay. The same object if nothing changes."""
-    said: dict[str, object] = {
+    fields: dict[str, object] = {
         "client_id": request_context.client_id,
         "client_host": request_context.client_host,
         "classic": None,
     }
     if request.instance_id is not None:
-        said["instance_id"] = request.instance_id
+        fields["instance_id"] = request.instance_id
     if request.rack_id is not None:
-        said["rack_id"] = request.rack_id
+        fields["rack_id"] = request.rack_id
     if request.rebalance_timeout_ms != -1:
-        said["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+        fields["rebalance_timeout_ms"] = request.rebalance_timeout_ms
     if request.server_assignor is not None:
-        said["assignor"] = request.server_assignor
+        fields["assignor"] = request.server_assignor
     if request.subscribed_topic_names is not None:
-        said["topics"] = frozenset(request.subscribed_topic_names)
+        fields["topics"] = frozenset(request.subscribed_topic_names)
     if request.subscribed_topic_regex is not None:
-        said["expression"] = request.subscribed_topic_regex
-    changes = {name: value for name, value in said.items() if value != getattr(member, name)}
+        fields["expression"] = request.subscribed_topic_regex
+    changes = {name: value for name, value in fields.items() if value != getattr(member, name)}
     return replace(member, **changes) if changes else member  # type: ignore[arg-type]
 
 
@@ -339,7 +339,7 @@ def give_up(shard: GroupShard, group: ConsumerGroup, members: Iterable[Member], 
     draft = Draft(shard, group)
     for member in members:
         draft.remove(member)
-    draft.look_at_topics(bump=True)
+    draft.check_topics(bump=True)
     return Decision(draft.records)
 
 
