@@ -37,7 +37,7 @@ logger = logging.getLogger("headgate.conversion")
 
 _HEAD = struct.Struct(">8xi9xh")  # length and attributes of a batch
 _WINDOW_BYTES = 4096
-_HOPS_AT_ONCE = 500
+_BATCHES_AT_ONCE = 500
 
 # The limit on conversions in a turn of the loop: two or three ms of work. Each conversion counts as a kilobyte or more.
 TURN_BYTES, _MIN_BYTES = 64 << 10, 1 << 10
@@ -142,7 +142,7 @@ def _find_zstd(piece: FileSlice) -> Steps[int | None]:
     window: bytes | bytearray = b""
     known_from, known_to = piece.passed
     position = known_to if known_from <= 0 < known_to else 0
-    start, size, hops = position, len(piece), 0
+    start, size, batches_read = position, len(piece), 0
     while position < size:
         at = position - start
         if at + _HEAD.size > len(window):
@@ -156,8 +156,8 @@ def _find_zstd(piece: FileSlice) -> Steps[int | None]:
         if length < batch.HEADER_SIZE - batch.LOG_OVERHEAD:  # a damaged disk; the client will notice the damage too
             return None
         position += length + batch.LOG_OVERHEAD
-        hops += 1
-        if not hops % _HOPS_AT_ONCE:
+        batches_read += 1
+        if not batches_read % _BATCHES_AT_ONCE:
             yield
     piece.note_passed(min(position, size))
     return None

@@ -283,15 +283,15 @@ class FetchPlan:
         A position is looked up in an index and in the batches behind it: on a cold disk each of these may block.
         """
         assert self.cold is not None
-        cold, brought = self.cold, WaitList()
-        places = cold.start(brought)
+        cold, warmed = self.cold, WaitList()
+        places = cold.start(warmed)
         deadline_ms = self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS
 
         def again(rows: list[PartitionData]) -> FetchResponse | Waiting:
             nonlocal places
             if self.is_blocked:
                 others = bool(cold.in_progress)  # some may be on a hanging disk
-                before, places = places, cold.start(brought)
+                before, places = places, cold.start(warmed)
                 if others or places != before:
                     return waiting()
                 return self._plan_again(self._last, blocking=True)  # read and evicted: repetition might not end
@@ -300,7 +300,7 @@ class FetchPlan:
         def waiting() -> Waiting:
             changed = self._turn.changed
             others = self._watched if changed is None else (changed,)  # new data of these needs no disk
-            return Waiting([brought, *others], deadline_ms, lambda _: self._plan_again(again), late)
+            return Waiting([warmed, *others], deadline_ms, lambda _: self._plan_again(again), late)
 
         return waiting()
 

@@ -91,7 +91,7 @@ class EmbeddedSource:
     """The metadata log of this broker, with its snapshots."""
 
     def __init__(self, base: Foundation) -> None:
-        """Open and read the metadata log, which everything else waits for. Raises StorageError."""
+        """Open and read the metadata log; everything else waits for it. Raises StorageError."""
         self._base = base
         loaded = self._load()
         self.image = loaded.image
@@ -101,7 +101,7 @@ class EmbeddedSource:
         config, log_manager = self._base.config, self._base.log_manager
         log = log_manager.open_now((METADATA_TOPIC, 0), config.log_config({}), self._base.clock.now_ms())
         if log is None:
-            check_fresh(log_manager)  # before anything is done to logs that are not ours
+            check_fresh(log_manager)  # before any change to the logs of another program
             return snapshot.LoadedMetadata.nothing()
         loaded = snapshot.load(log)
         config.change(*loaded.image.broker_configs(config.node_id))

@@ -26,7 +26,7 @@ from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.files import parent
 from headgate.storage.log.log import Log
 
-logger = logging.getLogger("headgate.upkeep")
+logger = logging.getLogger("headgate.maintenance")
 
 # The longest interval between looks for due flushes; `log.flush.scheduler.interval.ms` may shorten it.
 FLUSH_CHECK_MS = 1_000

@@ -27,7 +27,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.disk.layout import Meta, check_same
 from headgate.storage.files import NO_DESCRIPTORS, NO_ROOM, Files
 
-logger = logging.getLogger("headgate.upkeep")
+logger = logging.getLogger("headgate.maintenance")
 
 DEVICE_ERRORS = frozenset(
     getattr(errno, name)

@@ -22,7 +22,7 @@ from headgate.storage.disk.checkpoint import TopicPartition, offsets_of
 from headgate.storage.log.log import Log
 from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair, apply_index, needing_repair
 
-logger = logging.getLogger("headgate.upkeep")
+logger = logging.getLogger("headgate.maintenance")
 
 
 class DirectoryMaintenance:
@@ -77,7 +77,7 @@ class DirectoryMaintenance:
 
         def removed(result: object) -> None:
             self._is_removing = False
-            pending.take_back(removal, self._clock.monotonic_ms())
+            pending.end_removal(removal, self._clock.monotonic_ms())
             if isinstance(result, BaseException):
                 logger.error("deleted files in %s cannot be removed: %s", self._log_directory.directory, result)
             if not (removal.left or self._scheduler.is_over):  # files that stay would be tried again without a pause
@@ -97,7 +97,7 @@ class DirectoryMaintenance:
             self._repair_queue.run()
 
     def rebuild_index(self, log: Log, base_offset: int) -> None:
-        """Rebuild the indexes of a segment, after somebody has cut an index file."""
+        """Rebuild the indexes of a segment whose index file was cut by another program."""
         if self._is_rebuilding:  # retention asks again
             return
         self._is_rebuilding = True
@@ -113,7 +113,7 @@ class DirectoryMaintenance:
         self._scheduler.in_slices(work.rebuild_index_steps(base_offset), done)
 
     def _changed(self, error: KafkaError | None) -> None:
-        if error is None:  # nobody knows which of the last writes reached the disk
+        if error is None:  # it is unknown which of the last writes reached the disk
             for log in self._log_directory.logs.values():
                 log.close_files()  # an open file may belong to the previous mount
                 if log.recovery_point < log.end_offset or log.indexes_unsynced:

@@ -173,9 +173,8 @@ class LogCleaner:
             return
         self._is_looking = False
         self.metrics.looked(cleanable for _, cleanable in found)
-        from headgate.storage.cleanup.compaction import (
-            planning,
-        )  # imported late, here and below: a start needs no compaction
+        # Imported late, here and below: a start needs no compaction
+        from headgate.storage.cleanup.compaction import planning
 
         chosen = planning.dirtiest((one.log.config.min_cleanable_dirty_ratio, cleanable) for one, cleanable in found)
         if chosen is not None and not self.is_stopped:

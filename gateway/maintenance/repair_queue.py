@@ -16,7 +16,7 @@ from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair
 
-logger = logging.getLogger("headgate.upkeep")
+logger = logging.getLogger("headgate.maintenance")
 
 # The wait after a failed repair of a log, doubled after each failure up to the maximum.
 FIRST_WAIT_MS, MAX_WAIT_MS = 1_000.0, 60_000.0
@@ -85,7 +85,7 @@ class RepairQueue:
             logger.exception("cannot apply the repair of %s-%d", *log.key)
             work.error = error
         if work.error is None and must_settle and not self._scheduler.is_over:
-            self._scheduler.in_slices(work.settle_steps(), lambda result: self._end(log, work, result))
+            self._scheduler.in_slices(work.write_steps(), lambda result: self._end(log, work, result))
         else:
             self._end(log, work, StoppedError("the broker stops") if must_settle else None)
 

@@ -21,7 +21,7 @@ from headgate.storage.log.log import Log
 from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.segment.index import WrongIndex
 
-logger = logging.getLogger("headgate.upkeep")
+logger = logging.getLogger("headgate.maintenance")
 
 # The time on the loop after which other work has its turn.
 SLICE_MS = 2.0

@@ -1,4 +1,4 @@
-"""The metadata of one node that stands alone: the image is the replay of `__headgate_metadata-0`.
+"""The metadata of a single node: the image is the replay of `__headgate_metadata-0`.
 
 A change is one batch of that log. A change that could not be written is not in the log either, and neither is any
 change that was planned upon it. While a thread waits for the disk (`metadata_log.py`), further changes are planned upon

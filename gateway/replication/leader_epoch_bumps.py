@@ -1,9 +1,8 @@
-"""Higher leader epochs for partitions whose logs lost records while the broker runs.
+"""Higher leader epochs for partitions whose logs lost records while the broker ran.
 
-`ReplicaManager.await_epoch` takes such a partition out of service. `LeaderEpochBumps` submits one change with higher
-epochs for all such partitions of a turn. Once the change is stored, `ReplicaManager.follow` serves the partitions
-again. A failed change is tried again, at growing intervals: no partition is served under an epoch in which records were
-lost.
+`ReplicaManager.await_epoch` stops serving such a partition. `LeaderEpochBumps` submits one change with higher epochs
+for all such partitions of a turn. Once the change is stored, `ReplicaManager.follow` serves the partitions again. A
+failed change is retried, at growing intervals: a partition is never served under an epoch in which records were lost.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000.0, 16_000.0
 
 
 class LeaderEpochBumps:
-    """Asks the metadata for higher leader epochs until no partition waits for one."""
+    """Requests higher leader epochs from the metadata until no partition waits for one."""
 
     def __init__(self, metadata: MetadataStore, partitions: ReplicaManager, scheduler: Scheduler) -> None:
         self._metadata = metadata
@@ -41,7 +40,7 @@ class LeaderEpochBumps:
             self.soon()
 
     def soon(self) -> None:
-        """A partition needs a higher leader epoch."""
+        """Run soon: a partition needs a higher leader epoch."""
         if not self._is_due:
             self._is_due = True
             self._scheduler.call_soon(self._run)
@@ -75,7 +74,7 @@ class LeaderEpochBumps:
         logger.error("%s: not served until a higher leader epoch can be written: %s", names, error.message)
 
     def _look_again(self) -> None:
-        """Try again later: the change may fail, or take long."""
+        """Check again later: the change may fail, or take long."""
         if not self._is_waiting:
             self._is_waiting = True
             self._scheduler.call_after(self._backoff.next_wait_ms(), self._waited)

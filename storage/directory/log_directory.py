@@ -389,7 +389,7 @@ class LogDirectory:
         removal = self.pool.pending_deletions.take(0.0, at_once=True)
         if removal is not None:
             removal.run()
-            self.pool.pending_deletions.take_back(removal, 0.0)
+            self.pool.pending_deletions.end_removal(removal, 0.0)
 
     def high_watermark(self, key: TopicPartition) -> int:
         """The high watermark of a partition in the last checkpoint; 0 if the checkpoint lacks it."""

@@ -38,7 +38,7 @@ from headgate.tools.bench.rows.table import COORDINATOR_LOAD, IDLE_CONNECTIONS, 
 
 _SETTLE_SECONDS = 3.0  # between the start and the reading of idle memory
 _JVM_SLICE_SECONDS = 2.0
-_MOST_TURNS = 1.5  # times the wanted number of turns
+_MAX_TURNS = 1.5  # times the wanted number of turns
 
 R = TypeVar("R")
 Turn = Mapping[str, Sample]
@@ -74,7 +74,7 @@ class Settings:
     def most_turns_of(self, row: Row) -> int:
         """The largest number of turns, with repeated ones. Long legs are not repeated: gears change within them."""
         turns, seconds = self.turns_of(row)
-        return int(_MOST_TURNS * turns) if seconds < self.seconds else turns
+        return int(_MAX_TURNS * turns) if seconds < self.seconds else turns
 
     def steps(self, brokers: Sequence[str]) -> int:
         """The number of measurements and warm-ups for the progress bar, without repeated turns."""

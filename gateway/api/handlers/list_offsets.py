@@ -63,14 +63,14 @@ Outcome = Found | KafkaError | OSError
 class Search(NamedTuple):
     """A search for a timestamp in a partition, with the rows that want the result.
 
-    `more`: the state of a search in progress. `brought`: the place that a thread has just read for the plan.
+    `more`: the state of a search in progress. `warmed`: the place that a thread has just read for the plan.
     """
 
     partition: Replica
     timestamp: int
     rows: list[Row]
     more: More | None = None
-    brought: FilePosition | None = None
+    warmed: FilePosition | None = None
 
 
 @handles(ListOffsetsRequest, versions="1-11", authorize=partitions(AclOperation.DESCRIBE))
@@ -174,7 +174,7 @@ class Searching:
         if self._in_progress and found is not None:
             for search, result in zip(self._in_progress, found, strict=True):
                 if isinstance(result, More):
-                    self._left.append(search._replace(more=result, brought=None))
+                    self._left.append(search._replace(more=result, warmed=None))
                 else:
                     _fill(search, result)
             self._in_progress = []
@@ -202,16 +202,16 @@ class Searching:
         """Read uncached data in a thread of its disk, so that a hanging disk blocks no conversions."""
         self._reading += 1
 
-        def brought(result: object) -> None:
+        def warmed(result: object) -> None:
             self._reading -= 1
             if isinstance(result, OSError):
                 _fill(search, result)
             else:
-                self._left.append(search._replace(brought=cold.place))
+                self._left.append(search._replace(warmed=cold.place))
             self._broker.purgatory.touch(self._moved)
 
         reads = self._broker.scheduler.reads(cold.disk)
-        cold.warm_by(partial(reads.in_thread, is_wanted=lambda: bool(self._moved.waiters)), brought)
+        cold.warm_by(partial(reads.in_thread, is_wanted=lambda: bool(self._moved.waiters)), warmed)
 
     def _plan(self, search: Search) -> Steps[Found]:
         """The steps of a search. Raises KafkaError, and WouldBlock unless the place just read is uncached again."""
@@ -222,7 +222,7 @@ class Searching:
                 return log.max_timestamp(end, search.more, blocking)
             return log.offset_for_time(search.timestamp, end, search.more, blocking)
 
-        return planned(plan, (search.brought,))
+        return planned(plan, (search.warmed,))
 
     def _done(self, found: list[Outcome] | Exception) -> None:
         self._found = found

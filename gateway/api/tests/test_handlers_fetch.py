@@ -299,7 +299,7 @@ def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node,
             append(node, "t", bytes(1_000), index=index)
         log = node.services.partitions.get("t", index).log
         log.segments[0].offsets.flush()
-        log.segments[0].offsets.give_back()
+        log.segments[0].offsets.unload()
     partitions = (from_offset(7, 0, max_bytes=5_000), from_offset(20, 1, max_bytes=5_000))
     answers = parked_fetch(node, request(wanted(node, "t", 12, *partitions)))
     rounds = 0
@@ -473,7 +473,7 @@ def test_an_old_version_reads_a_cold_disk_in_threads(node: Node, cold: HeldThrea
         put(node, Record(-1, NOW_MS, None, b"%d" % number), codec=4)
     log = node.services.partitions.get("t", 0).log
     log.segments[0].offsets.flush()
-    log.segments[0].offsets.give_back()
+    log.segments[0].offsets.unload()
     log._segments.forget()
     replies = parked_fetch(node, request(wanted(node, "t", version, from_offset(7)), max_wait_ms=500), version)
     rounds = 0

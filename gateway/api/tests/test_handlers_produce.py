@@ -555,8 +555,9 @@ def test_who_waits_for_what_the_disk_has_lost_is_told(node: Node, caplog: pytest
         partition.fail_lost_appends()
         render(append, row, 9)
     assert (there.error_code, gone.error_code) == (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
-    assert "the disk has lost it" in (gone.error_message or "")
-    assert caplog.messages == ["storage error for a client (t-0): the disk has lost it before it was replicated"]
+    assert "the disk lost the records" in (gone.error_message or "")
+    lost = "storage error for a client (t-0): the disk lost the records before they were replicated"
+    assert caplog.messages == [lost]
 
 
 def test_the_log_names_the_partition_that_takes_nothing(node: Node, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,6 @@
-"""The group coordinator of a broker: the runtime over `__consumer_offsets`, and what groups need of the broker.
+"""The group coordinator of a broker: the runtime over `__consumer_offsets`, and its ties to the rest of the broker.
 
-Groups hear of topics that come, grow and go. Offsets of deleted topics are forgotten, and old ones expire.
+Groups hear of topics that are created, grow or are deleted. Offsets of deleted topics are removed; old offsets expire.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def consumer_offsets(config: BrokerConfig) -> InternalTopic:
 
 
 class ImageTopics:
-    """The topics of the present image, as shards see them."""
+    """The topics of the present image, as a `TopicsView` for shards."""
 
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
@@ -69,12 +69,12 @@ class ImageTopics:
         return self._metadata.image.topic_names.get(topic_id)
 
     def names(self) -> Collection[str]:
-        """All names, in no order."""
+        """All names, in any order."""
         return self._metadata.image.topics.keys()
 
 
 class GroupCoordinator(CoordinatorRuntime[GroupShard]):
-    """The groups of this broker."""
+    """The groups that this broker coordinates."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         self._settings = GroupSettings.of(config)
         self._topics = ImageTopics(metadata)
         self._missed: dict[int, set[str]] = {}
-        """Partition -> topics that were deleted while its shard was being loaded."""
+        """Partition -> topics that were deleted during the load of its shard."""
 
     def _new_shard(self) -> GroupShard:
         return new_shard(self._settings, self._topics, self._random, self._clock.now_ms, self._configs_of)
@@ -121,14 +121,14 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
     # Topics
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
-        """Follow a change of the metadata, behind `partitions`; groups hear of it after the turn."""
+        """Follow a change of the metadata, after `partitions`; groups hear of the change after the turn."""
         super().follow(old, new, names)
         if names:
             self._topics.generation += 1
             self._scheduler.call_soon(lambda: self._topics_changed(list(names), new))
 
     def _topics_changed(self, names: Sequence[str], new: Image) -> None:
-        """Notify the groups that care, and forget the offsets of deleted topics."""
+        """Notify the consumer groups, and remove the offsets of deleted topics."""
         deleted = [name for name in names if name not in new.topics]
         for topic, index in self._partitions.opening if deleted else ():
             if topic == CONSUMER_OFFSETS and index not in self._coordinators:
@@ -150,11 +150,11 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
                 shard.note_due(group_id)
 
     def _loaded(self, coordinator: Coordinator[GroupShard]) -> None:
-        """Catch up with what happened to topics during the load."""
+        """Catch up with deletions of topics during the load."""
         shard, missed = coordinator.shard, self._missed.pop(coordinator.partition.index, None)
         if shard is None:
             return
-        # This broker does not serve transactions: an adopted log may have open ones, no marker would ever end them, and
+        # This broker serves no transactions, so no marker would ever end the open transactions of an adopted log:
         # consumers would get UNSTABLE_OFFSET_COMMIT for ever
         shard.offsets.pending.clear()
         if missed:

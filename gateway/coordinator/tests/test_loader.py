@@ -80,7 +80,7 @@ def test_a_log_that_cannot_be_read_is_tried_again(caplog: pytest.LogCaptureFixtu
     assert len(bench.threads.waiting) == 1
     bench.threads.run_one(OSError(5, "Input/output error"))
     assert bench.ask(reading) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
-    assert "cannot be loaded, and is tried again" in caplog.text
+    assert "cannot be loaded; the broker retries" in caplog.text
     bench.partition.log.is_warm = True
     bench.time.advance(LOAD_RETRY_MS)
     assert bench.ask(reading) == [read(1)]

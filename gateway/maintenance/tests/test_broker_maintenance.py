@@ -138,7 +138,7 @@ def test_after_a_failed_flush_all_is_written_once_more(
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
         broken.setattr(log.pool.files, "sync", _refuse)
         threads.run_one()
-        assert "takes nothing more: a sync failed" in caplog.text
+        assert "accepts no more writes: after a failed sync" in caplog.text
         with pytest.raises(KafkaError, match="once more"):
             append(node, "t")
         for wait_s in (0, 1, 2, 4):  # after each failure twice as long

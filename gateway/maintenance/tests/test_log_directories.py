@@ -168,7 +168,7 @@ def test_a_partition_whose_directory_is_lost_begins_anew_and_loudly(
     shutil.rmtree(tmp_path / "a" / "t-0")
     with caplog.at_level(logging.ERROR):
         node = node_of(tmp_path, "a")
-    assert "t-0 begins anew: its directory is gone, with offsets up to 1" in caplog.text
+    assert "t-0 starts empty: its directory is gone, with offsets up to 1" in caplog.text
     assert node.services.partitions.get("t", 0).high_watermark == 0
     node.close()
 

@@ -148,11 +148,11 @@ def test_internal_topics(name: str, internal: bool) -> None:
     "record, sentence",
     [
         (TopicRecord(name="a", topic_id=B), "exists already"),
-        (partition(B, 0), "no topic with the id"),
+        (partition(B, 0), "no topic has the id"),
         (partition(A, 2), "partition 2 of a topic that has 1"),
         (partition(A, -1), "partition -1 of a topic that has 1"),
         (config("b", "x", "1"), "which does not exist"),
-        (RemoveTopicRecord(topic_id=B), "no topic with the id"),
+        (RemoveTopicRecord(topic_id=B), "no topic has the id"),
     ],
 )
 def test_records_that_do_not_fit(record: MetadataRecord, sentence: str) -> None:

@@ -138,7 +138,7 @@ def test_the_log_may_not_delete_an_unknown_topic() -> None:
     write(log, 1)
     deletion: list[MetadataRecord] = [RemoveTopicRecord(topic_id=GONE)]
     MetadataLog(log, FakeScheduler(ManualClock())).append(deletion, 0)
-    with pytest.raises(ValueError, match="there is no topic with the id"):
+    with pytest.raises(ValueError, match="no topic has the id"):
         load(log)
 
 

@@ -54,8 +54,8 @@ from headgate.protocol.schema import Message
 TOPICS = ("cache", "commit")
 PARTITIONS = 2
 LARGE_BYTES = (1 << 20) - 64  # with its batch and the reply around it a little more than a megabyte
-MOST_REQUESTS = 40
-MOST_WAIT_MS = 400
+MAX_REQUESTS = 40
+MAX_WAIT_MS = 400
 SLACK_S = 5.0  # for what is not a wait of a fetch: threads, slow readers
 GROUPS = 3
 
@@ -200,7 +200,7 @@ class BurstClient:
 
     async def run(self) -> None:
         """Send everything, and take the replies, for as long as they may take."""
-        count = self._random.choice((1, 3, 16, 16, 17, 20, 33, MOST_REQUESTS))
+        count = self._random.choice((1, 3, 16, 16, 17, 20, 33, MAX_REQUESTS))
         requests = [self._request() for _ in range(count)]
         if self._random.random() < 0.3:  # such ends of a round are where replies were forgotten
             requests[-1] = self._produce("commit", -1)
@@ -276,7 +276,7 @@ class BurstClient:
             case "fetch":
                 return self._fetch(random.choice(TOPICS), 0, 0)
             case "wait":
-                wait_ms = random.randrange(MOST_WAIT_MS)
+                wait_ms = random.randrange(MAX_WAIT_MS)
                 self._limit_s += wait_ms / 1000
                 return self._fetch(random.choice(TOPICS), wait_ms, 1 << 30)
         return self._fetch("large", 0, 0)

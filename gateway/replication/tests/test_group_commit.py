@@ -138,7 +138,7 @@ def test_small_batches_of_a_turn_are_written_together_all_the_same(node: Node, d
 
 
 def test_logs_of_a_turn_are_shared_among_a_few_threads(node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_commit, "MOST_THREADS", 2)
+    monkeypatch.setattr(group_commit, "MAX_SYNC_THREADS", 2)
     told = [produced(node, index=index, ends_turn=False) for index in range(4)]
     end_turn(node)
     assert len(disk.waiting) == 2
@@ -158,7 +158,7 @@ def test_a_sync_that_fails_is_told_and_nothing_more_is_taken(
     disk.error = OSError(errno.EIO, "Input/output error")
     disk.run()
     assert told.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    assert "takes nothing more: a sync failed, after which nobody knows what is on the disk" in caplog.text
+    assert "accepts no more writes: after a failed sync the content of the disk is unknown" in caplog.text
     disk.error = None
     disk.run()
     assert other.row == (0, 0), "another log was not there when it failed"
@@ -173,7 +173,7 @@ def test_a_flush_that_cannot_begin_is_made_up_for(
     with monkeypatch.context() as broken:
         broken.setattr(type(log), "begin_flush", _without_descriptors)
         told = produced(node)
-    assert "cannot be flushed, and is tried again" in caplog.text
+    assert "cannot be flushed; the broker retries" in caplog.text
     assert (told.row, disk.waiting) == (None, [])
     assert log.is_flush_due(node.time.clock.now_ms()), "the upkeep asks for it, if no one else writes"
     partition_of(node).sync_soon()
@@ -305,7 +305,7 @@ def test_a_topic_may_be_deleted_while_its_log_is_synced(node: Node, disk: Disk) 
 def test_who_waits_for_a_deleted_log_is_told_before_a_late_deletion(
     node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "MOST_THREADS", 1)
+    monkeypatch.setattr(group_commit, "MAX_SYNC_THREADS", 1)
     other, waiting = produced(node, index=1), produced(node)
     begin: list[Callable[[], None]] = []
     with monkeypatch.context() as patch:
@@ -374,7 +374,7 @@ def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: d
 def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
     node: Node, disk: Disk, configs: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.storage.log.log.MOST_SEGMENTS", 2)
+    monkeypatch.setattr("headgate.storage.log.log.MAX_SEGMENTS", 2)
     node.services.metadata.create_topic("small", 1, configs={"segment.bytes": "80", **configs})
     partition = partition_of(node, topic="small")
     now_ms = node.time.clock.now_ms()
@@ -408,8 +408,8 @@ def test_of_many_logs_to_be_synced_few_files_are_open_at_a_time(
     node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There may be more of them than there are descriptors."""
-    monkeypatch.setattr(group_commit, "MOST_FILES", 2)
-    count = 4 * group_commit.MOST_THREADS
+    monkeypatch.setattr(group_commit, "MAX_OPEN_FILES", 2)
+    count = 4 * group_commit.MAX_SYNC_THREADS
     node.services.metadata.create_topic("many", count, configs=COMMIT)
     replies = [produced(node, topic="many", index=index, ends_turn=False) for index in range(count)]
     logs = [partition_of(node, index, "many").log for index in range(count)]
@@ -418,5 +418,5 @@ def test_of_many_logs_to_be_synced_few_files_are_open_at_a_time(
     while disk.waiting:
         open_files.append(sum(log.flushing.held_files for log in logs if log.flushing is not None))
         disk.run()
-    assert max(open_files) == 2 * group_commit.MOST_THREADS
+    assert max(open_files) == 2 * group_commit.MAX_SYNC_THREADS
     assert [reply.row for reply in replies] == [(0, 0)] * count

@@ -249,7 +249,7 @@ def test_an_older_metadata_log_costs_a_recreated_topic_no_records(
     assert len(written) == 4
     assert kept == written
     assert caplog.text.count("is in the way of another topic of that name") == 4
-    assert "begins anew" not in caplog.text, "where its records are was told"
+    assert "starts empty" not in caplog.text, "where its records are was told"
     assert [node.services.partitions.get("t", index).high_watermark for index in range(4)] == [0] * 4
     node.close()
 

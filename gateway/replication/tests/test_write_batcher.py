@@ -164,7 +164,8 @@ def test_a_failed_write_is_told_to_all_who_waited_for_it(
         dispatcher.appends.commit()
     assert [told(promise) for promise in promises] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)] * 3
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
-        f"refused to producers: the disk of t-{index} refuses: [Errno 28] No space left on device" for index in (0, 1)
+        f"produce requests are refused: the disk of t-{index} refuses: [Errno 28] No space left on device"
+        for index in (0, 1)
     ]
     partition = node.services.partitions.get("t", 0)
     assert (partition.high_watermark, partition.log.end_offset) == (1, 1)

@@ -136,7 +136,7 @@ class LogCompaction:
             raise CompactionAborted("the log is being repaired; a later compaction swaps the names")
         log.acquire(SWAPPING)
         try:
-            yield Sync(last.settle)
+            yield Sync(last.finish_renames)
         finally:
             log.release(SWAPPING)
         if log.is_retired:

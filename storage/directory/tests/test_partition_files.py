@@ -19,7 +19,7 @@ from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 KEY = "t", 0
 OLD_ID = b"of the old topic"
 LOG = f"{0:020d}.log"
-MOST_EVENTS = 200
+MAX_EVENTS = 200
 
 
 def make(store: LogDirectory, topic_id: bytes = TOPIC_ID) -> None:
@@ -81,7 +81,7 @@ def test_one_that_no_thread_came_to_is_not_there() -> None:
 def test_a_crash_at_any_event_leaves_one_partition_whole(power: bool) -> None:
     """The old one had records and a checkpoint, was deleted, and is made anew with a record less."""
     found = set()
-    for cut in range(MOST_EVENTS):
+    for cut in range(MAX_EVENTS):
         files = CrashingFiles()
         store = open_store(files)
         append(store.create(*KEY, OLD_ID, SMALL, NOW_MS), *(batch() for _ in range(3)))
@@ -122,7 +122,7 @@ def made(store: LogDirectory) -> bool:
 
 def test_a_refusal_at_any_event_leaves_nothing_like_a_partition() -> None:
     refused = 0
-    for after in range(MOST_EVENTS):
+    for after in range(MAX_EVENTS):
         files = CrashingFiles()
         store = open_store(files)
         files.fail(errno.ENOSPC, "create", "write", path="/t-0", after=after)

@@ -142,7 +142,7 @@ def test_a_stop_makes_safe_that_all_was_cut_off_before_a_kill(files: CrashingFil
     append(log, batch())
     log.flush()
     store.checkpoint({KEY: log.end_offset})
-    log.promise_less(0)  # as `truncate_to` begins
+    log.limit_durable_end(0)  # as `truncate_to` begins
     store.write_recovery_points()
     files.truncate(log.active.path, 0)
     store, log = killed(files)

@@ -10,7 +10,7 @@ import pytest
 from headgate.protocol.errors import KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.log.epochs import read_entries
-from headgate.storage.log.flush import MOST_SEGMENTS
+from headgate.storage.log.flush import MAX_SEGMENTS
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.builders import (
@@ -178,7 +178,7 @@ def test_a_flush_holds_some_segments_and_the_next_one_goes_on() -> None:
     """After a start without a recovery checkpoint they may be more than there are descriptors."""
     files = CrashingFiles()
     log = open_store(files).create("t", 0, TOPIC_ID, LogConfig(segment_bytes=150), NOW_MS)
-    count = 2 * MOST_SEGMENTS + 5
+    count = 2 * MAX_SEGMENTS + 5
     append(log, *(batch() for _ in range(count)))
     assert len(log.segments) == count
     log.close_files()
@@ -186,12 +186,12 @@ def test_a_flush_holds_some_segments_and_the_next_one_goes_on() -> None:
     ends = []
     while log.is_flush_due(NOW_MS):
         flush = log.begin_flush()
-        assert files.open_handles - opened <= MOST_SEGMENTS
+        assert files.open_handles - opened <= MAX_SEGMENTS
         flush.run()
         log.end_flush(flush, NOW_MS)
         log.close_files()
         ends.append(log.recovery_point)
-    assert ends == [MOST_SEGMENTS, 2 * MOST_SEGMENTS, count]
+    assert ends == [MAX_SEGMENTS, 2 * MAX_SEGMENTS, count]
     again = after_a_power_cut(files, 1)
     assert again is not None
     assert again.end_offset == count
@@ -199,7 +199,7 @@ def test_a_flush_holds_some_segments_and_the_next_one_goes_on() -> None:
 
 def test_a_flush_that_is_waited_for_is_of_all_segments() -> None:
     log = open_store(CrashingFiles()).create("t", 0, TOPIC_ID, LogConfig(segment_bytes=150), NOW_MS)
-    append(log, *(batch() for _ in range(MOST_SEGMENTS + 5)))
+    append(log, *(batch() for _ in range(MAX_SEGMENTS + 5)))
     log.flush()
     assert log.recovery_point == log.end_offset
 

@@ -212,7 +212,7 @@ def test_dropped_bytes_are_cut_though_retention_would_take_them(store: LogDirect
     log.advance_start(log.segments[3].base_offset)
     assert not delete_old_segments(log, NOW_MS, log.end_offset)
     assert sync_failure_repair.apply(log, work)
-    finish(work.settle_steps())
+    finish(work.write_steps())
     assert sync_failure_repair.end(log, work)
     append(log, batch())
     log.flush()

@@ -206,15 +206,15 @@ def test_failed_renames_are_tried_again_until_all_are_done() -> None:
     for path in (".log", ".index", ".timeindex", ".index.swap", ".log.swap", ".log.swap"):
         files.fail(errno.EIO, "rename", path=path, times=1)
         with pytest.raises(OSError, match="cannot be renamed"):
-            replacement.settle()
+            replacement.finish_renames()
         files.heal()
         log.close_files()
         assert values(log) == EXPECTED
-    replacement.settle()
+    replacement.finish_renames()
     new = replacement.new
     assert all(map(files.exists, (new.path, new.offsets.path, new.times.path))), "its own were not given up"
     before = files.list(PARTITION)
-    replacement.settle()
+    replacement.finish_renames()
     log.compacted.finish()
     assert files.list(PARTITION) == before
     assert not [name for name in before if name.endswith(SWAP_SUFFIX)]

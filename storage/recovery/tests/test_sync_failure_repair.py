@@ -191,7 +191,7 @@ def test_a_power_cut_never_leaves_a_repaired_log_without_a_segment(cut_after: in
     if sync_failure_repair.apply(log, work):
         files.cut_after = cut_after
         with suppress(PowerCut):
-            finish(work.settle_steps())
+            finish(work.write_steps())
         files.cut_after = None
     for seed in range(5):
         store = open_store(files.crash(Random(seed), power=False))
@@ -340,7 +340,7 @@ def mended_with_a_dead_loop(log: Log) -> bool:
     assert not change.met, "reads go on, and change nothing"
     files.heal()
     if is_owed:
-        finish(work.settle_steps())
+        finish(work.write_steps())
     files.faults.append(fault)
     is_mended = sync_failure_repair.end(log, work)
     assert not fault.met
@@ -398,7 +398,7 @@ def test_without_room_for_indexes_they_stay_in_memory() -> None:
     finish(work.steps())
     assert sync_failure_repair.apply(log, work)
     files_of(log).fail(errno.ENOSPC, "write", "create", path=".index")
-    finish(work.settle_steps())
+    finish(work.write_steps())
     files_of(log).heal()
     assert sync_failure_repair.end(log, work)
     assert not files_of(log).exists(path), "a start makes it anew"
@@ -417,7 +417,7 @@ def test_a_cut_that_the_disk_refuses_is_tried_again() -> None:
     assert sync_failure_repair.apply(log, work)
     assert (log.end_offset, log.sync_error is None) == (base, False)
     fault = files_of(log).fail(errno.EIO, "rename", "truncate", "remove")
-    finish(work.settle_steps())
+    finish(work.write_steps())
     assert not sync_failure_repair.end(log, work)
     assert fault.met
     files_of(log).heal()

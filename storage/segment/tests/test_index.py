@@ -138,7 +138,7 @@ def test_a_disk_that_takes_a_part_of_a_block_leaves_no_part_of_it(tmp_path: Path
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert Path(index.path).stat().st_size == index.ENTRY.size
     index.flush()
-    index.give_back()
+    index.unload()
     assert index.floor(3_000) == 30_000
 
 

@@ -101,14 +101,14 @@ def test_what_is_no_index() -> None:
 
 def test_soundness() -> None:
     index = new_index(*ended((5, 3, 0), (5, 3, 0)))
-    assert index.is_sound
+    assert index.is_plausible
     index.touch()
     files = index.pool.files
     files.write(PATH, files.read(PATH)[:34] + bytes(34))
-    assert not reopened(index).is_sound
+    assert not reopened(index).is_plausible
     files.write(PATH, struct.pack(">hqqqq", 0, 7, 10, 999, 1000))
-    assert not reopened(index).is_sound, "of another segment"
-    assert new_index().is_sound
+    assert not reopened(index).is_plausible, "of another segment"
+    assert new_index().is_plausible
 
 
 def test_a_file_that_was_cut_counts_as_lost() -> None:
@@ -148,7 +148,7 @@ def test_what_is_loaded_is_counted_and_given_back() -> None:
     index.append(AbortedTransaction(5, 1200, 1300, 1301))
     assert index.collect(1250, 5000)[0] == [(5, 1200)]
     assert pool._loaded_bytes == 68
-    index.give_back()
+    index.unload()
     assert pool._loaded_bytes == 0
 
 

@@ -100,9 +100,9 @@ def test_an_emptied_batch_begins_nothing() -> None:
 
 def test_taking_back_keeps_the_order() -> None:
     transactions = followed((1, "data"), (2, "data"), (1, "abort"), (1, "data"))
-    transactions.take_back(1, 10, 12)
+    transactions.restore(1, 10, 12)
     assert (list(transactions.open.items()), transactions.decided) == ([(1, 10), (2, 11)], {})
-    transactions.take_back(1, -1, 10)
+    transactions.restore(1, -1, 10)
     assert transactions == opened([(2, 11), (3, -1)])
 
 

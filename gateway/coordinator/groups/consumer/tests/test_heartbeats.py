@@ -158,7 +158,7 @@ def test_what_is_no_request_is_refused(desk: Desk, fields: dict[str, Any]) -> No
 
 def test_an_assignor_that_is_not_there_is_refused(desk: Desk) -> None:
     member = Client(desk, "a", "orders")
-    with pytest.raises(KafkaError, match=r"no assignor 'sticky'.*uniform, range") as caught:
+    with pytest.raises(KafkaError, match=r"assignor 'sticky' does not exist.*uniform, range") as caught:
         member.beat(server_assignor="sticky")
     assert caught.value.code is ErrorCode.UNSUPPORTED_ASSIGNOR
 
@@ -559,6 +559,6 @@ def test_names_of_clients_do_not_break_log_lines(caplog: pytest.LogCaptureFixtur
     with caplog.at_level("INFO", "headgate.groups"):
         desk.advance(46_000)
     (line,) = caplog.messages
-    assert "gives up 20 members that were not heard of" in line
+    assert "removes 20 members that sent no heartbeat" in line
     assert "\n" not in line
     assert len(line) < 400
