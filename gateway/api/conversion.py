@@ -113,15 +113,15 @@ def convert_to_batches(piece: FileSlice, room: int, *, knows_zstd: bool = True) 
         return ConvertedPiece(-1, b"")
     batches, _ = yield from legacy_messages.batches_steps(piece, 0, min(room, len(piece)))
     if not knows_zstd:
-        from headgate.protocol.records import recompression
+        from headgate.protocol.records import zstd_to_gzip
 
-        batches = yield from recompression.zstd_to_gzip_steps(batches)
+        batches = yield from zstd_to_gzip.zstd_to_gzip_steps(batches)
     return ConvertedPiece(-1, batches)
 
 
 def replace_zstd(piece: FileSlice, room: int) -> Steps[ConvertedPiece | None]:
     """Replace zstd in a piece; None if it has no zstd. `room`: how many bytes to convert; one batch may exceed it."""
-    from headgate.protocol.records import recompression
+    from headgate.protocol.records import zstd_to_gzip
 
     if isinstance(piece, MessagesSlice):
         return (yield from convert_to_batches(piece, room, knows_zstd=False))
@@ -134,7 +134,7 @@ def replace_zstd(piece: FileSlice, room: int) -> Steps[ConvertedPiece | None]:
         return ConvertedPiece(-1, b"")
     head = batch.read_header((yield from piece.read_steps(0, batch.HEADER_SIZE)))
     data = yield from piece.read_steps(0, max(head.size, room))
-    return ConvertedPiece(-1, (yield from recompression.zstd_to_gzip_steps(data)))
+    return ConvertedPiece(-1, (yield from zstd_to_gzip.zstd_to_gzip_steps(data)))
 
 
 def _find_zstd(piece: FileSlice) -> Steps[int | None]:

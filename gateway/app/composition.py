@@ -16,17 +16,17 @@ from headgate.gateway.api.context import Services
 from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.fetch_sessions import FetchSessions
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
-from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.producer_ids import ProducerIds
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.maintenance.log_cleaner import LogCleaner
 from headgate.gateway.maintenance.log_loading import LogLoader
 from headgate.gateway.metadata import snapshot
-from headgate.gateway.metadata.embedded import EmbeddedMetadata, check_fresh
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.metadata_log_store import MetadataLogStore, check_fresh
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.registration import refill, register
 from headgate.gateway.metadata.snapshot_generator import SnapshotGenerator
@@ -118,10 +118,10 @@ class EmbeddedSource:
         are_raised = register(metadata, base.config, base.random, self._reserve, was_clean=log_manager.was_clean)
         return metadata, are_raised
 
-    def build(self, prepare: Prepare, touch: Callable[[WaitList], None] = lambda _: None) -> EmbeddedMetadata:
+    def build(self, prepare: Prepare, touch: Callable[[WaitList], None] = lambda _: None) -> MetadataLogStore:
         """The store and its snapshots, without a registration. Raises StorageError."""
         base = self._base
-        metadata = EmbeddedMetadata(
+        metadata = MetadataLogStore(
             base.log_manager, base.config, base.clock, base.random, self.image, base.scheduler, prepare, touch
         )
         del self.image  # every partition would be in memory twice: the registration makes another image

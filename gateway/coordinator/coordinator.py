@@ -26,9 +26,9 @@ from typing import Any, Generic, TypeVar
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, Reply, Ticket
 from headgate.gateway.coordinator.internal_topic import InternalTopic
-from headgate.gateway.coordinator.loader import CoordinatorServices, ShardLoader
 from headgate.gateway.coordinator.log_replay import LogReplay
 from headgate.gateway.coordinator.shard import CoordinatorShard
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices, ShardLoader
 from headgate.gateway.replication.append import ACKS_ALL, Append, await_offset
 from headgate.gateway.replication.append_queue import Done
 from headgate.gateway.replication.replica import GATHER_BYTES, Replica

@@ -15,8 +15,8 @@ from headgate.gateway.coordinator.coordinator import Coordinator, FailureRespons
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.gathering import Gathering, value_of
 from headgate.gateway.coordinator.internal_topic import SHORT_KEY, InternalTopic, partition_of
-from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.shard import CoordinatorShard
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import Change, MetadataStore
 from headgate.gateway.replication.replica import Replica

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.directory_maintenance import DirectoryMaintenance
 from headgate.gateway.maintenance.disk_space import DiskSpace
-from headgate.gateway.maintenance.repair_queue import RepairListener
+from headgate.gateway.maintenance.sync_repair_queue import RepairListener
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.replication.replica import Replica

@@ -4,8 +4,8 @@ A failed disk refuses every write and every sync of every log. So after the firs
 a thread probes the directory: it checks the identity, then creates, writes, syncs and removes a small file. If the
 probe fails, the directory goes offline: its partitions refuse producers with one reason, and serve consumers as long as
 reads work. The thread probes again after growing intervals. After a successful probe, everything that may not be on the
-disk is repaired (`gateway.maintenance.repair_queue`), and the partitions are served as before. Other directories are
-not affected.
+disk is repaired (`gateway.maintenance.sync_repair_queue`), and the partitions are served as before. Other directories
+are not affected.
 
 After an unmount a directory of the same path remains, on the parent disk. It takes files, but they would be hidden
 under the right disk after the next mount. Only `meta.properties` tells the two apart.

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Mapping
 
 from headgate.gateway.maintenance.directory_health import DirectoryHealth
-from headgate.gateway.maintenance.repair_queue import RepairListener, RepairQueue
 from headgate.gateway.maintenance.retention_task import RetentionTask
+from headgate.gateway.maintenance.sync_repair_queue import RepairListener, SyncRepairQueue
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
@@ -47,7 +47,7 @@ class DirectoryMaintenance:
         self.health = DirectoryHealth(
             status, log_directory.pool.files, log_directory.meta, self._changed, clock, scheduler
         )
-        self._repair_queue = RepairQueue(
+        self._sync_repair_queue = SyncRepairQueue(
             self.needs_repair, self._is_there, listener, clock, scheduler, self.health.note
         )
         self.retention = RetentionTask(self._is_available, self.rebuild_index, self.health.note, clock, scheduler)
@@ -94,7 +94,7 @@ class DirectoryMaintenance:
     def repair(self) -> None:
         """Repair logs after failed syncs."""
         if not self._status.is_offline:
-            self._repair_queue.run()
+            self._sync_repair_queue.run()
 
     def rebuild_index(self, log: Log, base_offset: int) -> None:
         """Rebuild the indexes of a segment whose index file was cut by another program."""
@@ -117,11 +117,11 @@ class DirectoryMaintenance:
             for log in self._log_directory.logs.values():
                 log.close_files()  # an open file may belong to the previous mount
                 if log.recovery_point < log.end_offset or log.indexes_unsynced:
-                    log.fail(OSError(errno.EIO, "the disk was gone for a time"))
+                    log.sync_failed(OSError(errno.EIO, "the disk was gone for a time"))
         self._status.set_offline(error)
         self._notify_changed(self._status)
         if error is None:
-            self._repair_queue.retry_all()
+            self._sync_repair_queue.retry_all()
 
     def needs_repair(self) -> list[Log]:
         """The logs that need a repair after a failed sync."""

@@ -247,7 +247,7 @@ class LogCleaner:
             return None
 
     def _cleanable(self, partition: Replica, warmed: FilePosition | None) -> CleanableRatio:
-        from headgate.storage.cleanup.compaction.job import assess
+        from headgate.storage.cleanup.compaction.compaction_job import assess
 
         log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
         return planned(lambda blocking: assess(log, now_ms, up_to, blocking), (warmed,))
@@ -313,7 +313,7 @@ class LogCleaner:
 
     def failed(self, partition: Replica, error: BaseException) -> None:
         """Note a failed compaction, or a failed look at a log."""
-        from headgate.storage.cleanup.compaction.job import Damaged
+        from headgate.storage.cleanup.compaction.compaction_job import Damaged
 
         key, cleaning = (partition.topic, partition.index), self._cleaning_of(partition)
         self.metrics.failed()

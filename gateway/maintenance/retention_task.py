@@ -71,7 +71,7 @@ class RetentionTask:
         if not self._is_available(log):
             return
         try:
-            self._expire(partition)
+            self._begin_deletion(partition)
         except WouldBlock as cold:
             if cold.place == warmed:  # evicted again: the next pass tries again
                 cold.release()
@@ -84,13 +84,13 @@ class RetentionTask:
         except Exception:  # a bug in one log must not stop the retention of others
             logger.exception("cannot delete old segments of %r", log)
 
-    def _expire(self, partition: Replica) -> None:
+    def _begin_deletion(self, partition: Replica) -> None:
         """Begin a due deletion or roll. Raises OSError, KafkaError, WouldBlock."""
         log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
         expired = retention.begin_segment_deletion(log, now_ms, up_to, SLICE_SEGMENTS, blocking=False)
         if expired is not None:
             partition.advanced(partition)  # the start offset has changed, which fetch sessions report
-            self._in_thread(expired.run, partial(self._ended, partition, expired))
+            self._in_thread(expired.rename_files, partial(self._ended, partition, expired))
         elif retention.all_expired(log, now_ms, up_to, blocking=False):
             partition.roll_soon(partial(log.roll_for_retention, now_ms), partial(self._rolled, partition))
         elif log.is_aged(now_ms):

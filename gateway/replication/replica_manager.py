@@ -8,12 +8,12 @@ A new partition is created before its image becomes visible (`prepare`): so no c
 the name. But a disk that hangs delays no change for longer than `PREPARE_MS`. A deleted partition is gone at once; a
 thread renames its directory.
 
-One thread for each log directory works on files (`file_tasks.py`). The result for a topic that is created again does
-not depend on the speeds of the threads. All work begins in order: so the old partition has left the log manager when
-the new one gets its place. In the same directory the creation follows the renaming. In different directories both are
-independent: if a stop comes between them, the next start finds both, and knows from their ids which one was deleted.
-Only one partition of a name is created at a time, as its directory is not yet known: the next one is CREATING, and
-`queued`, until then.
+One thread for each log directory works on files (`partition_file_tasks.py`). The result for a topic that is created
+again does not depend on the speeds of the threads. All work begins in order: so the old partition has left the log
+manager when the new one gets its place. In the same directory the creation follows the renaming. In different
+directories both are independent: if a stop comes between them, the next start finds both, and knows from their ids
+which one was deleted. Only one partition of a name is created at a time, as its directory is not yet known: the next
+one is CREATING, and `queued`, until then.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image, Topic
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.replication.events import ReplicationEvents
-from headgate.gateway.replication.file_tasks import CountdownLatch, FileTaskQueue
+from headgate.gateway.replication.partition_file_tasks import CountdownLatch, PartitionFileTasks
 from headgate.gateway.replication.partition_states import PartitionState, PartitionStates, Unavailable, unknown
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Purgatory
@@ -92,7 +92,7 @@ class ReplicaManager:
         """Work on files is done at once until `go_on_in_threads`, then in threads."""
         self._store = store
         self._scheduler = scheduler
-        self._files = FileTaskQueue()
+        self._files = PartitionFileTasks()
         self._config = config
         self._purgatory = purgatory
         self.events = events

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from headgate.gateway.api.context import Client, HandlerContext
-from headgate.gateway.api.handlers import Outcome, load
+from headgate.gateway.api.handler_registration import Outcome, load
 from headgate.gateway.app.composition import BrokerParts, EmbeddedSource, Foundation, Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader

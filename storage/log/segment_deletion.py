@@ -1,7 +1,7 @@
 """Old segments that a log has given up: a thread renames their files.
 
     Log.begin_segment_deletion    the log then starts after these segments; `storage.cleanup.retention` selects them
-    SegmentDeletion.run           renames the files with the suffix for deletion, in any thread
+    SegmentDeletion.rename_files  renames the files with the suffix for deletion, in any thread
     Log.end_segment_deletion      segments that could not be renamed return to the log, for a retry
 
 The files are removed after file.delete.delay.ms (`storage.disk.pending_deletions`).
@@ -29,7 +29,7 @@ class SegmentDeletion:
         self._replacement = replacement
         self.left = list(segments)
 
-    def run(self) -> None:
+    def rename_files(self) -> None:
         """Rename the files of each segment, the oldest first. Raises OSError."""
         if self._replacement is not None:
             self._replacement.finish_renames()

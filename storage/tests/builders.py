@@ -286,7 +286,7 @@ def delete_old_segments(log: Log, now_ms: int, up_to: int, most: int | None = No
     while (expired := begin_segment_deletion(log, now_ms, up_to, most)) is not None:
         count += len(expired.left)
         try:
-            expired.run()
+            expired.rename_files()
         finally:
             log.end_segment_deletion(expired)
         if most is not None:

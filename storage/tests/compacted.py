@@ -10,9 +10,9 @@ from headgate.protocol.records import control
 from headgate.protocol.records.batch import BatchHeader, Record, build, iterate, patch, read_header
 from headgate.protocol.records.control import Marker
 from headgate.protocol.steps import finish
-from headgate.storage.cleanup.compaction.job import Job, assess, plan
+from headgate.storage.cleanup.compaction.compaction_job import Job, assess, plan
+from headgate.storage.cleanup.compaction.computation import WRITE_BYTES, Compaction
 from headgate.storage.cleanup.compaction.log_compaction import Collect, LogCompaction, Rewrite, advance, new_segment
-from headgate.storage.cleanup.compaction.work import WRITE_BYTES, Compaction
 from headgate.storage.config import LogConfig
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import NOW_MS, content, new_log, rebuilt_indexes

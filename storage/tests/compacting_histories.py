@@ -12,9 +12,9 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 
 from headgate.protocol.records.batch import BatchHeader, Record, build, iterate, split
-from headgate.storage.cleanup.compaction.job import assess, plan
+from headgate.storage.cleanup.compaction.compaction_job import assess, plan
+from headgate.storage.cleanup.compaction.computation import Compaction
 from headgate.storage.cleanup.compaction.log_compaction import new_segment
-from headgate.storage.cleanup.compaction.work import Compaction
 from headgate.storage.disk.pool import Pool
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import NOW_MS, assert_transactions, content, content_up_to, replayed, stored

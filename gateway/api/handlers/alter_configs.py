@@ -18,7 +18,7 @@ from headgate.gateway.api.config_resources import (
     has_no_settings,
 )
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import alter_each
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.metadata.store import Change

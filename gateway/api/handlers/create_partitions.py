@@ -9,7 +9,7 @@ from typing import Any
 from headgate.gateway.api.authorization import AclOperation, AclResource
 from headgate.gateway.api.authorization_rules import elements
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_in_turns, unrepeated
 from headgate.gateway.metadata.image import INTERNAL_TOPICS
 from headgate.gateway.metadata.store import Change

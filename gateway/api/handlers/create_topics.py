@@ -10,7 +10,7 @@ from typing import Any
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import elements, every
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_in_turns, unrepeated
 from headgate.gateway.config.describe import ConfigEntry, TopicRows
 from headgate.gateway.metadata.image import Topic

@@ -3,7 +3,7 @@
 from headgate.gateway.api.authorization import AclOperation, AclResource
 from headgate.gateway.api.authorization_rules import elements
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,

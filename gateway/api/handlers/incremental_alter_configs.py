@@ -18,7 +18,7 @@ from headgate.gateway.api.config_resources import (
     this_broker,
 )
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import alter_each
 from headgate.gateway.config import catalogue, dynamic, loggers
 from headgate.gateway.config.definition import Type

@@ -5,7 +5,7 @@ v2 flexible   v3 present id and epoch (KIP-360)   v4 PRODUCER_FENCED   v5 TRANSA
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import settled
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError

@@ -8,7 +8,7 @@ hanging transactions ask every broker.
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.coordinator.groups.consumer import subscriptions
 from headgate.protocol.messages.list_transactions import (
     ListTransactionsRequest,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
+from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS
 from headgate.gateway.api.tests.test_handlers_fetch import (
     append,
     from_offset,

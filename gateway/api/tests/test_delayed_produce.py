@@ -8,7 +8,7 @@ import pytest
 
 from headgate.gateway.api.context import CloseConnection
 from headgate.gateway.api.delayed_produce import MIN_WAIT_MS, SILENT_WAIT_MS, Delayed, DelayedProduce
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.api.handlers.produce import render
 from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append import ACKS_ALL, Append

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headgate.gateway.api.fetch_sessions import FetchTurn
-from headgate.gateway.api.handlers.fetch import Plan
+from headgate.gateway.api.handlers.fetch import FetchAsStored
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
@@ -75,7 +75,7 @@ class LooksAtAll:
     def plan(self, node: Node, request: FetchRequest, version: int) -> list[PartitionData]:
         turn = FetchTurn([(key[0], wanted) for key, wanted in self.wanted.items()])
         rows: list[PartitionData] = []
-        Plan(request, node.context(version), turn, 0.0)._plan_some(rows, len(turn.partitions), blocking=True)
+        FetchAsStored(request, node.context(version), turn, 0.0)._plan_some(rows, len(turn.partitions), blocking=True)
         return rows
 
     def select(self, rows: list[PartitionData], is_full: bool) -> list[tuple[str | bytes, tuple[Any, ...]]]:

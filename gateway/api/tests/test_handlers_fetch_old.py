@@ -9,7 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from headgate.gateway.api.conversion import BYTES_PER_ROW
-from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
+from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS
 from headgate.gateway.api.tests.test_handlers_fetch import NOW_MS, RECORDS, from_offset, old, put, request, rows, wanted
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, parked, records

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api import authorized_operations
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.tests.builders import Node, parked, refusal
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest

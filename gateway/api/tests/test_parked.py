@@ -10,7 +10,7 @@ import pytest
 
 from headgate.gateway.api.context import CloseConnection
 from headgate.gateway.api.dispatch import Dispatcher, Parked
-from headgate.gateway.api.handlers import Range, Registration, load
+from headgate.gateway.api.handler_registration import Range, Registration, load
 from headgate.gateway.api.parked import ParkedRequest
 from headgate.gateway.api.tests.large import LOOK_MS, Loop, frame
 from headgate.gateway.runtime.purgatory import Waiting, WaitList

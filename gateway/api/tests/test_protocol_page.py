@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headgate.gateway.api import handlers
+from headgate.gateway.api import handler_registration
 from headgate.protocol import registry
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "protocol.md"
@@ -24,10 +24,10 @@ def test_the_page_lists_every_api_with_versions_and_handler() -> None:
             one.served_max,
             {file_of(served.handler) for served in one.ranges},
         )
-        for key, one in handlers.load().items()
+        for key, one in handler_registration.load().items()
     }
     assert told == registered, "run `python -m compat_tests.matrix.protocol`"
 
 
-def file_of(handler: handlers.Handler) -> str:
+def file_of(handler: handler_registration.Handler) -> str:
     return f"{handler.__module__.removeprefix('headgate.').replace('.', '/')}.py"

@@ -15,11 +15,11 @@ from headgate.gateway.coordinator.coordinator import Coordinator
 from headgate.gateway.coordinator.decision import Decision
 from headgate.gateway.coordinator.groups import offset_expiration
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.coordinator.groups.replay import new_shard
 from headgate.gateway.coordinator.groups.settings import GroupSettings
+from headgate.gateway.coordinator.groups.shard_factory import new_shard
 from headgate.gateway.coordinator.internal_topic import InternalTopic
-from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.runtime import CoordinatorRuntime
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.replica_manager import ReplicaManager

@@ -10,12 +10,12 @@ from typing import Any, Generic, TypeVar, cast
 from headgate.gateway.coordinator.coordinator import Coordinator
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.coordinator.groups.replay import new_shard
 from headgate.gateway.coordinator.groups.settings import GroupSettings
+from headgate.gateway.coordinator.groups.shard_factory import new_shard
 from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
 from headgate.gateway.coordinator.internal_topic import InternalTopic
-from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.shard import CoordinatorShard
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.purgatory import Purgatory, Waiting

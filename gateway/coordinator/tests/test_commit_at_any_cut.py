@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -13,7 +13,7 @@ from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.records.batch import Record, build, iterate, read_header
-from headgate.storage.cleanup.compaction.job import Job
+from headgate.storage.cleanup.compaction.compaction_job import Job
 from headgate.storage.disk.pool import Pool
 
 NOW_MS = 1_700_000_000_000

@@ -7,7 +7,7 @@ import pytest
 from headgate.gateway.maintenance.log_cleaner import FIRST_DELAY_MS
 from headgate.gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty
 from headgate.gateway.tests.builders import Node
-from headgate.storage.cleanup.compaction.job import Damaged
+from headgate.storage.cleanup.compaction.compaction_job import Damaged
 
 
 def measured(node: Node, *names: str) -> list[float]:

@@ -16,8 +16,8 @@ from headgate.gateway.maintenance.cleaner_process import ProcessWorker, ThreadWo
 from headgate.gateway.runtime.clock import SystemClock
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
 from headgate.protocol.records.batch import Record, build
-from headgate.storage.cleanup.compaction.job import Collected, Damaged, Job, Rewritten, assess, plan
-from headgate.storage.cleanup.compaction.work import Compaction
+from headgate.storage.cleanup.compaction.compaction_job import Collected, Damaged, Job, Rewritten, assess, plan
+from headgate.storage.cleanup.compaction.computation import Compaction
 from headgate.storage.config import LogConfig
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files

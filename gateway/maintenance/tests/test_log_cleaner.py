@@ -20,7 +20,7 @@ from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from headgate.storage.cleanup.compaction.job import Damaged
+from headgate.storage.cleanup.compaction.compaction_job import Damaged
 from headgate.storage.files import File
 from headgate.storage.tests.builders import delete_old_segments
 

@@ -25,7 +25,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import MetadataRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
 from headgate.storage.directory.log_opening import LogOpening
-from headgate.storage.recovery import open_log
+from headgate.storage.recovery import recovery_steps
 from headgate.storage.recovery.recovery_input import RecoveryInput
 
 NOW_MS = 1_700_000_000_000
@@ -241,7 +241,7 @@ def test_what_the_system_refused_is_tried_again_ever_more_rarely(
     left: Path, late: Callable[..., Late], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = late()
-    steps, tries = open_log.open_log_steps, list[float]()
+    steps, tries = recovery_steps.open_log_steps, list[float]()
 
     def refuse(pool: Any, partition: RecoveryInput, *others: Any) -> Any:
         if partition.topic != "large":
@@ -250,7 +250,7 @@ def test_what_the_system_refused_is_tried_again_ever_more_rarely(
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as few_descriptors:
-        few_descriptors.setattr(open_log, "open_log_steps", refuse)
+        few_descriptors.setattr(recovery_steps, "open_log_steps", refuse)
         broker.start()
         broker.slices.run_all()
         assert broker.code("large") == ErrorCode.KAFKA_STORAGE_ERROR
@@ -372,7 +372,7 @@ def test_a_topic_that_is_deleted_while_its_log_is_tried_again_goes(
         yield
 
     with monkeypatch.context() as broken:
-        broken.setattr(open_log, "open_log_steps", refuse)
+        broken.setattr(recovery_steps, "open_log_steps", refuse)
         broker.start()
         broker.slices.run_all()
     assert ("large", 0) in broker.services.partitions.offline
@@ -399,7 +399,7 @@ def test_what_goes_wrong_with_one_try_is_not_the_last_try(
         yield
 
     with monkeypatch.context() as broken:
-        broken.setattr(open_log, "open_log_steps", refuse)
+        broken.setattr(recovery_steps, "open_log_steps", refuse)
         broker.start()
         broker.slices.run_all()
     with monkeypatch.context() as broken:

@@ -60,7 +60,7 @@ def delete_front(log: Log) -> None:
     log.advance_start(log.active_base_offset)
     expired = begin_segment_deletion(log, 0, log.end_offset)
     assert expired is not None
-    expired.run()
+    expired.rename_files()
     log.end_segment_deletion(expired)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData

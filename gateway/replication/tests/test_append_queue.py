@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append_queue import CALM_MS, SLOW_MS
 from headgate.gateway.replication.replica import Replica

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.replication import group_commit
-from headgate.gateway.replication.file_tasks import FileTaskQueue
+from headgate.gateway.replication.partition_file_tasks import PartitionFileTasks
 from headgate.gateway.replication.replica import READ_UNCOMMITTED, Replica
 from headgate.gateway.replication.tests.producing import Reply, produce
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
@@ -309,7 +309,7 @@ def test_who_waits_for_a_deleted_log_is_told_before_a_late_deletion(
     other, waiting = produced(node, index=1), produced(node)
     begin: list[Callable[[], None]] = []
     with monkeypatch.context() as patch:
-        patch.setattr(FileTaskQueue, "add", lambda _works, work, _end: begin.append(work))
+        patch.setattr(PartitionFileTasks, "add", lambda _works, work, _end: begin.append(work))
         node.services.metadata.delete_topic("t")
     node.time.advance()
     assert waiting.row is None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from headgate.storage.cleanup.compaction.job import Job, Rewritten, plan, plan_merge
+from headgate.storage.cleanup.compaction.compaction_job import Job, Rewritten, plan, plan_merge
 from headgate.storage.cleanup.compaction.planning import CleanableRatio
 from headgate.storage.files import FilePosition, Files, WouldBlock, planned
 from headgate.storage.log import replacement

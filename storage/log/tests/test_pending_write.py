@@ -20,8 +20,8 @@ from headgate.storage.log import validation
 from headgate.storage.log.log import Log
 from headgate.storage.log.pending_write import MAX_STAGED_BYTES, PendingWrite
 from headgate.storage.log.producers import Producer, Producers
-from headgate.storage.recovery.open_log import open_log
 from headgate.storage.recovery.recovery_input import RecoveryInput
+from headgate.storage.recovery.recovery_steps import open_log
 from headgate.storage.segment.segment import Segment
 
 NOW_MS = 1_700_000_000_000

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from headgate.protocol.steps import finish
-from headgate.storage.cleanup.compaction.job import assess
+from headgate.storage.cleanup.compaction.compaction_job import assess
+from headgate.storage.cleanup.compaction.computation import Compaction
 from headgate.storage.cleanup.compaction.log_compaction import (
     Collect,
     CompactionAborted,
@@ -19,7 +20,6 @@ from headgate.storage.cleanup.compaction.log_compaction import (
     Rewrite,
     advance,
 )
-from headgate.storage.cleanup.compaction.work import Compaction
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.pool import SWAP_SUFFIX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.storage.cleanup.compaction.job import Damaged
+from headgate.storage.cleanup.compaction.compaction_job import Damaged
 from headgate.storage.tests.builders import NOW_MS
 from headgate.storage.tests.compacted import compact, filled, keyed
 

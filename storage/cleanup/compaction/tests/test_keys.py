@@ -6,7 +6,7 @@ import pytest
 
 from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.batches import Batches
-from headgate.storage.cleanup.compaction.job import assess, plan
+from headgate.storage.cleanup.compaction.compaction_job import assess, plan
 from headgate.storage.cleanup.compaction.keys import Keys
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import NOW_MS

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import HEADER_SIZE, Record, build, iterate, read_header
-from headgate.storage.cleanup.compaction.job import assess, plan
+from headgate.storage.cleanup.compaction.compaction_job import assess, plan
 from headgate.storage.cleanup.compaction.log_compaction import (
     Collect,
     CompactionAborted,

@@ -1,4 +1,4 @@
-"""The plan of one fetch: when the fetch is answered, with which partitions, and what it waits for until then.
+"""One fetch: the decision to answer now or to wait, what ends the wait, and the partitions of the response.
 
 A fetch that finds less than `min_bytes` waits for its partitions, or for its session. Later only a changed partition is
 counted again; the rows are planned anew when there are enough bytes, or when the time is up. The fetch never waits for
@@ -56,7 +56,7 @@ def late() -> FetchResponse:
     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the disk did not respond in time")
 
 
-class FetchPlan:
+class DelayedFetch:
     """One fetch: its partitions, their bytes, and their rows, one for each partition, in order.
 
     More than `FEW` partitions are planned, and sent, in steps; partitions that become dirty meanwhile are planned
@@ -140,7 +140,7 @@ class FetchPlan:
         return then(rows)
 
     def _answer_with(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
-        if self.is_due(rows):
+        if self.answers_now(rows):
             return self._last(rows)
         for row in rows:
             release(row)
@@ -230,7 +230,7 @@ class FetchPlan:
         else:
             self.cold.note(cold)
 
-    def is_due(self, rows: list[PartitionData]) -> bool:
+    def answers_now(self, rows: list[PartitionData]) -> bool:
         """Whether to answer without a wait: enough bytes, an urgent row, or a client that does not want to wait.
 
         If all possible data is on the disk, the fetch waits for the disk.

@@ -174,7 +174,7 @@ class Headgate:
 
     def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
         """Create a topic; configs have Kafka's names with `_` for dots. Raises HeadgateError with the reason."""
-        from headgate.gateway.app.embedded_client import create_topic
+        from headgate.gateway.app.topic_client import create_topic
 
         texts = {key.replace("_", "."): _text(value) for key, value in configs.items()}
         create_topic(self.bootstrap, name, partitions, texts)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.scheduler import Scheduler
 
 
-class EmbeddedMetadata(MetadataStore):
+class MetadataLogStore(MetadataStore):
     """The metadata in a log of this broker's own."""
 
     def __init__(

@@ -29,7 +29,7 @@ class RepairListener(NamedTuple):
     repaired: Callable[[Log], None]
 
 
-class RepairQueue:
+class SyncRepairQueue:
     """Repairs the logs that `needs_repair` returns."""
 
     def __init__(

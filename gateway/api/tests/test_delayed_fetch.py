@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.fetch_plan import AT_ONCE, FetchPlan
+from headgate.gateway.api.delayed_fetch import AT_ONCE, DelayedFetch
 from headgate.gateway.api.fetch_sessions import FEW
-from headgate.gateway.api.handlers.fetch import Plan
+from headgate.gateway.api.handlers.fetch import FetchAsStored
 from headgate.gateway.api.tests.test_handlers_fetch import (
     append,
     from_offset,
@@ -31,13 +31,13 @@ MANY = 2 * FEW
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The partitions that plans look at, in order."""
     found: list[int] = []
-    row = Plan._row
+    row = FetchAsStored._row
 
-    def counted(plan: Plan, key: Any, one: Any, *rest: Any, **options: Any) -> Any:
+    def counted(plan: FetchAsStored, key: Any, one: Any, *rest: Any, **options: Any) -> Any:
         found.append(one.partition)
         return row(plan, key, one, *rest, **options)
 
-    monkeypatch.setattr(Plan, "_row", counted)
+    monkeypatch.setattr(FetchAsStored, "_row", counted)
     return found
 
 
@@ -160,15 +160,15 @@ def test_many_partitions_are_planned_and_told_in_slices(node: Node, monkeypatch:
     node.services.metadata.create_topic("t", MANY)
     everything = wanted(node, "t", 12, *[from_offset(0, index) for index in range(MANY)])
     planned: list[int] = []
-    plan_some = FetchPlan._plan_some
+    plan_some = DelayedFetch._plan_some
 
-    def slow(plan: FetchPlan, found: Any, end: int, blocking: bool) -> None:
+    def slow(plan: DelayedFetch, found: Any, end: int, blocking: bool) -> None:
         before = len(found)
         plan_some(plan, found, end, blocking)
         planned.append(len(found) - before)
         node.time.clock.elapsed_ms += 0.6
 
-    monkeypatch.setattr(FetchPlan, "_plan_some", slow)
+    monkeypatch.setattr(DelayedFetch, "_plan_some", slow)
     answers = parked_fetch(node, request(everything, session_epoch=0))
     turns = 0
     while not answers:
@@ -184,15 +184,15 @@ def test_many_partitions_are_planned_and_told_in_slices(node: Node, monkeypatch:
 def test_what_changes_while_it_is_in_slices_is_noticed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", MANY)
     everything = wanted(node, "t", 12, *[from_offset(0, index) for index in range(MANY)])
-    plan_some = FetchPlan._plan_some
+    plan_some = DelayedFetch._plan_some
     sent: list[int] = []
 
-    def changing(plan: FetchPlan, found: Any, end: int, blocking: bool) -> None:
+    def changing(plan: DelayedFetch, found: Any, end: int, blocking: bool) -> None:
         plan_some(plan, found, end, blocking)
         if end > MANY / 2 and not sent:
             sent.append(append(node, "t", b"behind", index=3))
 
-    monkeypatch.setattr(FetchPlan, "_plan_some", changing)
+    monkeypatch.setattr(DelayedFetch, "_plan_some", changing)
     answers = parked_fetch(node, request(everything, session_epoch=0, max_wait_ms=500))
     for _ in range(10):
         node.time.advance()

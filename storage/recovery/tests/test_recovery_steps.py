@@ -14,9 +14,9 @@ from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import CorruptLog
-from headgate.storage.recovery import open_log as opening
-from headgate.storage.recovery.open_log import open_log
+from headgate.storage.recovery import recovery_steps as opening
 from headgate.storage.recovery.recovery_input import RecoveryInput
+from headgate.storage.recovery.recovery_steps import open_log
 from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,

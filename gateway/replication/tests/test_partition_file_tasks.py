@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from headgate.gateway.replication.file_tasks import CountdownLatch, FileTaskQueue
+from headgate.gateway.replication.partition_file_tasks import CountdownLatch, PartitionFileTasks
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 
@@ -30,7 +30,7 @@ class Desk:
 
     def __init__(self, scheduler: Scheduler | None) -> None:
         self.did: list[str] = []
-        self.works = FileTaskQueue()
+        self.works = PartitionFileTasks()
         self.works.go_on_in_threads(scheduler)
 
     def add(self, *names: str, error: Exception | None = None, together: CountdownLatch | None = None) -> None:

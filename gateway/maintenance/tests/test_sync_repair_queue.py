@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from headgate.gateway.maintenance.repair_queue import RepairListener, RepairQueue
+from headgate.gateway.maintenance.sync_repair_queue import RepairListener, SyncRepairQueue
 from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import KafkaError
@@ -28,9 +28,9 @@ class Bench:
         self.cut: list[Log] = []
         for log in self.logs:
             append(log, batch())
-            log.fail(OSError(errno.EIO, "input/output error"))
+            log.sync_failed(OSError(errno.EIO, "input/output error"))
         self.threads = self.time.scheduler.hold()
-        self.mender = RepairQueue(
+        self.mender = SyncRepairQueue(
             lambda: needing_repair(self.store.pool),
             lambda log: self.store.logs.get((log.topic, log.partition)) is log,
             RepairListener(self.cut.append, self.repaired.append),
@@ -89,7 +89,7 @@ def test_a_fault_of_who_hears_of_it_holds_up_no_log(bench: Bench, caplog: pytest
         raise ValueError(f"a fault of ours at {log!r}")
 
     first, second = bench.logs
-    bench.mender = RepairQueue(
+    bench.mender = SyncRepairQueue(
         lambda: needing_repair(bench.store.pool),
         lambda log: True,
         RepairListener(fault, bench.repaired.append),

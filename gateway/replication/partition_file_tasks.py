@@ -86,7 +86,7 @@ class _Directory:
         self.is_busy = False
 
 
-class FileTaskQueue:
+class PartitionFileTasks:
     """The waiting tasks. Before `go_on_in_threads` each task runs when it is added."""
 
     def __init__(self) -> None:
