@@ -16,8 +16,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sized
 from typing import TYPE_CHECKING, TypeAlias
 
-from headgate.gateway.api.disk_reads import DiskReads
 from headgate.gateway.api.fetch_sessions import FEW, CachedPartition, FetchTurn, SessionTurn, TopicKey
+from headgate.gateway.runtime.disk_reads import DiskReads
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import (

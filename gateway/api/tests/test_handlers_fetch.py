@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS
-from headgate.gateway.api.disk_reads import MAX_READS_AT_ONCE
+from headgate.gateway.runtime.disk_reads import MAX_READS_AT_ONCE
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node, led_elsewhere, over_the_wire, parked

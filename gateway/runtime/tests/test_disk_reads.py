@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.gateway.api.disk_reads import MAX_READS_AT_ONCE, DiskReads
+from headgate.gateway.runtime.disk_reads import MAX_READS_AT_ONCE, DiskReads
 from headgate.gateway.runtime.purgatory import Purgatory, Waiting, WaitList
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads, ManualTime
 from headgate.storage.files import HeldFiles, WouldBlock
