@@ -12,6 +12,8 @@ CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
 PRODUCER = "producer"
 CACHE, COMMIT = "cache", "commit"
+READ_UNCOMMITTED, READ_COMMITTED = ISOLATION_LEVELS = "read_uncommitted", "read_committed"
+"""The isolation levels of readers, by their numbers in requests (KIP-98)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
+    headgate_fetch_isolation_default: str = READ_UNCOMMITTED
     headgate_flush: str = CACHE
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
@@ -53,6 +56,8 @@ class LogConfig:
     """Whether the high watermark follows the synced end of the log. `flush.messages=1` asks for no less."""
     records_unsynced: int = field(init=False, repr=False, default=LONG_MAX)
     """A flush is due after this number of unsynced records."""
+    default_isolation_level: int = field(init=False, repr=False, default=0)
+    """The isolation level of readers that cannot ask for one: an index of `ISOLATION_LEVELS`."""
     max_segment_ms: int = field(init=False, repr=False, default=0)
     """The age at which the log rolls; in a compacted log at most max.compaction.lag.ms, as in Kafka."""
 
@@ -65,6 +70,8 @@ class LogConfig:
         fsync_before_commit = self.headgate_flush == COMMIT or self.flush_messages == 1
         object.__setattr__(self, "fsync_before_commit", fsync_before_commit)
         object.__setattr__(self, "records_unsynced", 1 if fsync_before_commit else self.flush_messages)
+        isolation_level = ISOLATION_LEVELS.index(self.headgate_fetch_isolation_default)
+        object.__setattr__(self, "default_isolation_level", isolation_level)
         longest = min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
         object.__setattr__(self, "max_segment_ms", longest)
 

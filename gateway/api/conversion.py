@@ -16,7 +16,7 @@ import itertools
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -85,18 +85,24 @@ class ConvertedPiece(NamedTuple):
 
 
 def convert_to_message_set(
-    piece: FileSlice, magic: int, first_offset: int, max_bytes: int, is_first: bool
+    piece: FileSlice,
+    magic: int,
+    first_offset: int,
+    max_bytes: int,
+    is_first: bool,
+    aborted: Collection[tuple[int, int]] = (),
 ) -> Steps[ConvertedPiece]:
     """Convert a piece of a segment to a message set of this magic.
 
     If `is_first`, the first message is included even if it is larger than `max_bytes`; otherwise the set may be empty.
+    `aborted`: producer id and first offset of the transactions to leave out.
     """
     from headgate.protocol.records import legacy
 
     if max_bytes <= 0 and not is_first:
         return ConvertedPiece(first_offset, b"")
     data = yield from piece.read_steps(0, len(piece))
-    converted = yield from legacy.down_convert_steps(data, magic, first_offset, max_bytes)
+    converted = yield from legacy.down_convert_steps(data, magic, first_offset, max_bytes, aborted)
     if len(converted.data) > max_bytes and not is_first:
         return ConvertedPiece(first_offset, b"")
     return ConvertedPiece(converted.next_offset, converted.data)

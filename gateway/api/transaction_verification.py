@@ -16,6 +16,7 @@ Source: `AddPartitionsToTxnManager` and `ReplicaManager.handleProduceAppend` of 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -62,19 +63,16 @@ class UnverifiedAppend(Append):
 
     topic, data   of the request; the batch is a copy
     header        of the batch
-    verification  takes the answer of the coordinator
     """
 
     __slots__ = ("data", "header", "topic", "verification")
 
-    def __init__(
-        self, replica: Replica, topic: str, data: PartitionProduceData, header: BatchHeader, verification: Verification
-    ) -> None:
+    def __init__(self, replica: Replica, topic: str, data: PartitionProduceData, header: BatchHeader) -> None:
         super().__init__(replica, required_acks=0)
         self.topic = topic
         self.data = data
         self.header = header
-        self.verification = verification
+        self.verification: Verification | None = None
         message = "the batch of a transaction needs a request with a transactional id"
         self.fail(KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message))
 
@@ -82,6 +80,23 @@ class UnverifiedAppend(Append):
     def partition(self) -> tuple[str, int]:
         """Topic and index."""
         return self.topic, self.replica.index
+
+    def begin_verification(self, now_ms: int, *, adds: bool) -> None:
+        """Begin anew with each question: the marker of the producer's last transaction may have come meanwhile."""
+        self.verification = None
+        with suppress(KafkaError):  # an old epoch, with which the append will be refused
+            self.verification = self.replica.log.producers.begin_verification(self.header, now_ms, begins_at_zero=adds)
+
+    def confirm(self) -> None:
+        """The coordinator has confirmed the transaction."""
+        if self.verification is not None:
+            self.verification.is_verified = True
+
+    def refused(self, error: KafkaError) -> Append:
+        """The failed append that takes the place of this one."""
+        append = Append(self.replica, required_acks=0)
+        append.fail(error)
+        return append
 
 
 def check_transaction(partition: Replica, records: memoryview) -> None:
@@ -98,23 +113,23 @@ def check_transaction(partition: Replica, records: memoryview) -> None:
 def delay_unverified(
     topic: str, data: PartitionProduceData, header: BatchHeader, context: HandlerContext, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
-    """The row of a batch that waits for the coordinator. Raises KafkaError(INVALID_PRODUCER_EPOCH)."""
-    broker = context.broker
-    partition = broker.partitions.get(topic, data.index)
-    verification = partition.log.producers.begin_verification(
-        header, broker.clock.now_ms(), begins_at_zero=context.version >= ADDS_PARTITIONS
-    )
+    """The row of a batch that waits for the coordinator."""
+    partition = context.broker.partitions.get(topic, data.index)
     # A copy: the frame's buffer is reused before the coordinator answers.
     owned = bytearray(data.records) if isinstance(data.records, memoryview) else bytearray()
-    row = PartitionProduceResponse(data.index, base_offset=-1)
     copied = PartitionProduceData(data.index, memoryview(owned))
-    delayed.append((UnverifiedAppend(partition, topic, copied, header, verification), row))
+    row = PartitionProduceResponse(data.index, base_offset=-1)
+    delayed.append((UnverifiedAppend(partition, topic, copied, header), row))
     return row
 
 
 def has_unverified(delayed: Sequence[Delayed]) -> bool:
     """Whether an append waits for the coordinator."""
     return any(isinstance(append, UnverifiedAppend) for append, _ in delayed)
+
+
+def _unverified(delayed: Sequence[Delayed]) -> list[UnverifiedAppend]:
+    return [append for append, _ in delayed if isinstance(append, UnverifiedAppend)]
 
 
 class TransactionVerification:
@@ -150,7 +165,7 @@ class TransactionVerification:
         self._delayed = delayed
         self._append_again = append_again
         self._render = render
-        self._unverified = [append for append, _ in delayed if isinstance(append, UnverifiedAppend)]
+        self._unverified = _unverified(delayed)
         self._adds = context.version >= ADDS_PARTITIONS
         self._is_parked = False
         now_ms = context.broker.clock.monotonic_ms()
@@ -168,16 +183,22 @@ class TransactionVerification:
         elif self._adds or self._context.broker.config.transaction_partition_verification_enable:
             outcome = self._ask()
         else:
+            self._begin()
             outcome = self._finish(self._codes(ErrorCode.NONE))
         return outcome
 
     def _codes(self, code: ErrorCode) -> Codes:
         return {append.partition: code for append in self._unverified}
 
+    def _begin(self) -> None:
+        for append in self._unverified:
+            append.begin_verification(self._context.broker.clock.now_ms(), adds=self._adds)
+
     def _ask(self) -> Any:
         """Ask the coordinator about all batches. It may write to its own log, so that staged appends come first."""
         broker, header = self._context.broker, self._unverified[0].header
         broker.appends.commit()
+        self._begin()
         partitions: dict[str, set[int]] = {}
         for append in self._unverified:
             partitions.setdefault(append.topic, set()).add(append.replica.index)
@@ -231,28 +252,33 @@ class TransactionVerification:
         return Waiting(lists, deadline_ms, attempt, expire, is_silent=self._request.acks == 0)
 
     def _finish(self, codes: Codes) -> Any:
-        """Append what is verified, then go on as every produce request does."""
+        """Append what is verified, then go on as every produce request does.
+
+        The marker of the producer's last transaction may have come between question and answer, and have made the
+        verification void. In the new protocol, where epochs tell the transactions apart, the question is asked again.
+        """
         delayed: list[Delayed] = []
         rows: dict[int, PartitionProduceResponse] = {}
         for append, row in self._delayed:
             if not isinstance(append, UnverifiedAppend):
                 delayed.append((append, row))
-                continue
-            code = codes.get(append.partition, ErrorCode.INVALID_TXN_STATE)
-            if code == ErrorCode.NONE:
-                append.verification.is_verified = True
-                rows[id(row)] = self._append_again(append, delayed)
+            elif (code := codes.get(append.partition, ErrorCode.INVALID_TXN_STATE)) != ErrorCode.NONE:
+                delayed.append((append.refused(_refusal(ErrorCode(code), self._context.version)), row))
             else:
-                append.error = _refusal(ErrorCode(code), self._context.version)
-                delayed.append((append, row))
+                append.confirm()
+                rows[id(row)] = self._append_again(append, delayed)
         for topic in self._response.responses:
             topic.partition_responses = [rows.get(id(row), row) for row in topic.partition_responses]
-        return self._go_on(delayed)
+        self._delayed, self._unverified = delayed, _unverified(delayed)
+        if not self._unverified:
+            return self._go_on()
+        refusals = self._codes(ErrorCode.INVALID_TXN_STATE)
+        return self._retry(refusals) if self._adds else self._finish(refusals)
 
-    def _go_on(self, delayed: Sequence[Delayed]) -> Any:
+    def _go_on(self) -> Any:
         if self._is_parked:  # no later step of this turn writes what was staged before the response leaves
             self._context.broker.appends.commit()
-        produce = DelayedProduce(self._context, self._response, delayed, self._render)
+        produce = DelayedProduce(self._context, self._response, self._delayed, self._render)
         if self._request.acks:
             return produce.answer(self._request)
         self._context.broker.appends.commit()

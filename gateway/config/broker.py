@@ -106,6 +106,11 @@ class BrokerConfig(Settings):
                 return endpoint.host, endpoint.port or local_port
         return local_host, local_port
 
+    def listener_value(self, listener: str, name: str) -> Any:
+        """The value of a setting that a listener has for itself (`broker_table.OF_LISTENERS`); None if it has none."""
+        given = self._given.get(f"listener.name.{listener.lower()}.{name}")
+        return None if given is None else catalogue.BROKER[name].parse(given.text)
+
     def topic_value(self, name: str, overrides: Mapping[str, str]) -> Value:
         """The value of a topic setting. `overrides` are the topic's own, checked configs."""
         from headgate.gateway.config import topic_config

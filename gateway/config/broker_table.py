@@ -71,6 +71,9 @@ TOPICS: tuple[Row, ...] = (
     ("compression.lz4.level", INT, "9", "1..17", "The lz4 level if compression.type is lz4."),
     ("compression.zstd.level", INT, "3", "-131072..22", "The zstd level if compression.type is zstd."),
     ("fetch.max.bytes", INT, "57671680", "1024..", "The largest fetch response; a first batch alone may exceed it."),
+    ("headgate.fetch.isolation.default", STRING, "read_uncommitted", "read_uncommitted|read_committed",
+     ("What clients read that cannot ask for an isolation level (Fetch 0-3, ListOffsets 0-1): 'read_committed' ends before the first open transaction and"
+      " leaves aborted records out. A listener's own value, listener.name.<name>.headgate.fetch.isolation.default, counts before that of a topic.")),
     ("max.incremental.fetch.session.cache.slots", INT, "1000", "0..", "The maximum number of incremental fetch sessions (KIP-227)."),
     ("max.request.partition.size.limit", INT, "2000", "1..", "The maximum number of partitions in one DescribeTopicPartitions response."),
     ("headgate.validate.records", STRING, "header", "header|full",
@@ -213,6 +216,9 @@ PENDING: dict[str, str] = {
     "max.connection.creation.rate": "the rate of new connections is not limited yet",
 }
 
+# Settings that a listener may have a value of its own for: listener.name.<listener in lower case>.<setting>.
+OF_LISTENERS = frozenset(("headgate.fetch.isolation.default",))
+
 # Pairs of settings: the first may not exceed the second.
 ORDERED: tuple[tuple[str, str], ...] = (
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
@@ -239,6 +245,6 @@ CLUSTER_WIDE = frozenset(
     log.retention.bytes log.cleanup.policy log.index.size.max.bytes log.index.interval.bytes log.flush.interval.messages
     log.segment.delete.delay.ms log.min.free.bytes log.flush.interval.ms log.preallocate num.recovery.threads.per.data.dir min.insync.replicas
     log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
-    transaction.partition.verification.enable producer.id.expiration.ms headgate.flush
+    transaction.partition.verification.enable producer.id.expiration.ms headgate.flush headgate.fetch.isolation.default
     """.split()  # noqa: SIM905 - a line for each name would fill a page
 )

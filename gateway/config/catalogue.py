@@ -85,6 +85,9 @@ def find(name: str) -> Definition | None:
     definition = BROKER.get(name) or known().get(name)
     if definition is not None:
         return definition
+    of_listener = name.split(".", 3)[-1]
+    if of_listener in broker_table.OF_LISTENERS and name.startswith("listener.name."):
+        return BROKER[of_listener]._replace(name=name, default=None)
     for beginning, reason in unsupported_table.PREFIXES.items():
         if name.startswith(beginning) and _listener_setting_exists(name):
             return Definition(name, Type.PASSWORD, None, "", "", Effect.NONE, reason)

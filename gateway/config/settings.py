@@ -44,6 +44,7 @@ class Settings:
     compression_lz4_level: int
     compression_zstd_level: int
     fetch_max_bytes: int
+    headgate_fetch_isolation_default: str
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
     headgate_validate_records: str

@@ -17,6 +17,8 @@ ROWS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("flush.ms", "0..", ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"), "Time after which the log is synced to disk."),
     ("headgate.flush", "cache|commit", ("headgate.flush",),
      "When records count as written: 'cache', in the system's page cache, as in Kafka; 'commit', on the disk."),
+    ("headgate.fetch.isolation.default", "read_uncommitted|read_committed", ("headgate.fetch.isolation.default",),
+     "What clients read that cannot ask for an isolation level: everything, or what is committed."),
     ("max.message.bytes", "0..", ("message.max.bytes",), "The largest record batch, after compression."),
     ("message.timestamp.type", "CreateTime|LogAppendTime", ("log.message.timestamp.type",), "Whether a record has its producer's time or the broker's."),
     ("message.timestamp.before.max.ms", "0..", ("log.message.timestamp.before.max.ms", "log.message.timestamp.difference.max.ms"),

@@ -111,7 +111,7 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
 PREFIXES: dict[str, str] = {
     "rsm.config.": "there is no tiered storage",
     "rlmm.config.": "there is no tiered storage",
-    "listener.name.": "listeners are plaintext only and have no settings of their own",
+    "listener.name.": "listeners are plaintext only and have no such settings of their own",
     "config.providers.": "there are no providers of secrets",
 }
 

@@ -7,10 +7,12 @@ only its header, so the code expects any fault in the records.
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from zlib import crc32
 
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import Buffer, batch, compression
+from headgate.protocol.records.aborted_batches import AbortedBatches
 from headgate.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, NO_TIMESTAMP, BatchHeader, invalid, read_header
 from headgate.protocol.records.compression import FAST_LEVEL, GZIP, NONE, SNAPPY
 from headgate.protocol.records.message_set import (
@@ -182,10 +184,14 @@ class MessageEncoder:
 class DownConversion:
     """The conversion of a piece of a log to a set."""
 
-    __slots__ = ("_data", "_first_offset", "_is_full", "_magic", "_max_bytes", "next_offset", "out")
+    __slots__ = ("_aborted", "_data", "_first_offset", "_is_full", "_magic", "_max_bytes", "next_offset", "out")
 
-    def __init__(self, data: memoryview, magic: int, first_offset: int, max_bytes: int) -> None:
+    def __init__(
+        self, data: memoryview, magic: int, first_offset: int, max_bytes: int, aborted: Collection[tuple[int, int]]
+    ) -> None:
+        """`aborted`: producer id and first offset of the transactions to leave out; markers are always left out."""
         self._data = data
+        self._aborted = AbortedBatches(aborted) if aborted else None
         self._magic = magic
         self._first_offset = first_offset
         self._max_bytes = max_bytes
@@ -249,7 +255,9 @@ class DownConversion:
         end = position + header.size
         if end > len(self._data):
             return end
-        if not header.is_control and header.records_count > 0 and header.last_offset >= self._first_offset:
+        is_aborted = self._aborted is not None and self._aborted.includes(header, self._data[position:end])
+        is_data = header.records_count > 0 and not header.is_control and not is_aborted
+        if is_data and header.last_offset >= self._first_offset:
             content = self._data[position + HEADER_SIZE : end]
             if header.compression != NONE:
                 yield
@@ -304,9 +312,11 @@ class DownConversion:
                 self._add(wrapper, encoder.last_offset + 1)
 
 
-def down_convert_steps(data: Buffer, magic: int, first_offset: int, max_bytes: int) -> Steps[ConvertedRecords]:
+def down_convert_steps(
+    data: Buffer, magic: int, first_offset: int, max_bytes: int, aborted: Collection[tuple[int, int]] = ()
+) -> Steps[ConvertedRecords]:
     """`down_convert` in steps."""
-    conversion = DownConversion(memoryview(data), magic, first_offset, max_bytes)
+    conversion = DownConversion(memoryview(data), magic, first_offset, max_bytes, aborted)
     try:
         yield from conversion.steps()
     except KafkaError:

@@ -20,6 +20,7 @@ from headgate.gateway.api import conversion
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.conversion import Steps
+from headgate.gateway.api.default_isolation import default_isolation
 from headgate.gateway.api.endpoints import leader_of
 from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS, NO_DIVERGENCE, FetchPlan, late, release
 from headgate.gateway.api.fetch_sessions import FetchTurn, TopicKey
@@ -172,11 +173,12 @@ class _Converting(Plan):
     __slots__ = ()
 
     def _convert_one(
-        self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
+        self, piece: FileSlice, row: PartitionData, wanted: FetchPartition, room: int, is_first: bool
     ) -> Steps[conversion.ConvertedPiece | None]:
         """The replacement of a piece; None: send the piece itself.
 
-        Runs in a thread, and so may touch only the piece. `room`: the bytes that the replacement may have.
+        Runs in a thread, and so may touch only the piece, and read its row. `room`: the bytes that the replacement may
+        have.
         """
         raise NotImplementedError
 
@@ -193,7 +195,7 @@ class _Converting(Plan):
                 if spent > SLICE_BYTES:
                     spent = 0
                     yield
-                steps = self._convert_one(row.records, wanted, room, room == CONVERTED_BYTES)
+                steps = self._convert_one(row.records, row, wanted, room, room == CONVERTED_BYTES)
                 replacement = yield from conversion.errors_as_results(steps)
                 if replacement is not None and not isinstance(replacement, Exception):
                     room -= len(replacement.records or b"")
@@ -270,7 +272,7 @@ class PlanOfBatches(_Converting):
         return isinstance(row.records, MessagesSlice)
 
     def _convert_one(
-        self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
+        self, piece: FileSlice, row: PartitionData, wanted: FetchPartition, room: int, is_first: bool
     ) -> Steps[conversion.ConvertedPiece | None]:
         return conversion.convert_to_batches(piece, room)
 
@@ -299,7 +301,7 @@ class PlanWithoutZstd(_Converting):
         return super()._first_bytes(rows) >> 2
 
     def _convert_one(
-        self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
+        self, piece: FileSlice, row: PartitionData, wanted: FetchPartition, room: int, is_first: bool
     ) -> Steps[conversion.ConvertedPiece | None]:
         return conversion.replace_zstd(piece, room)
 
@@ -315,10 +317,11 @@ class PlanOfSets(_Converting):
     """The plan for versions 0 to 3: message sets of magic 0 or 1.
 
     In versions 0 to 2 a partition's limit is hard: a larger message is cut, by which the client notices its size. These
-    clients ask for all partitions in the same order each time, so each response begins with another partition.
+    clients ask for all partitions in the same order each time, so each response begins with another partition. In all
+    of these versions a client cannot ask for an isolation level; each partition has one (`api.default_isolation`).
     """
 
-    __slots__ = ("_is_hard", "_magic")
+    __slots__ = ("_is_hard", "_isolation_of", "_magic")
 
     def __init__(self, request: FetchRequest, context: HandlerContext, turn: FetchTurn, now_ms: float) -> None:
         super().__init__(request, context, turn, now_ms)
@@ -327,6 +330,7 @@ class PlanOfSets(_Converting):
         self._min_bytes = min(self._min_bytes, self._max_bytes)
         self._magic = 0 if context.version < 2 else 1
         self._is_hard = context.version < 3
+        self._isolation_of = default_isolation(context, request.replica_id)
         if self._is_hard and len(turn.partitions) > 1:
             first = context.broker.random.randrange(len(turn.partitions))
             turn.partitions = turn.partitions[first:] + turn.partitions[:first]
@@ -335,14 +339,24 @@ class PlanOfSets(_Converting):
         self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, blocking: bool = True
     ) -> PartitionData:
         is_whole = is_first or (self._is_hard and max_bytes > 0 and not self._broker.partitions.held.is_full)
-        return super()._row(key, wanted, max_bytes, is_whole, blocking)
+        row = super()._row(key, wanted, max_bytes, is_whole, blocking)
+        if self._isolation_level == READ_COMMITTED and row.error_code == ErrorCode.NONE:
+            row.high_watermark = row.last_stable_offset  # the end of the log, for such a client
+        return row
+
+    def _find(self, key: TopicKey, index: int) -> Replica:
+        """The partition; the level of its reader is set with each look at it."""
+        partition = super()._find(key, index)
+        self._isolation_level = self._isolation_of(partition)
+        return partition
 
     def _convert_one(
-        self, piece: FileSlice, wanted: FetchPartition, room: int, is_first: bool
+        self, piece: FileSlice, row: PartitionData, wanted: FetchPartition, room: int, is_first: bool
     ) -> Steps[conversion.ConvertedPiece | None]:
         limit = min(wanted.partition_max_bytes, self._max_bytes - CONVERTED_BYTES + room)
         is_first = is_first or (self._is_hard and limit > 0)
-        return conversion.convert_to_message_set(piece, self._magic, wanted.fetch_offset, limit, is_first)
+        aborted = [(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()]
+        return conversion.convert_to_message_set(piece, self._magic, wanted.fetch_offset, limit, is_first, aborted)
 
     def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece) -> bool:
         assert made.records is not None

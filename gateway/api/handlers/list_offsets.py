@@ -15,6 +15,7 @@ from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext, Services
 from headgate.gateway.api.conversion import BYTES_PER_ROW, errors_as_results
+from headgate.gateway.api.default_isolation import IsolationOf, default_isolation
 from headgate.gateway.api.handlers import handles
 from headgate.gateway.api.handlers.each import each_in_steps, refusal
 from headgate.gateway.replication.replica import Replica
@@ -72,17 +73,26 @@ class Search(NamedTuple):
     brought: FilePosition | None = None
 
 
-@handles(ListOffsetsRequest, versions="1-11", authorize=partitions(AclOperation.DESCRIBE))
+@handles(ListOffsetsRequest, versions="2-11", authorize=partitions(AclOperation.DESCRIBE))
 def list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Any:
     """Answer every partition from its log. A search for a timestamp reads records, which may take long."""
-    return finish_if_few(_list_offsets(request, context), _count(request))
+    return finish_if_few(_list_offsets(request, context, lambda _: request.isolation_level), _count(request))
+
+
+@handles(ListOffsetsRequest, versions="1", authorize=partitions(AclOperation.DESCRIBE))
+def list_offsets_by_default(request: ListOffsetsRequest, context: HandlerContext) -> Any:
+    """Answer a client that cannot ask for an isolation level."""
+    isolation_of = default_isolation(context, request.replica_id)
+    return finish_if_few(_list_offsets(request, context, isolation_of), _count(request))
 
 
 def _count(request: ListOffsetsRequest) -> int:
     return sum(len(topic.partitions) for topic in request.topics)
 
 
-def _list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Steps[ListOffsetsResponse | Waiting]:
+def _list_offsets(
+    request: ListOffsetsRequest, context: HandlerContext, isolation_of: IsolationOf
+) -> Steps[ListOffsetsResponse | Waiting]:
     searches: dict[tuple[Replica, int], Search] = {}
 
     def answer(wanted: ListOffsetsPartition, partition: Replica) -> Row:
@@ -90,7 +100,7 @@ def _list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Steps
         timestamp = wanted.timestamp
         _check_time(timestamp, context.version)
         if timestamp < 0 and timestamp != MAX_TIMESTAMP:
-            return Row(wanted.partition_index, ErrorCode.NONE, [], *_place(partition, timestamp, request))
+            return Row(wanted.partition_index, ErrorCode.NONE, [], *_place(partition, timestamp, isolation_of))
         search = searches.get((partition, timestamp))
         if search is None:
             search = searches[partition, timestamp] = Search(partition, timestamp, [])
@@ -99,13 +109,14 @@ def _list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Steps
         return row
 
     response = yield from _respond(request, context, answer)
-    return Searching(response, searches.values(), request, context.broker).answer() if searches else response
+    return Searching(response, searches.values(), isolation_of, context.broker).answer() if searches else response
 
 
 @handles(ListOffsetsRequest, versions="0", authorize=partitions(AclOperation.DESCRIBE))
 def list_segments(request: ListOffsetsRequest, context: HandlerContext) -> Any:
     """Answer every partition with the base offsets of its segments."""
     known: dict[Replica, SegmentStarts] = {}
+    isolation_of = default_isolation(context, request.replica_id)
     room = MAX_SEGMENT_OFFSETS
 
     def answer(wanted: ListOffsetsPartition, partition: Replica) -> Row:
@@ -114,9 +125,9 @@ def list_segments(request: ListOffsetsRequest, context: HandlerContext) -> Any:
         if starts is None:
             starts = known[partition] = SegmentStarts(partition.log, context.broker.clock.now_ms())
         offsets = starts.newest(wanted.timestamp, min(max(0, wanted.max_num_offsets), max(1, room)))
-        if request.replica_id < 0 and offsets and offsets[0] > partition.high_watermark:
-            high_watermark = partition.high_watermark
-            offsets = [high_watermark, *(offset for offset in offsets if offset <= high_watermark)]
+        end = partition.readable_end(isolation_of(partition))
+        if request.replica_id < 0 and offsets and offsets[0] > end:
+            offsets = [end, *(offset for offset in offsets if offset <= end)]
         room -= len(offsets)
         return Row(partition_index=wanted.partition_index, old_style_offsets=offsets)
 
@@ -141,11 +152,11 @@ class Searching:
     """The searches of a request, a few at once: each holds files open until its end."""
 
     def __init__(
-        self, response: ListOffsetsResponse, searches: Iterable[Search], request: ListOffsetsRequest, broker: Services
+        self, response: ListOffsetsResponse, searches: Iterable[Search], isolation_of: IsolationOf, broker: Services
     ) -> None:
         self._response = response
         self._left = deque(searches)
-        self._isolation_level = request.isolation_level
+        self._isolation_of = isolation_of
         self._broker = broker
         self._in_progress: list[Search] = []
         self._reading = 0  # searches that wait for a disk read before their plan
@@ -215,7 +226,7 @@ class Searching:
 
     def _plan(self, search: Search) -> Steps[Found]:
         """The steps of a search. Raises KafkaError, and WouldBlock unless the place just read is uncached again."""
-        log, end = search.partition.log, search.partition.readable_end(self._isolation_level)
+        log, end = search.partition.log, search.partition.readable_end(self._isolation_of(search.partition))
 
         def plan(blocking: bool) -> Steps[Found]:
             if search.timestamp == MAX_TIMESTAMP:
@@ -255,8 +266,8 @@ def _late() -> ListOffsetsResponse:
 class SegmentStarts:
     """The base offsets of a partition's segments, computed once for all rows of the partition: both may be many.
 
-    The log end offset is included. Consumers get the high watermark in place of all higher offsets. Source: the replies
-    of Apache Kafka 3.9.
+    The log end offset is included. Consumers get the end of what they may read in place of all higher offsets. Source:
+    the replies of Apache Kafka 3.9.
     """
 
     def __init__(self, log: Log, now_ms: int) -> None:
@@ -292,10 +303,10 @@ def _check_time(timestamp: int, version: int) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
-def _place(partition: Replica, timestamp: int, request: ListOffsetsRequest) -> tuple[int, int, int]:
+def _place(partition: Replica, timestamp: int, isolation_of: IsolationOf) -> tuple[int, int, int]:
     """Timestamp (-1), offset and leader epoch of an end of the log."""
     if timestamp == LATEST:
-        return -1, partition.readable_end(request.isolation_level), partition.leader_epoch
+        return -1, partition.readable_end(isolation_of(partition)), partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, partition.log.start_offset, partition.log.epochs.epoch_at(partition.log.start_offset)
     return NOTHING  # there is no tiered storage

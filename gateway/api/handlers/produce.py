@@ -294,10 +294,7 @@ def _refuse(
 ) -> PartitionProduceResponse:
     """The row of an error; if another broker leads the partition, with that leader (KIP-951)."""
     if isinstance(error, UnverifiedTransaction):
-        try:
-            return delay_unverified(topic, data, error.header, context, delayed)
-        except KafkaError as refused:
-            error = refused
+        return delay_unverified(topic, data, error.header, context, delayed)
     code, message = _known(refusal(error, topic, data.index), context.version)
     row = PartitionProduceResponse(data.index, code, -1, error_message=message)
     row.record_errors = _record_errors(error)
@@ -330,12 +327,8 @@ def _append_later(
 def _append_verified(
     append_to: AppendTo, acks: int, context: HandlerContext, append: UnverifiedAppend, delayed: list[Delayed]
 ) -> PartitionProduceResponse:
-    """Append a batch whose transaction the coordinator has confirmed; if a marker came before, refuse it for good."""
-    row = append_to(acks, append.topic, append.data, context, context.broker.clock.now_ms(), delayed)
-    refused = delayed[-1][0] if delayed else None
-    if isinstance(refused, UnverifiedAppend) and delayed[-1][1] is row:
-        refused.error = UnverifiedTransaction(append.header)
-    return row
+    """Append a batch whose transaction the coordinator has confirmed."""
+    return append_to(acks, append.topic, append.data, context, context.broker.clock.now_ms(), delayed)
 
 
 def render(append: Append, row: PartitionProduceResponse, version: int) -> None:

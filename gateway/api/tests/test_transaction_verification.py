@@ -236,6 +236,24 @@ def test_in_the_new_protocol_such_a_batch_has_an_old_epoch(bench: Bench) -> None
     assert bench.partition().last_stable_offset == 1
 
 
+@pytest.mark.parametrize("answers", [[], [ErrorCode.CONCURRENT_TRANSACTIONS]])
+def test_in_the_new_protocol_the_marker_of_the_last_transaction_may_come_late(
+    bench: Bench, answers: list[ErrorCode]
+) -> None:
+    """It has the epoch of the batch, as the epoch was raised for it."""
+    bench.send(NEW, (0, batch(0)))
+    bench.coordinator.is_held = True
+    bench.send(NEW, (0, batch(0, epoch=1)))
+    bench.end(is_commit=True, epoch=1)
+    bench.coordinator.is_held = False
+    bench.coordinator.answers += answers
+    bench.coordinator.answer(bench.node)
+    for _ in range(10):
+        bench.node.time.advance(1)
+    assert codes(bench.replies[0]) == [(0, 2)]
+    assert bench.partition().last_stable_offset == 2
+
+
 @pytest.mark.parametrize("version, expected", [(11, (0, 0)), (12, (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1))])
 def test_an_unknown_producer_begins_at_sequence_0(bench: Bench, version: int, expected: tuple[int, int]) -> None:
     assert bench.send(version, (0, batch(5))) == [expected]

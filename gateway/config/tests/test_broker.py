@@ -150,6 +150,16 @@ def test_or_the_one_that_is_configured() -> None:
     assert config.advertised_address("INSIDE", "10.0.0.7", 9093) == ("inside.example", 19093)
 
 
+def test_a_listener_may_have_a_value_of_its_own() -> None:
+    name = "headgate.fetch.isolation.default"
+    config = BrokerConfig.load(f"listener.name.legacy.{name}=read_committed")
+    assert (config.listener_value("LEGACY", name), config.listener_value("PLAINTEXT", name)) == ("read_committed", None)
+    assert config[name] == "read_uncommitted"
+    assert config.notes() == []
+    with pytest.raises(ConfigError, match="allowed is"):
+        BrokerConfig.load(f"listener.name.legacy.{name}=serializable")
+
+
 def test_bounds_must_be_in_order() -> None:
     text = "group.consumer.session.timeout.ms=10000"  # without its lower bound: Kafka refuses it too
     bound = "group.consumer.min.session.timeout.ms=45000 must not exceed group.consumer.session.timeout.ms=10000"

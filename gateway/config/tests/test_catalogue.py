@@ -82,6 +82,7 @@ def test_topic_settings_have_the_defaults_of_their_synonyms_in_their_own_unit() 
         ("ssl.keystore.password", Effect.NONE),
         ("rsm.config.bucket", Effect.NONE),
         ("listener.name.internal.ssl.keystore.location", Effect.NONE),
+        ("listener.name.internal.headgate.fetch.isolation.default", Effect.FULL),
         ("listener.name.internal.scram-sha-256.sasl.jaas.config", Effect.NONE),
         ("authorizer.class.name", Effect.REFUSED),
     ],

@@ -1,23 +1,31 @@
 """A whole broker, whose clients copy records exactly once: histories of one seed, with kills, slow disks, lost answers.
 
 Each client reads its partition of `in`, writes to `out`, and commits its offset of the group, all in one transaction.
-It goes on as producers do: an answer that was lost is asked for again, an error of the moment is waited out, and after
-any other error the client begins anew, from the offset of the group. A zombie is a second client of the same id.
+It goes on as producers do. An answer that was lost is asked for again, or the transaction is aborted; an error of the
+moment is waited out; after any other error the client begins anew, from the offset of the group. A zombie is a second
+client of the same id.
 
-Some clients speak the old protocol, others the new one (KIP-890). In the new one any old request may arrive once more,
-whenever it likes; in the old one only records may, as Kafka promises no more there.
+Some clients speak the old protocol, others the new one (KIP-890). In the new one any request may arrive late, or once
+more, whenever it likes, and any marker; in the old one only records may, as Kafka promises no more there.
 
 What holds after each step: no last stable offset goes back, and no offset of the group. What holds at the end, without
-faults: every record was copied once and in order, and nothing of a transaction is left open.
+faults: every record was copied once and in order, whenever the copies were read, and nothing of a transaction is left
+open. A history of a seed is the same every time:
+
+    python -m headgate.gateway.coordinator.transactions.tests.exactly_once SEED
 """
 
 from __future__ import annotations
 
+import errno
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from headgate.gateway.coordinator.transactions.markers import Marker, Written
+from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, over_the_wire
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -36,6 +44,12 @@ from headgate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
+)
+from headgate.protocol.messages.update_features import (
+    UNSAFE_DOWNGRADE,
+    UPGRADE,
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
 )
 from headgate.protocol.records import batch, control
 from headgate.protocol.records.batch import BatchHeader, Record, build
@@ -84,6 +98,10 @@ Steps = Generator[Asked | None, Any, Any]
 
 class BeginAnew(Exception):
     """The transaction cannot go on; its producer needs an epoch of its own again."""
+
+
+class GiveUp(Exception):
+    """Records got no answer in time; their transaction is aborted, and they may come late."""
 
 
 def codes_of(response: Any) -> set[int]:
@@ -152,6 +170,8 @@ class Copier:
             self.sent.append(asked)
             answer = yield asked
             if answer is LOST:
+                if isinstance(request, ProduceRequest) and self._random.random() < 0.5:
+                    raise GiveUp
                 continue
             codes = {ErrorCode(code) for code in codes_of(answer)}
             if codes - MOMENTARY:
@@ -174,8 +194,12 @@ class Copier:
         position = max(0, fetched.groups[0].topics[0].partitions[0].committed_offset)
         while position < RECORDS:
             end = min(RECORDS, position + self._random.randint(1, MOST_AT_ONCE))
-            yield from self._write(range(position, end))
-            yield from self._commit_offset(end)
+            try:
+                yield from self._write(range(position, end))
+                yield from self._commit_offset(end)
+            except GiveUp:
+                yield from self._end(is_commit=False)
+                raise BeginAnew from None  # nobody knows which sequence comes next
             is_commit = self._random.random() < 0.7
             yield from self._end(is_commit=is_commit)
             if is_commit:
@@ -188,10 +212,7 @@ class Copier:
             rows.setdefault(number % PARTITIONS, []).append(number)
         if not self.is_new:
             topics = [AddPartitionsToTxnTopic("out", sorted(rows))]
-            ids = {"v3_and_below_producer_id": self._id, "v3_and_below_producer_epoch": self._epoch}
-            request = AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=self.transactional_id, v3_and_below_topics=topics, **ids
-            )
+            request = AddPartitionsToTxnRequest([], self.transactional_id, self._id, self._epoch, topics)
             yield from self._ask(request, 3)
         for out in sorted(rows):
             if self._random.random() < 0.2:
@@ -226,31 +247,68 @@ class Copier:
             self._take_epoch(ended.producer_id, ended.producer_epoch)
 
 
+class Reader:
+    """A consumer of a partition of `out`, which reads now and then."""
+
+    def __init__(self, out: int, isolation_level: int) -> None:
+        self.out = out
+        self.isolation_level = isolation_level
+        self.read: list[tuple[int, int]] = []
+        self.is_waiting = False
+        self.offset = 0
+
+    @property
+    def request(self) -> FetchRequest:
+        """For what comes next, but not for everything."""
+        wanted = FetchPartition(partition=self.out, fetch_offset=self.offset, partition_max_bytes=200)
+        topics = [FetchTopic("out", partitions=[wanted])]
+        return FetchRequest(
+            max_wait_ms=0, min_bytes=0, max_bytes=200, isolation_level=self.isolation_level, topics=topics
+        )
+
+    def take(self, reply: Any) -> None:
+        """Take up an answer, if there is one."""
+        self.is_waiting = False
+        if not isinstance(reply, Message):
+            return
+        response: Any = reply
+        row = response.responses[0].partitions[0]
+        data = row.records.read() if isinstance(row.records, FileSlice) else bytes(row.records or b"")
+        aborted = sorted((one.first_offset, one.producer_id) for one in row.aborted_transactions or ())
+        batches = batch.split(memoryview(bytearray(data))) if data else []
+        self.read += _committed(batches, aborted)
+        if batches:
+            self.offset = batches[-1][0].last_offset + 1
+
+
 class HistoryNode(Node):
     """A node on a disk that may be cut off at any write, at a time that goes on over restarts."""
 
-    def __init__(self, files: CrashingFiles, now_ms: int) -> None:
+    def __init__(self, files: CrashingFiles, now_ms: int, **settings: str) -> None:
         self._files = files
         self._now_ms = now_ms
-        super().__init__(Path("/data"))
+        super().__init__(Path("/data"), **settings)
 
     def disk(self) -> CrashingFiles:
         return self._files
 
     def _start(self) -> None:
-        self.time.clock.wall_ms = self._now_ms  # type: ignore[attr-defined]
+        self.time.clock.wall_ms = self._now_ms
         super()._start()
 
 
 class World:
     """The broker and its clients; `step` takes one step of the history."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, **settings: str) -> None:
         self.random = random = Random(seed)
+        self._settings = settings
         self.files = CrashingFiles()
         self.files.short_writes = Random(seed)
         self.now_ms = 1_700_000_000_000
         self.kills = 0
+        self._late: list[Asked] = []
+        self._markers: list[tuple[Marker, str, int]] = []
         self._works: list[Callable[[], None]] = []
         self._stable: dict[tuple[str, int], int] = {}
         self._committed: dict[int, int] = {}
@@ -259,10 +317,13 @@ class World:
             self.node.services.metadata.create_topic(topic, PARTITIONS)
         protocols = [random.random() < 0.5 for _ in range(PARTITIONS)]
         self.clients = [Copier(index, random, is_new=is_new) for index, is_new in enumerate(protocols)]
+        self.readers = [Reader(out, level) for out in range(PARTITIONS) for level in (READ_UNCOMMITTED, READ_COMMITTED)]
 
     def _start(self) -> None:
-        self.node = HistoryNode(self.files, self.now_ms)
+        self.node = HistoryNode(self.files, self.now_ms, **self._settings)
         self.node.services.scheduler.in_thread = self._in_thread  # type: ignore[method-assign]
+        self._append_marker = self.node.services.markers.append
+        self.node.services.markers.append = self._note_marker  # type: ignore[method-assign]
         self.has_faults = True
 
     def _in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
@@ -302,6 +363,10 @@ class World:
         asked = client.step()
         if asked is None:
             return
+        if self.has_faults and _may_repeat(client, asked) and self.random.random() < 0.05:
+            self._late.append(asked)
+            client.take(LOST)
+            return
         loses = self.has_faults and self.random.random() < 0.05
         outcome = self._handle(asked)
         if loses:
@@ -316,15 +381,35 @@ class World:
     def _handle(self, asked: Asked) -> Any:
         return self.node.handle(over_the_wire(asked.request, asked.version), asked.version)
 
+    def read(self, reader: Reader | None = None) -> None:
+        """A consumer reads on."""
+        reader = reader or self.random.choice(self.readers)
+        if reader.is_waiting:
+            return
+        outcome = self.node.handle(reader.request, 12)
+        if isinstance(outcome, Waiting):
+            reader.is_waiting = True
+            self.node.services.purgatory.park(outcome, reader.take)
+        else:
+            reader.take(outcome)
+
     def repeat(self) -> None:
         """A request of long ago arrives once more."""
         client = self.random.choice(self.clients)
         if client.sent:
             asked = self.random.choice(client.sent)
-            if isinstance(asked.request, ProduceRequest) or (client.is_new and not _begins(asked.request)):
-                outcome = self._handle(asked)
-                if isinstance(outcome, Waiting):
-                    self.node.services.purgatory.park(outcome, lambda _: None)
+            if _may_repeat(client, asked):
+                self._handle_for_nobody(asked)
+
+    def arrive_late(self) -> None:
+        """A request arrives whose client has given it up."""
+        if self._late:
+            self._handle_for_nobody(self._late.pop(self.random.randrange(len(self._late))))
+
+    def _handle_for_nobody(self, asked: Asked) -> None:
+        outcome = self._handle(asked)
+        if isinstance(outcome, Waiting):
+            self.node.services.purgatory.park(outcome, lambda _: None)
 
     def add_zombie(self) -> None:
         if len(self.clients) < 2 * PARTITIONS:
@@ -348,6 +433,28 @@ class World:
         for status in self.node.services.partitions.directories.values():
             status.disk.is_slow = False
 
+    def _note_marker(self, marker: Marker, topic: str, index: int, written: Written) -> None:
+        self._markers.append((marker, topic, index))
+        self._append_marker(marker, topic, index, written)
+
+    def repeat_marker(self) -> None:
+        """A marker of the new protocol arrives once more, as from a coordinator that was cut off for a while."""
+        if self._markers:
+            marker, topic, index = self.random.choice(self._markers)
+            if marker.has_raised_epoch:
+                self._append_marker(marker, topic, index, lambda _: None)
+                self.node.services.markers.commit()
+
+    def change_level(self) -> None:
+        """An operator finalizes the feature at another level, whatever is open."""
+        kind = self.random.choice((UPGRADE, UNSAFE_DOWNGRADE))  # refused in the wrong direction
+        update = FeatureUpdateKey("transaction.version", self.random.randint(0, 2), upgrade_type=kind)
+        self._handle(Asked(UpdateFeaturesRequest(feature_updates=[update]), 1))
+
+    def fail_write(self) -> None:
+        """One of the next writes to a log fails."""
+        self.files.fail(errno.ENOSPC, "write", path=".log", after=self.random.randint(0, 5), times=1)
+
     def cut_soon(self) -> None:
         """The process is killed in the middle of one of its next writes."""
         self.files.cut_after = self.random.randint(0, 12)
@@ -358,7 +465,12 @@ class World:
     EVENTS: Final = {
         run_client: 60.0,
         end_work: 15.0,
+        read: 6.0,
         repeat: 4.0,
+        arrive_late: 3.0,
+        repeat_marker: 3.0,
+        change_level: 1.0,
+        fail_write: 1.0,
         pass_time: 3.0,
         add_zombie: 0.5,
         slow_down: 1.0,
@@ -377,6 +489,8 @@ class World:
         for client in self.clients:
             if client.is_waiting:
                 client.take(LOST)
+        for reader in self.readers:
+            reader.is_waiting = False
 
     # What holds
 
@@ -401,6 +515,9 @@ class World:
         """Without faults everything ends."""
         self.has_faults = False
         self.files.cut_after = None
+        self.files.heal()
+        while self._late:
+            self._guarded(self.arrive_late)
         self._guarded(self.speed_up)
         self.clients = [
             next(one for one in reversed(self.clients) if one.index == index) for index in range(PARTITIONS)
@@ -424,42 +541,32 @@ class World:
         self._check_copies()
 
     def _check_copies(self) -> None:
-        copies = [number for out in range(PARTITIONS) for number in self.read_committed(out)]
-        for index in range(PARTITIONS):
-            mine = [number for number in copies if number[0] == index]
-            assert sorted(mine) == [(index, number) for number in range(RECORDS)], "not every record once"
-        for out in range(PARTITIONS):
+        copies = [self.read_all(out, READ_COMMITTED) for out in range(PARTITIONS)]
+        everything = [(index, number) for index in range(PARTITIONS) for number in range(RECORDS)]
+        assert sorted(number for copied in copies for number in copied) == everything, "not every record once"
+        for copied in copies:
             for index in range(PARTITIONS):
-                mine = [number for number in self.read_committed(out) if number[0] == index]
+                mine = [number for number in copied if number[0] == index]
                 assert mine == sorted(mine), "not in order"
+        for reader in self.readers:
+            read = reader.read.copy()
+            if reader.isolation_level == READ_COMMITTED:
+                assert read == copies[reader.out][: len(read)], "a consumer has read something else"
+            else:
+                assert read == self.read_all(reader.out, READ_UNCOMMITTED)[: len(read)]
         assert self._committed == dict.fromkeys(range(PARTITIONS), RECORDS)
 
-    def read_committed(self, out: int) -> list[tuple[int, int]]:
-        """What a consumer of committed records reads: (partition of `in`, number)."""
-        read: list[tuple[int, int]] = []
-        offset, end = 0, self.node.services.partitions.get("out", out).last_stable_offset
-        while offset < end:
-            row = self._fetch(out, offset)
-            data = row.records.read() if isinstance(row.records, FileSlice) else bytes(row.records)
-            aborted = sorted((one.first_offset, one.producer_id) for one in row.aborted_transactions)
-            batches = batch.split(memoryview(bytearray(data)))
-            read += _committed(batches, aborted)
-            offset = batches[-1][0].last_offset + 1
-        return read
-
-    def _fetch(self, out: int, offset: int) -> Any:
-        wanted = FetchPartition(partition=out, fetch_offset=offset, partition_max_bytes=1 << 20)
-        topics = [FetchTopic("out", partitions=[wanted])]
-        limits = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20}
-        response: Any = self.node.handle(FetchRequest(**limits, isolation_level=1, topics=topics), 12)
-        if isinstance(response, Waiting):  # a thread reads
-            replies: list[Any] = []
-            self.node.services.purgatory.park(response, replies.append)
-            while not replies:
+    def read_all(self, out: int, isolation_level: int) -> list[tuple[int, int]]:
+        """What a new consumer reads: (partition of `in`, number)."""
+        reader = Reader(out, isolation_level)
+        offset = -1
+        while reader.offset > offset:
+            offset = reader.offset
+            self.read(reader)
+            while reader.is_waiting:
                 self.end_work()
                 self.node.time.advance()
-            (response,) = replies
-        return response.responses[0].partitions[0]
+        return reader.read
 
 
 def _committed(
@@ -480,9 +587,11 @@ def _committed(
                 yield int(index), int(number)
 
 
-def _begins(request: Message) -> bool:
-    """Whether a repeated request would begin the epoch of another client."""
-    return isinstance(request, InitProducerIdRequest | OffsetFetchRequest)
+def _may_repeat(client: Copier, asked: Asked) -> bool:
+    """Whether a request may arrive late, or twice: one that begins an epoch would fence its own client."""
+    if isinstance(asked.request, ProduceRequest):
+        return True
+    return client.is_new and not isinstance(asked.request, InitProducerIdRequest | OffsetFetchRequest)
 
 
 def _response(asked: Asked, reply: Any) -> Any:
@@ -493,10 +602,14 @@ def _response(asked: Asked, reply: Any) -> Any:
     return over_the_wire(reply, asked.version)
 
 
-def run(seed: int) -> World:
+def run(seed: int, **settings: str) -> World:
     """One history."""
-    world = World(seed)
+    world = World(seed, **settings)
     for _ in range(STEPS):
         world.step()
     world.finish()
     return world
+
+
+if __name__ == "__main__":
+    run(int(sys.argv[1]))
