@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from confluent_kafka import Producer
 
 from compat_tests import kafka_tools
 from compat_tests.broker import TARGET, Broker, running
+from compat_tests.hanging import PRODUCER_EPOCH, VERIFICATION_OFF, leave_hanging
 from compat_tests.kafka_tools import Tools
 from compat_tests.matrix import usage
 from compat_tests.matrix.proxy import Proxy
@@ -36,6 +38,8 @@ def own_broker(in_front: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Ite
     settings = {
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+        **VERIFICATION_OFF,
         "advertised.listeners": f"PLAINTEXT://{in_front.bootstrap}",
     }
     with running(tmp_path_factory.mktemp("tools"), settings) as broker:
@@ -280,6 +284,18 @@ def test_the_cluster_its_quorum_and_its_features(tools: Tools) -> None:
     assert "group.version" in tools.fails(kafka_tools.FEATURES, "upgrade", "--feature", "group.version=9")
 
 
+def test_the_protocol_of_transactions_is_a_feature(tools: Tools) -> None:
+    def level() -> list[str]:
+        lines = [line for line in tools.lines(kafka_tools.FEATURES, "describe") if "transaction.version" in line]
+        return re.findall(r"SupportedMaxVersion: (\d+) FinalizedVersionLevel: (\d+)", "".join(lines))
+
+    assert level() == [("2", "2")]
+    for kind, wanted in (("downgrade", "0"), ("upgrade", "1"), ("upgrade", "2")):
+        tools.lines(kafka_tools.FEATURES, kind, "--feature", f"transaction.version={wanted}")
+        assert level() == [("2", wanted)]
+    assert "transaction.version" in tools.fails(kafka_tools.FEATURES, "upgrade", "--feature", "transaction.version=3")
+
+
 def test_consumer_groups(tools: Tools, own_broker: Broker) -> None:
     topic, group = created(tools, "grouped"), ("--group", "of-tools")
     produce(own_broker, topic, 0, 5)
@@ -344,3 +360,36 @@ def test_producers_and_transactions(tools: Tools, own_broker: Broker) -> None:
     assert head.split() == ["TransactionalId", "Coordinator", "ProducerId", "TransactionState"]
     assert len(tools.lines(kafka_tools.TRANSACTIONS, "find-hanging", "--broker-id", NODE)) == 1
     assert "could not be found" in tools.fails(kafka_tools.TRANSACTIONS, "describe", "--transactional-id", "nobody's")
+    find_and_abort(tools, own_broker, topic)
+
+
+def find_and_abort(tools: Tools, broker: Broker, topic: str) -> None:
+    """A transaction that lives, and one that hangs behind it."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "lives", "linger.ms": 0})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"x")
+    assert producer.flush(20) == 0
+    _, listed = tools.lines(kafka_tools.TRANSACTIONS, "list")
+    assert (listed.split()[0], listed.split()[3]) == ("lives", "Ongoing")
+    assert len(tools.lines(kafka_tools.TRANSACTIONS, "list", "--duration-filter", "600000")) == 1
+    _, row = tools.lines(kafka_tools.TRANSACTIONS, "describe", "--transactional-id", "lives")
+    coordinator, name, producer_id, epoch, state, timeout_ms, start_ms, duration_ms, partitions = row.split()
+    assert (coordinator, name, epoch, state) == (NODE, "lives", "0", "Ongoing")
+    assert (timeout_ms, partitions) == ("60000", f"{topic}-0")
+    assert int(start_ms) > 1_700_000_000_000
+    assert int(duration_ms) < 60_000
+
+    hanging = ("--topic", topic, "--partition", "0")
+    old_ms = time.time_ns() // 1_000_000 - 3_600_000
+    leave_hanging(broker.bootstrap, topic, producer_id=4_711_000, timestamp_ms=old_ms)
+    _, row = tools.lines(kafka_tools.TRANSACTIONS, "find-hanging", *hanging)
+    assert row.split()[:6] == [topic, "0", "4711000", str(PRODUCER_EPOCH), "-1", "4"]
+    producer.commit_transaction(20)
+    said = tools.run(kafka_tools.TRANSACTIONS, "abort", *hanging, "--start-offset", "4")
+    assert said.status == 0, said
+    assert len(tools.lines(kafka_tools.TRANSACTIONS, "find-hanging", *hanging)) == 1
+    _, *rows = tools.lines(kafka_tools.TRANSACTIONS, "describe-producers", *hanging)
+    markers = {row.split()[0]: (row.split()[2], row.split()[5]) for row in rows}
+    assert markers["4711000"] == ("0", "None")
+    assert markers[producer_id][1] == "None"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -37,6 +38,12 @@ class ProducerIds:
         if self._change is not None and not self._change.is_settled:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "a block of producer ids is being taken")
         return self._pop()
+
+    def prepare(self) -> Change | None:
+        """Have an id for `next_settled`; the change that the caller awaits, None if there is nothing to wait for."""
+        with suppress(KafkaError):  # `next_settled` raises it again, if an id is needed at all
+            self._take_block()
+        return self._change
 
     def _take_block(self) -> None:
         """Have a block with an id. Raises KafkaError."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +12,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from headgate.gateway.api.context import Client, HandlerContext
-from headgate.gateway.api.handlers import Outcome, load
+from headgate.gateway.api.handlers import Outcome, Registration, load
 from headgate.gateway.app.composition import BrokerParts, EmbeddedSource, Foundation, Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
@@ -108,7 +110,7 @@ class Node:
 
     def handle(self, request: Message, version: int) -> Outcome:
         """What the registered handler returns, or the error response of the KafkaError that it raises."""
-        served = load()[request.api_key].find(version)
+        served = _registrations()[request.api_key].find(version)
         assert served is not None
         if self.cluster is not None:
             self.cluster.change_something()
@@ -141,6 +143,12 @@ class Node:
         self.log_manager.close()
 
 
+@functools.cache
+def _registrations() -> Mapping[int, Registration]:
+    """The served APIs; `load` looks for new modules each time."""
+    return load()
+
+
 def _open_all(log_manager: LogManager, _log_loader: LogLoader, now_ms: int) -> None:
     for directory in log_manager:
         directory.open_all(now_ms)
@@ -159,7 +167,7 @@ def reach(replica: Replica, offset: int) -> None:
 
 def refusal(node: Node, request: Message, version: int) -> ErrorCode:
     """The code of the KafkaError that a handler raises for a request as a whole."""
-    served = load()[request.api_key].find(version)
+    served = _registrations()[request.api_key].find(version)
     assert served is not None
     try:
         outcome = served.handler(request, node.context(version))

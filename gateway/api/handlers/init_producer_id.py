@@ -49,9 +49,13 @@ def init_producer_id(request: InitProducerIdRequest, context: HandlerContext) ->
 def _transactional(transactional_id: str, request: InitProducerIdRequest, context: HandlerContext) -> Any:
     if not transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    version = context.version
+    services, version = context.broker, context.version
 
     def decide(shard: TransactionShard, ticket: Ticket) -> Decision:
         return initialization.init_producer_id(shard, transactional_id, request, version, ticket)
 
-    return context.broker.transactions.submit(transactional_id, decide)
+    def submit() -> Any:
+        return services.transactions.submit(transactional_id, decide)
+
+    # A client that came again for a new id would wait for its own backoff, half a second with librdkafka
+    return settled(context, services.producer_ids.prepare(), submit, in_any_case=True)

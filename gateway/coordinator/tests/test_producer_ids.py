@@ -116,3 +116,18 @@ def test_a_settled_id_is_not_of_a_block_that_could_not_be_written() -> None:
     some(producer_ids, BLOCK_SIZE - 1)
     with pytest.raises(KafkaError, match="no room"):
         producer_ids.next_settled()
+
+
+def test_a_block_is_taken_ahead_of_the_next_settled_id() -> None:
+    blocks = Blocks()
+    producer_ids = ProducerIds(blocks)
+    blocks.is_held = True
+    change = producer_ids.prepare()
+    assert change is not None
+    assert producer_ids.prepare() is change
+    blocks.end(change)
+    assert producer_ids.prepare() is None
+    assert (producer_ids.next_settled(), blocks.given) == (0, 1)
+    blocks.fails = True
+    some(producer_ids, BLOCK_SIZE - 1)
+    assert producer_ids.prepare() is None, "whoever needs an id hears why there is none"

@@ -6,32 +6,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
+from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Records, Ticket
 from headgate.gateway.coordinator.log_replay import LogReplay
-from headgate.gateway.coordinator.tests.small_transactions import (
-    COMPLETE_ABORT,
-    COMPLETE_COMMIT,
-    ONGOING,
-    PREPARE_ABORT,
-    PREPARE_COMMIT,
+from headgate.gateway.coordinator.tests.transaction_bench import (
+    ENDED,
     TRANSACTION_TIMEOUT_MS,
+    ShardWithTransactions,
     TransactionBench,
-    TransactionShard,
-    WriteMarkers,
-    failure_response,
+    markers,
+    not_begun,
+    not_ended,
     reply,
 )
+from headgate.gateway.coordinator.transactions.transaction import TransactionState
+from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
 from headgate.gateway.tests.scripted import STORAGE_ERROR, ScriptedPartition
 from headgate.protocol.errors import ErrorCode
+from headgate.protocol.internal.transactions import TransactionLogKey
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import read_header
 from headgate.protocol.records.control import Marker
 
 PRODUCER = ProducerIdAndEpoch(7, 3)
-A = ProducerIdAndEpoch(ord("a"), 0)
+ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = list(TransactionState)[1:]
 
 
-def rebuilt(bench: TransactionBench) -> TransactionShard:
+def rebuilt(bench: TransactionBench) -> ShardWithTransactions:
     """The shard that a load gives now."""
     replay = LogReplay(bench.new_shard(), bench.partition.log.start_offset)
     for _ in replay.replay(b"".join(bench.partition.log.batches)):
@@ -46,9 +46,9 @@ def rebuilt(bench: TransactionBench) -> TransactionShard:
 def test_records_of_a_transaction_count_when_its_marker_has_come() -> None:
     bench = TransactionBench()
     assert bench.write("x", "y", producer=PRODUCER) == [reply(2)]
-    assert (bench.shard.states, list(bench.shard.pending[7])) == ({}, ["x", "y"])
+    assert (bench.shard.transactions, list(bench.shard.pending[7])) == ({}, ["x", "y"])
     assert bench.mark(PRODUCER, is_commit=True) == [reply(0)]
-    assert (list(bench.shard.states), bench.shard.pending) == (["x", "y"], {})
+    assert (list(bench.shard.transactions), bench.shard.pending) == (["x", "y"], {})
     assert rebuilt(bench).persistent_state() == bench.shard.persistent_state()
 
 
@@ -80,7 +80,7 @@ def test_a_marker_that_is_not_written_ends_nothing(tears: bool) -> None:
     bench.partition.fails, bench.partition.tears = STORAGE_ERROR, tears
     assert bench.mark(PRODUCER, is_commit=True) == [ErrorCode.NOT_COORDINATOR]
     bench.run()
-    assert list(bench.shard.states) == (["x"] if tears else []), "the log alone says what has happened"
+    assert list(bench.shard.transactions) == (["x"] if tears else []), "the log alone says what has happened"
     assert rebuilt(bench).persistent_state() == bench.shard.persistent_state()
 
 
@@ -91,10 +91,10 @@ def test_an_effect_runs_after_the_turn_and_may_ask_its_shard() -> None:
     bench = TransactionBench(completes=True)
     bench.begin()
     bench.partition.leader_epoch = 5
-    assert bench.end() == [reply(0)]
+    assert bench.end() == [ENDED]
     assert (bench.performed, bench.status()) == ([], PREPARE_COMMIT)
     bench.run()
-    assert bench.performed == [(WriteMarkers("a", A, is_commit=True), 5)]
+    assert bench.performed == [(markers("a"), 5)]
     assert bench.status() == COMPLETE_COMMIT
 
 
@@ -125,7 +125,7 @@ def test_effects_of_a_failed_write_are_dropped() -> None:
 def test_effects_of_a_staged_write_wait_for_it() -> None:
     bench = TransactionBench()
     bench.begin()
-    assert bench.end(failure_response=failure_response) == [reply(0)]
+    assert bench.end(failure_response=not_ended) == [ENDED]
     bench.time.advance()
     assert bench.performed == []
     bench.appends.commit()
@@ -136,12 +136,12 @@ def test_effects_of_a_staged_write_wait_for_it() -> None:
 def test_a_staged_write_that_fails_takes_its_effects_with_it() -> None:
     bench = TransactionBench()
     bench.begin()
-    (answer,) = bench.end(failure_response=failure_response)
+    (answer,) = bench.end(failure_response=not_ended)
     bench.partition.fails = STORAGE_ERROR
     bench.appends.commit()
     bench.partition.fails = None
     bench.run()
-    assert answer == failure_response(ErrorCode.NOT_COORDINATOR)
+    assert answer == not_ended(ErrorCode.NOT_COORDINATOR)
     assert (bench.performed, bench.status()) == ([], ONGOING)
 
 
@@ -164,7 +164,7 @@ def test_effects_end_with_the_shard_and_the_next_one_derives_them() -> None:
     bench.coordinator.reload("for a test")
     bench.partition.release()
     bench.run()
-    assert bench.performed == [(WriteMarkers("a", A, is_commit=True), 0)], "once, by the loaded shard"
+    assert bench.performed == [(markers("a"), 0)], "once, by the loaded shard"
 
 
 def test_after_the_end_no_effect_runs() -> None:
@@ -207,7 +207,7 @@ def test_an_effect_that_fails_stops_no_other(caplog: pytest.LogCaptureFixture) -
 
 def test_an_effect_without_records_waits_for_what_was_written_before() -> None:
     def decide(_: TransactionShard, ticket: Ticket) -> Decision:
-        return Decision([], [(ticket, reply(1))], effects=[WriteMarkers("z", A, is_commit=True)])
+        return Decision([], [(ticket, reply(1))], effects=[markers("z")])
 
     bench = TransactionBench(lambda partition: setattr(partition, "holds", True))
     bench.begin()
@@ -249,7 +249,7 @@ def test_an_effect_of_an_older_leader_epoch_is_left_to_the_next_load() -> None:
     bench.end()
     bench.partition.leader_epoch = 1
     bench.run()
-    assert bench.performed == [(WriteMarkers("a", A, is_commit=True), 1)]
+    assert bench.performed == [(markers("a"), 1)]
 
 
 # Loading and time
@@ -278,24 +278,24 @@ def test_during_a_load_clients_come_again() -> None:
 def test_a_loaded_shard_goes_on_where_the_last_one_ended() -> None:
     bench = TransactionBench(with_transaction, completes=True)
     bench.run()
-    assert bench.performed == [(WriteMarkers("a", A, is_commit=True), 0)]
+    assert bench.performed == [(markers("a"), 0)]
     assert (bench.status("a"), bench.status("b")) == (COMPLETE_COMMIT, ONGOING)
     bench.mark(PRODUCER, is_commit=True)
     assert bench.status("x") == COMPLETE_COMMIT
-    bench.time.advance(TRANSACTION_TIMEOUT_MS)
+    bench.time.advance(TRANSACTION_TIMEOUT_MS + 1)
     bench.run()
     assert bench.status("b") == COMPLETE_ABORT
-    assert bench.shard.states["b"].producer_epoch == 1, "the producer is fenced"
+    assert bench.shard.transactions["b"].producer_epoch == 1, "the producer is fenced"
 
 
 def test_a_transaction_that_lasts_too_long_is_aborted() -> None:
     bench = TransactionBench()
     bench.begin()
-    bench.time.advance(TRANSACTION_TIMEOUT_MS - 1)
+    bench.time.advance(TRANSACTION_TIMEOUT_MS)
     assert bench.status() == ONGOING
     bench.time.advance(1)
     assert bench.status() == PREPARE_ABORT
-    assert bench.performed == [(WriteMarkers("a", ProducerIdAndEpoch(ord("a"), 1), is_commit=False), 0)]
+    assert bench.performed == [(markers("a", epoch=1, is_commit=False), 0)]
 
 
 # The property
@@ -312,13 +312,13 @@ class History:
         self.bench.begin(key)
 
     def begin_staged(self, key: str) -> None:
-        self.bench.begin(key, failure_response=failure_response)
+        self.bench.begin(key, failure_response=not_begun)
 
     def commit(self, key: str) -> None:
         self.bench.end(key)
 
     def abort_staged(self, key: str) -> None:
-        self.bench.end(key, is_commit=False, failure_response=failure_response)
+        self.bench.end(key, is_commit=False, failure_response=not_ended)
 
     def write(self, key: str) -> None:
         self.bench.write(key, f"{key}{key}", producer=ProducerIdAndEpoch(ord(key), 0))
@@ -330,7 +330,7 @@ class History:
         self.bench.mark(ProducerIdAndEpoch(ord(key), 0), is_commit=False)
 
     def delete(self, key: str) -> None:
-        records = [(record_key, None) for record_key, _ in TransactionShard(lambda: 0)._records(key, ONGOING, 0)]
+        records: Records = [(TransactionLogKey(key), None)]
         self.bench.ask(lambda _, ticket: Decision(list(records), [(ticket, reply(0))]), key)
 
     def fail(self, key: str) -> None:
@@ -397,4 +397,4 @@ def test_the_live_state_is_the_state_of_the_log(events: list[tuple[str, str]]) -
     bench = history.bench
     assert bench.coordinator.shard is not None, "it is loaded in the end"
     unfinished = (ONGOING, PREPARE_COMMIT, PREPARE_ABORT)
-    assert all(state.transaction_status not in unfinished for state in bench.shard.states.values())
+    assert all(state.state not in unfinished for state in bench.shard.transactions.values())

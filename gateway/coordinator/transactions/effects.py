@@ -37,12 +37,3 @@ class MarkerWriter(Protocol):
         that is loaded anew performs its effects again. No marker of the older one may reach a partition behind the
         call of `done`, for in the old protocol the next transaction has the same epoch, and the marker would end it.
         """
-
-
-class NoMarkerWriter:
-    """A stand-in for the marker writer: transactions without partitions end, others never."""
-
-    def write(self, effect: WriteMarkers, coordinator_epoch: int, done: Callable[[], None]) -> None:
-        """Be done with an effect that has no partitions."""
-        if not effect.partitions:
-            done()

@@ -60,6 +60,8 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         self._scheduler = services.scheduler
         self._producer_ids = producer_ids
         self._markers = markers
+        self._effects: dict[str, WriteMarkers] = {}
+        """Transactional id -> its last effect, while markers are written."""
 
     def _transaction_state(self, config: BrokerConfig) -> InternalTopic:
         """`__transaction_state`, with the broker's `transaction.state.log.*` settings."""
@@ -143,14 +145,19 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
     def _write_markers(self, effects: Sequence[object], leader_epoch: int) -> None:
         for effect in effects:
             assert isinstance(effect, WriteMarkers)
+            self._effects[effect.transactional_id] = effect
             self._markers.write(effect, leader_epoch, partial(self.complete, effect, leader_epoch))
 
     def complete(self, effect: WriteMarkers, coordinator_epoch: int) -> None:
-        """All markers of the effect are written: write the Complete record. An effect of the past does nothing.
+        """All markers of the effect are written: write the Complete record.
 
-        `coordinator_epoch` is the leader epoch that the markers carried. The record may have a later one: only the
-        markers count, and the state of the id, which must still be that of the effect.
+        `coordinator_epoch` is the leader epoch that the markers carried; the record may have a later one. An effect
+        that was performed again since does nothing, even if the two are equal: its markers may come once more, and in
+        the old protocol they would end the next transaction.
         """
+        if self._effects.get(effect.transactional_id) is not effect:
+            return
+        del self._effects[effect.transactional_id]
         coordinator = self._coordinators.get(partition_of(effect.transactional_id, self._count))
         if coordinator is not None:
             coordinator.run(effect.transactional_id, lambda shard, _: shard.complete(effect))

@@ -127,7 +127,8 @@ class TransactionShard:
         """A decision about the id was made: set the timer of its transaction."""
         transaction = self.transactions.get(key)
         if transaction is not None and transaction.state is TransactionState.ONGOING:
-            self.timers.set(key, self._check_at(self._deadline_ms(key, transaction)))
+            # Not in the past: a tick whose record cannot be written would be due at once again
+            self.timers.set(key, self._check_at(max(self._deadline_ms(key, transaction), self._monotonic_ms())))
             return
         self._deadlines_ms.pop(key, None)
         if transaction is None or not transaction.is_prepared:
@@ -144,10 +145,10 @@ class TransactionShard:
             self._deadlines_ms[key] = deadline_ms
         return deadline_ms
 
-    def _check_at(self, deadline_ms: float) -> float:
-        """The first multiple of the interval behind a deadline: overdue transactions are aborted together."""
+    def _check_at(self, due_ms: float) -> float:
+        """The first multiple of the interval behind a time: overdue transactions are aborted together."""
         interval_ms = self.settings.abort_interval_ms
-        return (deadline_ms // interval_ms + 1) * interval_ms
+        return (due_ms // interval_ms + 1) * interval_ms
 
     def take_due(self, now_ms: float) -> str | None:
         """Remove and return an id whose timer is due; None if there is none."""

@@ -34,7 +34,12 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
 from headgate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -42,13 +47,15 @@ from headgate.protocol.messages.txn_offset_commit import (
 )
 from headgate.protocol.records import batch, control
 from headgate.protocol.records.batch import BatchHeader, Record
-from headgate.protocol.schema import Message
+from headgate.protocol.schema import Message, Struct
 
 TIMESTAMP_MS = 1_700_000_000_000
 PREPARED = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 SETTLED_WITHIN_MS = 30_000
 _STEP_MS = 20
 _TIMES = frozenset(("transaction_last_update_timestamp_ms", "commit_timestamp", "expire_timestamp"))
+# Of Produce, which other clients are told too: a duplicate's time, and where the log starts when a batch is refused
+_OF_ANY_PRODUCER = frozenset(("log_append_time_ms", "log_start_offset"))
 _MADE_TIMES = frozenset(("transaction_start_time_ms", "transaction_start_timestamp_ms", "last_timestamp"))
 _PRODUCER_IDS = frozenset(("producer_id", "previous_producer_id", "next_producer_id"))
 # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
@@ -77,6 +84,12 @@ class TransactionLines(ResponseLines):
         """The name of a producer id."""
         return "none" if producer_id < 0 else self.producers.setdefault(producer_id, f"P{len(self.producers) + 1}")
 
+    def _struct(self, value: Struct, version: int, ordered: bool) -> str:
+        if isinstance(value, PartitionProduceResponse):
+            for name in _OF_ANY_PRODUCER:
+                setattr(value, name, -1)
+        return super()._struct(value, version, ordered)
+
     def _field(self, name: str, value: Any, version: int, ordered: bool) -> str:
         if name in _PRODUCER_IDS:
             return self.producer(value)
@@ -86,16 +99,10 @@ class TransactionLines(ResponseLines):
             return "made" if value >= 0 else "none"
         if name == "transaction_status":
             return transactions.state_name(value)
-        if name == "records":
-            return f"[{' '.join(self.batches(value or b''))}]"
         return super()._field(name, value, version, ordered)
 
-    def batches(self, data: bytes | memoryview) -> Iterator[str]:
-        """A text for each batch of a partition."""
-        for header, view in batch.split(memoryview(data)):
-            yield self._batch(header, view)
-
-    def _batch(self, header: BatchHeader, view: memoryview) -> str:
+    def batch(self, header: BatchHeader, view: memoryview) -> str:
+        """A text for a batch: where it is, whose it is, what it is."""
         where = f"{header.base_offset}+{header.records_count}"
         if header.is_control:
             marker = control.read(view)
@@ -110,7 +117,7 @@ class TransactionLines(ResponseLines):
         """A text for each batch of an internal topic, and one for each of its records."""
         for header, view in batch.split(memoryview(data)):
             if header.is_control:
-                yield self._batch(header, view)
+                yield self.batch(header, view)
                 continue
             for record in batch.iterate(view):
                 text = self._record(record)
@@ -133,12 +140,21 @@ class TransactionLines(ResponseLines):
 
 
 class Play:
-    """One run: what was said to each question."""
+    """One run: what was said to each question. `level`: that of transaction.version; -1 if there is no such feature."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, level: int) -> None:
         self.broker = broker
+        self.level = level
         self.answers: dict[str, str] = {}
         self.told = TransactionLines()
+
+    @property
+    def has_new_protocol(self) -> bool:
+        """Whether transactions of the new protocol can be stored.
+
+        At level 0 Kafka refuses their records with UNSUPPORTED_VERSION, and the id is stuck from then on.
+        """
+        return self.level > 0
 
     def ask(self, label: str, request: Message, version: int) -> Any:
         """Put a question, and note what is said; None if the version is not served."""
@@ -169,9 +185,24 @@ class Play:
     def id_of(self, topic: str) -> bytes:
         return next((topic_id for topic_id, name in self.told.ids.items() if name == topic), b"the id of no one")
 
-    def fetch(self, label: str, topic: str, index: int = 0, *, committed: bool = True, version: int = 11) -> None:
-        """All batches of a partition, with the aborted transactions among them."""
-        self.ask(label, _fetch(topic, index, 1 if committed else 0), version)
+    def fetch(self, label: str, topic: str, index: int = 0, *, committed: bool = True) -> None:
+        """All batches of a partition and the aborted transactions among them, in as many answers as it takes."""
+        batches: list[str] = []
+        aborted: set[tuple[str, int]] = set()
+        offset = 0
+        while True:
+            response = self.broker.ask(_fetch(topic, index, 1 if committed else 0, offset), 11)
+            ((row,),) = (each.partitions for each in response.responses)
+            found = batch.split(memoryview(row.records or b""))
+            batches += [self.told.batch(header, view) for header, view in found]
+            aborted |= {
+                (self.told.producer(one.producer_id), one.first_offset) for one in row.aborted_transactions or ()
+            }
+            if not found:
+                break
+            offset = found[-1][0].last_offset + 1
+        ends = f"error {row.error_code} end {row.high_watermark} stable {row.last_stable_offset}"
+        self.note(f"Fetch: {label}", f"{ends} aborted {sorted(aborted)} [{' '.join(batches)}]")
 
     def ends(self, label: str, topic: str, index: int = 0, *, version: int = 5) -> None:
         """The high watermark, and the last stable offset."""
@@ -191,14 +222,14 @@ class Play:
 
     def log(self, label: str, topic: str, index: int = 0) -> None:
         """The records of an internal topic, in the order of its log."""
-        response = self.broker.ask(_fetch(topic, index, 0), 11)
+        response = self.broker.ask(_fetch(topic, index, 0, 0), 11)
         ((row,),) = (each.partitions for each in response.responses)
         for number, text in enumerate(self.told.records(row.records or b"")):
             self.note(f"{label} {number:03}", text)
 
 
-def _fetch(topic: str, index: int, isolation_level: int) -> FetchRequest:
-    partition = FetchPartition(index, fetch_offset=0, partition_max_bytes=1 << 24)
+def _fetch(topic: str, index: int, isolation_level: int, offset: int) -> FetchRequest:
+    partition = FetchPartition(index, fetch_offset=offset, partition_max_bytes=1 << 24)
     topics = [FetchTopic(topic, partitions=[partition])]
     return FetchRequest(max_wait_ms=0, min_bytes=0, isolation_level=isolation_level, topics=topics)
 

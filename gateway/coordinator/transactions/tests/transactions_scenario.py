@@ -4,8 +4,8 @@
     cd gateway/coordinator/transactions/tests
     python -m headgate.gateway.coordinator.transactions.tests.transactions_scenario PORT 2 > kafka_41_level_2.txt
 
-The last line records the answers of a new Apache Kafka on this machine with `SETTINGS`: 4.1.2 at the levels 2 and 0 of
-the feature transaction.version (KIP-890), and 3.9.1, which has no such feature: level -1.
+The last line records the answers of a new Apache Kafka on this machine with `SETTINGS`: 4.1.2 at the levels 2, 1 and 0
+of the feature transaction.version (KIP-890), and 3.9.1, which has no such feature: level -1.
 
 Every step has transactional ids of its own, so that a version that one broker does not serve changes no other answer.
 """
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from headgate.gateway.coordinator.transactions.tests.transaction_play import Broker, Play, Producer, Remote
+from headgate.gateway.coordinator.transactions.tests.transaction_play import Broker, Play, Producer, Remote, Topics
 from headgate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -48,7 +48,7 @@ _NOBODY = 987_654
 
 def play(broker: Broker, level: int) -> dict[str, str]:
     """Ask everything, in this order; the answers by their names."""
-    made = Play(broker)
+    made = Play(broker, level)
     if level != WITHOUT_FEATURE:
         set_level(made, level)
     broker.ask(FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["first"]), 4)
@@ -62,14 +62,15 @@ def play(broker: Broker, level: int) -> dict[str, str]:
     return made.answers
 
 
-def set_level(made: Play, level: int) -> None:
+def set_level(made: Play, level: int, when: str = "at first") -> None:
     """Finalize transaction.version at this level."""
     features = made.broker.ask(ApiVersionsRequest("headgate", "1"), 4).finalized_features
     levels = [row.max_version_level for row in features if row.name == "transaction.version"] or [0]
     if levels != [level]:
         kind = _UPGRADE if level > levels[0] else _DOWNGRADE
         update = FeatureUpdateKey("transaction.version", level, kind != _UPGRADE, kind)
-        made.ask(f"to {level} from {levels[0]}", UpdateFeaturesRequest(60_000, [update]), 2)
+        made.ask(f"to {level} from {levels[0]}, {when}", UpdateFeaturesRequest(60_000, [update]), 2)
+        made.level = level
 
 
 def _coordinators(made: Play) -> None:
@@ -144,6 +145,10 @@ def _strangers(one: Producer) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+Many = tuple[Producer, Topics, bool]
+"""A producer, its partitions, and whether they are only verified."""
+
+
 def _many_partitions(made: Play) -> None:
     """As brokers ask since KIP-890."""
     for version in (4, 5):
@@ -151,40 +156,41 @@ def _many_partitions(made: Play) -> None:
         first.init()
         second.init()
         first.add("one", {"t": [0]})
-
-        def ask(
-            label: str, *rows: tuple[Producer, dict[str, list[int]], bool], version: int = version, **more: Any
-        ) -> None:
-            asked = [
-                AddPartitionsToTxnTransaction(
-                    **one.identity(more),
-                    verify_only=is_asking,
-                    topics=[AddPartitionsToTxnTopic(name, indexes) for name, indexes in topics.items()],
-                )
-                for one, topics, is_asking in rows
-            ]
-            made.ask(label, AddPartitionsToTxnRequest(asked), version)
-
-        ask("asking", (first, {"t": [0]}, True))
-        ask("asking, not added", (first, {"t": [0, 1], "u": [0]}, True))
-        ask("asking, empty", (second, {"t": [0]}, True))
-        ask("asking, an unknown partition", (first, {"t": [9], "gone": [0]}, True))
-        ask("asking, unknown", (Producer(made, "nobody's"), {"t": [0]}, True))
-        ask("asking, another producer id", (first, {"t": [0]}, True), producer_id=_NOBODY)
-        ask("asking, an older epoch", (first, {"t": [0]}, True), producer_epoch=-1)
-        ask("asking, a newer epoch", (first, {"t": [0]}, True), producer_epoch=5)
-        ask("both", (first, {"t": [1]}, False), (second, {"u": [0], "t": [2]}, False))
-        ask("one unknown", (first, {"gone": [1]}, False), (second, {"t": [0]}, False))
-        ask("an older epoch", (second, {"t": [1]}, False), producer_epoch=-1)
-        ask("no topics", (first, {}, False))
+        known: Many = (first, {"t": [0]}, True)
+        _ask_many(made, version, "verify", known)
+        _ask_many(made, version, "verify, not added", (first, {"t": [0, 1], "u": [0]}, True))
+        _ask_many(made, version, "verify, empty", (second, {"t": [0]}, True))
+        _ask_many(made, version, "verify, an unknown partition", (first, {"t": [9], "gone": [0]}, True))
+        _ask_many(made, version, "verify, unknown", (Producer(made, "nobody's"), {"t": [0]}, True))
+        _ask_many(made, version, "verify, another producer id", known, producer_id=_NOBODY)
+        _ask_many(made, version, "verify, an older epoch", known, producer_epoch=-1)
+        _ask_many(made, version, "verify, a newer epoch", known, producer_epoch=5)
+        if made.has_new_protocol:
+            both: tuple[Many, Many] = ((first, {"t": [1]}, False), (second, {"u": [0], "t": [2]}, False))
+            _ask_many(made, version, "both", *both)
+            _ask_many(made, version, "one unknown", (first, {"gone": [1]}, False), (second, {"t": [0]}, False))
+            _ask_many(made, version, "an older epoch", (second, {"t": [1]}, False), producer_epoch=-1)
+            _ask_many(made, version, "no topics", (first, {}, False))
         for one in (first, second):
             one.state(f"after many, version {version}")
             one.end(f"after many, version {version}", commit=False)
-        ask("asking, after its end", (first, {"t": [0]}, True))
+        _ask_many(made, version, "verify, after its end", known)
+
+
+def _ask_many(made: Play, version: int, label: str, *rows: Many, **overrides: Any) -> None:
+    asked = [
+        AddPartitionsToTxnTransaction(
+            **one.identity(overrides),
+            verify_only=is_verifying,
+            topics=[AddPartitionsToTxnTopic(name, indexes) for name, indexes in topics.items()],
+        )
+        for one, topics, is_verifying in rows
+    ]
+    made.ask(label, AddPartitionsToTxnRequest(asked), version)
 
 
 def _ends(made: Play) -> None:
-    for version in range(6):
+    for version in range(6 if made.has_new_protocol else 5):
         Producer(made, f"endless{version}").end("an unknown id", version=version)
         for commit in (True, False):
             word, other = ("commit", "abort") if commit else ("abort", "commit")
@@ -232,8 +238,7 @@ def _writes(made: Play) -> None:
         one.send("a gap", topic, version=version, sequence=40)
         one.send("without the bit", topic, version=version, is_transactional=False)
         one.send("an older epoch", topic, version=version, producer_epoch=one.epoch - 1, sequence=0)
-        one.send("a newer epoch", topic, version=version, producer_epoch=one.epoch + 1, sequence=0)
-        one.send("another id", topic, version=version, transactional_id="nobody's")
+        one.send("another id", topic, version=version, sequence=4, transactional_id="nobody's")
         one.end("commit")
         made.ends(f"committed, version {version}", topic)
         made.fetch(f"committed, version {version}", topic)
@@ -256,10 +261,17 @@ def _writes(made: Play) -> None:
         zombie.send("by a zombie", topic, version=version, sequence=8)
         made.fetch(f"fenced, version {version}", topic)
         made.producers(f"fenced, version {version}", topic)
+        stray = Producer(made, f"stray{version}")
+        stray.init()
+        stray.add("one", {topic: [1]})
+        stray.send("a newer epoch", topic, 1, version=version, producer_epoch=stray.epoch + 1)
+        stray.end("a newer epoch", commit=False)
 
 
 def _writes_of_the_new_protocol(made: Play) -> None:
     """Produce 12 adds partitions by itself; EndTxn 5 gives a new epoch (KIP-890)."""
+    if not made.has_new_protocol:
+        return
     made.topics(n=2, m=1)
     one = Producer(made, "new")
     one.init(version=5)
@@ -282,15 +294,47 @@ def _writes_of_the_new_protocol(made: Play) -> None:
     zombie.add("by a zombie", {"n": [0]})
     one.send("by id", "n", version=13)
     one.send("by no id", "gone", version=13)
+    one.state("before the commit by id")
     one.end("commit by id", version=5)
     made.fetch("in the end, new", "n")
     made.fetch("in the end, elsewhere, new", "n", 1)
     made.producers("in the end, new", "n")
 
 
+def _fenced_in_the_new_protocol(made: Play) -> None:
+    """A transaction of the new protocol meets another producer with its id, and its timeout."""
+    if not made.has_new_protocol:
+        return
+    made.topics(f=1, d=1)
+    for name, topic in (("new-fenced", "f"), ("new-overdue", "d")):
+        one = Producer(made, name, 60_000 if topic == "f" else 400)
+        one.init(version=5)
+        one.send("first", topic, version=12)
+        zombie = Producer(made, name)
+        zombie.adopt(one.producer_id, one.epoch)
+        if topic == "f":
+            one.init("while it is ongoing", 5)
+        one.settle(until="CompleteAbort")
+        one.state("aborted")
+        made.fetch(f"{name}, aborted", topic)
+        made.producers(f"{name}, aborted", topic)
+        zombie.send("by a zombie", topic, version=12, sequence=2)
+        zombie.send("by a zombie from 0", topic, version=12, sequence=0)
+        zombie.send("by an old zombie", topic, version=11, sequence=2)
+        for label, commit, version in (("commit", True, 5), ("abort", False, 5), ("old abort", False, 4)):
+            zombie.adopt(one.producer_id, 0)
+            zombie.end(f"{label} by a zombie", commit=commit, version=version)
+            one.state(f"after {label} by a zombie")
+        one.init("with its epoch", 5, producer_id=one.producer_id, producer_epoch=0)
+        one.init("anew", 5)
+        one.send("anew", topic, version=12)
+        one.end("anew", version=5)
+        made.fetch(f"{name}, anew", topic)
+
+
 def _offsets(made: Play) -> None:
     """TxnOffsetCommit by a producer without a group member."""
-    for version in range(6):
+    for version in range(6 if made.has_new_protocol else 5):
         group = f"g{version}"
         one = Producer(made, f"offsets{version}")
         one.init()
@@ -304,7 +348,8 @@ def _offsets(made: Play) -> None:
         made.committed(f"pending, stable, version {version}", group, "t", stable=True)
         one.commit_offsets("further", group, {"t": {0: 6, 1: 3}}, version)
         for label, overrides in _strangers(one):
-            one.commit_offsets(label, group, {"t": {1: 77}}, version, **overrides)
+            if label != "a newer epoch":  # Kafka 3.9 takes it, and its own marker no more: the transaction never ends
+                one.commit_offsets(label, group, {"t": {1: 77}}, version, **overrides)
         one.end("commit")
         made.committed(f"committed, version {version}", group, "t", stable=True)
         one.add_group("add again", group)
@@ -351,7 +396,7 @@ def _lists(made: Play) -> None:
     two.init()
     two.add("one", {"l": [0]})
     two.end("commit")
-    names = ["listed-open", "listed-done", "nobody's", "", "listed-open"]
+    names = ["listed-open", "listed-done", "nobody's", ""]
     made.ask("some", DescribeTransactionsRequest(names), 0)
     made.ask("nothing", DescribeTransactionsRequest([]), 0)
     for version in range(3):
@@ -381,6 +426,8 @@ def _timeouts(made: Play) -> None:
     one.add_group("after the time-out", "g")
     for version in (1, 4, 5):
         one.end("after the time-out", version=version)
+        one.end("abort after the time-out", commit=False, version=version)
+        one.state(f"after the time-out, version {version}")
     one.init("with its epoch", producer_id=one.producer_id, producer_epoch=one.epoch)
     one.init("anew")
     one.state("anew after the time-out")
@@ -392,6 +439,7 @@ def _markers(made: Play) -> None:
     made.topics(k=2)
     one = Producer(made, "marked")
     one.init()
+    one.init("next epoch")
     one.add("one", {"k": [0]})
     one.send("one", "k")
 
@@ -400,14 +448,14 @@ def _markers(made: Play) -> None:
             "producer_id": one.producer_id,
             "producer_epoch": one.epoch,
             "transaction_result": False,
-            "coordinator_epoch": 3,
+            "coordinator_epoch": 0,
             **overrides,
         }
         rows = [WritableTxnMarkerTopic(name, indexes) for name, indexes in topics.items()]
         made.ask(label, WriteTxnMarkersRequest([WritableTxnMarker(**fields, topics=rows)]), version)
 
     for version in range(3):
-        mark("an older epoch", version, {"k": [0]}, producer_epoch=-1)
+        mark("an older epoch", version, {"k": [0]}, producer_epoch=0)
         mark("unknown partitions", version, {"k": [9], "gone": [0]})
         mark("an unknown producer", version, {"k": [1]}, producer_id=_NOBODY, producer_epoch=2)
         mark("nothing", version, {})
@@ -415,10 +463,14 @@ def _markers(made: Play) -> None:
     mark("abort", 1, {"k": [0]})
     made.fetch("after the marker", "k")
     made.producers("after the marker", "k")
-    mark("by an older coordinator", 1, {"k": [0]}, coordinator_epoch=2)
     mark("again", 1, {"k": [0]})
-    mark("by a newer coordinator", 1, {"k": [0]}, coordinator_epoch=4, transaction_result=True)
-    made.fetch("after three markers", "k")
+    nobody = {"producer_id": _NOBODY, "producer_epoch": 2}
+    mark("by a newer coordinator", 1, {"k": [1]}, coordinator_epoch=3, **nobody)
+    mark("by an older coordinator", 1, {"k": [1]}, coordinator_epoch=2, **nobody)
+    mark("by a newer coordinator again", 1, {"k": [1]}, coordinator_epoch=4, transaction_result=True, **nobody)
+    made.fetch("after the coordinators", "k", 1)
+    made.producers("after the coordinators", "k", 1)
+    made.fetch("after two markers", "k")
     one.end("commit")
     made.fetch("after the end, marked", "k")
 
@@ -426,28 +478,35 @@ def _markers(made: Play) -> None:
 def _levels(made: Play) -> None:
     """Levels change while transactions are open."""
     made.topics(v=2)
+    set_level(made, 2, "before")
     first, second = Producer(made, "level-first"), Producer(made, "level-second")
     for one, index in ((first, 0), (second, 1)):
         one.init(version=5)
         one.add("old", {"v": [index]})
         one.send("old", "v", index)
-    set_level(made, 1)
+    set_level(made, 1, "while they are open")
     first.end("old at level 1")
-    set_level(made, 2)
+    set_level(made, 2, "while one is open")
     second.end("new at level 2", version=5)
     for one, index in ((first, 0), (second, 1)):
         one.state("after its end")
         one.send("new at level 2", "v", index, version=12)
-    set_level(made, 0)
-    first.end("new at level 0", version=5)
-    second.end("old at level 0")
+    set_level(made, 1, "while new ones are open")
+    first.end("new at level 1", version=5)
+    second.end("old at level 1")
     for one, index in ((first, 0), (second, 1)):
-        one.state("at level 0")
-        one.init("at level 0")
-        one.send("new at level 0", "v", index, version=12)
-        one.state("written at level 0")
-        one.end("in the end", version=5, commit=False)
+        one.state("at level 1")
+        one.init("at level 1")
+        one.send("new at level 1", "v", index, version=12)
+        one.end("new at level 1, the last", version=5, commit=False)
         made.fetch(f"of {one.name}", "v", index)
+    set_level(made, 0, "in the end")
+    for one, index in ((first, 0), (second, 1)):
+        one.init("at level 0")
+        one.add("at level 0", {"v": [index]})
+        one.send("at level 0", "v", index)
+        one.end("at level 0")
+        one.state("at level 0")
 
 
 STEPS: list[Callable[[Play], None]] = [
@@ -458,6 +517,7 @@ STEPS: list[Callable[[Play], None]] = [
     _ends,
     _writes,
     _writes_of_the_new_protocol,
+    _fenced_in_the_new_protocol,
     _groups_added,
     _offsets,
     _lists,
