@@ -23,6 +23,8 @@ from headgate.protocol.internal.transactions import STATES, PartitionsSchema, Tr
 
 NO_ID = -1
 NO_EPOCH = -1
+NO_PARTITIONS: Mapping[str, tuple[int, ...]] = {}
+"""One for all: most ids have no transaction, and there may be very many."""
 HIGHEST_EPOCH = 0x7FFF
 EXHAUSTED_EPOCH = HIGHEST_EPOCH - 1
 """The last epoch that a client may get. The one above is for the fence of its holder."""
@@ -68,7 +70,7 @@ class Transaction(NamedTuple):
     next_producer_id: int = NO_ID
     timeout_ms: int = 0
     state: TransactionState = TransactionState.EMPTY
-    partitions: Mapping[str, tuple[int, ...]] = {}
+    partitions: Mapping[str, tuple[int, ...]] = NO_PARTITIONS
     start_ms: int = -1
     last_update_ms: int = -1
     client_version: int = 0
@@ -145,7 +147,7 @@ class Transaction(NamedTuple):
             next_producer_id=NO_ID,
             timeout_ms=timeout_ms,
             state=TransactionState.EMPTY,
-            partitions={},
+            partitions=NO_PARTITIONS,
             start_ms=-1,
             last_update_ms=now_ms,
         )
@@ -197,7 +199,7 @@ class Transaction(NamedTuple):
             previous_producer_id=self.producer_id,
             next_producer_id=NO_ID,
             state=TransactionState.COMPLETE_COMMIT if self.is_commit else TransactionState.COMPLETE_ABORT,
-            partitions={},
+            partitions=NO_PARTITIONS,
             last_update_ms=now_ms,
         )
 
@@ -213,7 +215,7 @@ class Transaction(NamedTuple):
             value.next_producer_id,
             value.transaction_timeout_ms,
             TransactionState(value.transaction_status),
-            {row.topic: tuple(row.partition_ids) for row in value.transaction_partitions or ()},
+            {row.topic: tuple(row.partition_ids) for row in value.transaction_partitions or ()} or NO_PARTITIONS,
             value.transaction_start_timestamp_ms,
             value.transaction_last_update_timestamp_ms,
             value.client_transaction_version,

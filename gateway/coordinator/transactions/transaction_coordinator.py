@@ -146,21 +146,21 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         for effect in effects:
             assert isinstance(effect, WriteMarkers)
             self._effects[effect.transactional_id] = effect
-            self._markers.write(effect, leader_epoch, partial(self.complete, effect, leader_epoch))
+            self._markers.write(effect, leader_epoch, partial(self.complete, effect))
 
-    def complete(self, effect: WriteMarkers, coordinator_epoch: int) -> None:
+    def complete(self, effect: WriteMarkers) -> None:
         """All markers of the effect are written: write the Complete record.
 
-        `coordinator_epoch` is the leader epoch that the markers carried; the record may have a later one. An effect
-        that was performed again since does nothing, even if the two are equal: its markers may come once more, and in
-        the old protocol they would end the next transaction.
+        An effect that was performed again since does nothing, even if the two are equal: its markers may come once
+        more, and in the old protocol they would end the next transaction.
         """
-        if self._effects.get(effect.transactional_id) is not effect:
+        transactional_id = effect.transactional_id
+        if self._effects.get(transactional_id) is not effect:
             return
-        del self._effects[effect.transactional_id]
-        coordinator = self._coordinators.get(partition_of(effect.transactional_id, self._count))
+        del self._effects[transactional_id]
+        coordinator = self._coordinators.get(partition_of(transactional_id, self._count)) if self._count else None
         if coordinator is not None:
-            coordinator.run(effect.transactional_id, lambda shard, _: shard.complete(effect))
+            coordinator.run(transactional_id, lambda shard, _: shard.complete(effect))
 
     # Expiration
 
