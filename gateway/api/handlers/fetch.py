@@ -21,11 +21,11 @@ from headgate.gateway.api.authorization import AclOperation, AclResource, Author
 from headgate.gateway.api.broker_endpoints import leader_of
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.conversion import Steps
-from headgate.gateway.api.default_isolation import default_isolation
 from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS, NO_DIVERGENCE, DelayedFetch, late, release
 from headgate.gateway.api.fetch_sessions import FetchTurn, TopicKey
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import known_code, refusal
+from headgate.gateway.api.transactions.default_isolation import default_isolation
 from headgate.gateway.replication.replica import READ_COMMITTED, Replica
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -318,7 +318,7 @@ class FetchAsMessageSets(_FetchConverted):
 
     In versions 0 to 2 a partition's limit is hard: a larger message is cut, by which the client notices its size. These
     clients ask for all partitions in the same order each time, so each response begins with another partition. In all
-    of these versions a client cannot ask for an isolation level; each partition has one (`api.default_isolation`).
+    of these versions a client cannot ask for an isolation level: see `gateway.api.transactions.default_isolation`.
     """
 
     __slots__ = ("_is_hard", "_isolation_of", "_magic")

@@ -16,9 +16,9 @@ from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext, Services
 from headgate.gateway.api.conversion import BYTES_PER_ROW, errors_as_results
-from headgate.gateway.api.default_isolation import IsolationOf, default_isolation
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_in_steps, refusal
+from headgate.gateway.api.transactions.default_isolation import IsolationOf, default_isolation
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError

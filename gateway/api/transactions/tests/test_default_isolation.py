@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.default_isolation import default_isolation
+from headgate.gateway.api.transactions.default_isolation import default_isolation
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
 from headgate.gateway.runtime.purgatory import Waiting

@@ -13,7 +13,7 @@ import pytest
 
 from headgate.gateway.api.context import CloseConnection
 from headgate.gateway.api.delayed_produce import MIN_WAIT_MS
-from headgate.gateway.api.transaction_verification import RETRIES_END_MS
+from headgate.gateway.api.transactions.transaction_verification import RETRIES_END_MS
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting, WaitList
