@@ -16,11 +16,11 @@ from typing import NoReturn, TypeAlias
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import partitions
+from headgate.gateway.api.broker_endpoints import leader_of
 from headgate.gateway.api.context import CloseConnection, HandlerContext
 from headgate.gateway.api.conversion import Done, Steps, prepare_batches, prepare_message_set
 from headgate.gateway.api.delayed_produce import Delayed, DelayedProduce, close_on_error
-from headgate.gateway.api.endpoints import leader_of
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import known_code, refusal
 from headgate.gateway.api.transaction_verification import (
     TransactionVerification,

@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from headgate.gateway.coordinator.loader import CoordinatorServices
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers
 from headgate.gateway.metadata.store import MetadataStore

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from headgate.gateway.coordinator.loader import CoordinatorServices
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.marker_writer import LONGEST_PAUSE_MS, WARN_EVERY, RetryingMarkerWriter
 from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers, Written
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.runtime.purgatory import Purgatory
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 EFFECT = WriteMarkers("id", 7, 3, is_commit=True, partitions={"t": [0, 1], "u": [0]}, transaction_version=2)

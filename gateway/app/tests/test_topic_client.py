@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from headgate.gateway.app.embedded import HeadgateError
-from headgate.gateway.app.embedded_client import create_topic
+from headgate.gateway.app.headgate import HeadgateError
+from headgate.gateway.app.topic_client import create_topic
 
 
 @pytest.mark.sockets

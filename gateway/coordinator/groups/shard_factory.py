@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`: which protocol replays which, and shards that know both protocols."""
+"""The records of `__consumer_offsets`: the function that replays each type, and shards with both protocols."""
 
 from __future__ import annotations
 

@@ -34,29 +34,29 @@ class DiskReads:
     def note(self, cold: WouldBlock) -> None:
         """Note a read that a plan would have blocked on."""
         if len(self._wanted_reads) < MAX_READS_AT_ONCE:
-            cold.__traceback__ = None  # the traceback references the frames of the abandoned plan
+            cold.forget_plan()
             self._wanted_reads.append(cold)
         else:
             cold.release()
 
-    def start(self, brought: WaitList | None) -> set[FilePosition]:
-        """Read the noted places in a thread for each disk, then touch `brought`. Returns the places.
+    def start(self, warmed: WaitList | None) -> set[FilePosition]:
+        """Read the noted places in a thread for each disk, then touch `warmed`. Returns the places.
 
-        Without `brought` no request waits; then the places are read only if a thread is free at once.
+        Without `warmed` no request waits; then the places are read only if a thread is free at once.
         """
         by_disk: dict[str, list[WouldBlock]] = {}
         noted, self._wanted_reads = self._wanted_reads, []
         for cold in noted:
-            is_full = brought is None and self._scheduler.reads(cold.disk).is_full
+            is_full = warmed is None and self._scheduler.reads(cold.disk).is_full
             if is_full or cold.place in self.in_progress:
                 cold.release()
             else:
                 by_disk.setdefault(cold.disk, []).append(cold)
         for disk, reads in by_disk.items():
-            self._read(disk, reads, brought)
+            self._read(disk, reads, warmed)
         return {cold.place for reads in by_disk.values() for cold in reads}
 
-    def _read(self, disk: str, reads: list[WouldBlock], brought: WaitList | None) -> None:
+    def _read(self, disk: str, reads: list[WouldBlock], warmed: WaitList | None) -> None:
         places = {cold.place for cold in reads}
         self.in_progress |= places
 
@@ -68,10 +68,10 @@ class DiskReads:
             self.in_progress -= places
             for cold in reads:
                 cold.release()
-            if brought is not None:
-                self._purgatory.touch(brought)
+            if warmed is not None:
+                self._purgatory.touch(warmed)
 
         def is_wanted() -> bool:
-            return brought is not None and bool(brought.waiters)
+            return warmed is not None and bool(warmed.waiters)
 
         self._scheduler.reads(disk).in_thread(read, done, is_wanted)

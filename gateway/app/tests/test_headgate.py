@@ -16,7 +16,7 @@ import pytest
 import headgate
 from headgate import Headgate
 from headgate.gateway.app import cli
-from headgate.gateway.app.embedded import HeadgateError
+from headgate.gateway.app.headgate import HeadgateError
 
 pytestmark = [pytest.mark.sockets, pytest.mark.slow]
 

@@ -10,7 +10,7 @@ from headgate.protocol.steps import Steps
 from headgate.storage.cleanup.compaction import planning
 from headgate.storage.cleanup.compaction.batch_cleaner import BatchCleaner, Counts
 from headgate.storage.cleanup.compaction.batches import Batches, marker
-from headgate.storage.cleanup.compaction.job import Collected, Damaged, Job, Rewritten
+from headgate.storage.cleanup.compaction.compaction_job import Collected, Damaged, Job, Rewritten
 from headgate.storage.cleanup.compaction.keys import Keys
 from headgate.storage.disk.pool import Pool
 from headgate.storage.log import replacement

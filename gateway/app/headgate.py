@@ -22,7 +22,6 @@ import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import IO, Protocol, Self
 
 import headgate
@@ -100,9 +99,7 @@ class Headgate:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __repr__(self) -> str:
@@ -177,7 +174,7 @@ class Headgate:
 
     def create_topic(self, name: str, partitions: int = 1, **configs: object) -> None:
         """Create a topic; configs have Kafka's names with `_` for dots. Raises HeadgateError with the reason."""
-        from headgate.gateway.app.embedded_client import create_topic
+        from headgate.gateway.app.topic_client import create_topic
 
         texts = {key.replace("_", "."): _text(value) for key, value in configs.items()}
         create_topic(self.bootstrap, name, partitions, texts)

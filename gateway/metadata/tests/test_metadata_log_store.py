@@ -9,17 +9,17 @@ from unittest.mock import Mock
 
 import pytest
 
+from headgate.gateway.app.composition import EmbeddedSource, Foundation
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.metadata.embedded import EmbeddedMetadata
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.metadata_log_store import MetadataLogStore
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
-from headgate.gateway.metadata.snapshot import load
 from headgate.gateway.metadata.store import Prepare, prepare_nothing
-from headgate.gateway.tests.manual import InlineScheduler, ManualClock
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import FeatureLevelRecord
-from headgate.storage.directory.log_directory import LogDirectory
+from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.files import File, Files
 from headgate.storage.recovery import sync_failure_repair
 
@@ -29,27 +29,18 @@ class Opened:
 
     def __init__(self, directory: Path, settings: str = "", seed: int = 0) -> None:
         self.config = BrokerConfig.load(settings)
-        self.store = LogDirectory.open(
-            str(directory),
+        self.store = LogManager.take(
+            [str(directory)],
             files=Files(),
             node_id=self.config.node_id,
             config=self.config.log_config({}),
-            now_ms=0,
             random=Random(seed),
         )
         self.prepare: Prepare = prepare_nothing
         self.touched: list[object] = []
-        log = self.store.logs.get((METADATA_TOPIC, 0))
-        self.metadata = EmbeddedMetadata(
-            self.store,
-            self.config,
-            ManualClock(),
-            Random(seed),
-            Image.empty() if log is None else load(log).image,
-            InlineScheduler(ManualClock()),
-            prepare=self._prepare,
-            touch=self.touched.append,
-        )
+        time = ManualTime()
+        source = EmbeddedSource(Foundation(self.config, time.clock, Random(seed), time.scheduler, self.store))
+        self.metadata = source.build(self._prepare, self.touched.append)
 
     def _prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
         self.prepare(old, new, names, done)
@@ -67,7 +58,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
 
 
 @pytest.fixture
-def metadata(opened: Opened) -> EmbeddedMetadata:
+def metadata(opened: Opened) -> MetadataLogStore:
     return opened.metadata
 
 
@@ -85,7 +76,7 @@ def test_the_image_of_a_new_node(opened: Opened) -> None:
     assert not image.topics
 
 
-def test_a_created_topic_is_in_the_image(metadata: EmbeddedMetadata) -> None:
+def test_a_created_topic_is_in_the_image(metadata: MetadataLogStore) -> None:
     topic = metadata.create_topic("a", 3, 1, {"retention.ms": "5"}).image.topics["a"]
     assert metadata.image.topics == {"a": topic}
     assert metadata.image.topic_by_id(topic.topic_id) is topic
@@ -140,7 +131,7 @@ def test_defaults_are_the_brokers(tmp_path: Path) -> None:
     opened.store.close()
 
 
-def test_what_cannot_be_created(metadata: EmbeddedMetadata) -> None:
+def test_what_cannot_be_created(metadata: MetadataLogStore) -> None:
     metadata.create_topic("a.b")
     end = metadata.image
     assert code_of(lambda: metadata.create_topic("a.b")) is ErrorCode.TOPIC_ALREADY_EXISTS
@@ -154,11 +145,11 @@ def test_what_cannot_be_created(metadata: EmbeddedMetadata) -> None:
     assert metadata.image is end
 
 
-def test_replicas_may_be_assigned(metadata: EmbeddedMetadata) -> None:
+def test_replicas_may_be_assigned(metadata: MetadataLogStore) -> None:
     assert len(metadata.create_topic("a", assignments={1: [0], 0: [0]}).image.topics["a"].partitions) == 2
 
 
-def test_validation_alone_changes_nothing(metadata: EmbeddedMetadata) -> None:
+def test_validation_alone_changes_nothing(metadata: MetadataLogStore) -> None:
     assert len(metadata.create_topic("a", 5, validate_only=True).image.topics["a"].partitions) == 5
     assert not metadata.image.topics
     metadata.create_topic("a", 1)
@@ -166,7 +157,7 @@ def test_validation_alone_changes_nothing(metadata: EmbeddedMetadata) -> None:
     assert len(metadata.image.topics["a"].partitions) == 1
 
 
-def test_a_deleted_name_can_be_used_again(metadata: EmbeddedMetadata) -> None:
+def test_a_deleted_name_can_be_used_again(metadata: MetadataLogStore) -> None:
     first = metadata.create_topic("a.b").image.topics["a.b"]
     metadata.delete_topic("a.b")
     assert not metadata.image.topics
@@ -181,7 +172,7 @@ def test_deletion_may_be_off(tmp_path: Path) -> None:
     opened.store.close()
 
 
-def test_partitions_are_added(metadata: EmbeddedMetadata) -> None:
+def test_partitions_are_added(metadata: MetadataLogStore) -> None:
     metadata.create_topic("a", 2)
     assert len(metadata.create_partitions("a", 5).image.topics["a"].partitions) == 5
     assert len(metadata.create_partitions("a", 7, {5: [0], 6: [0]}).image.topics["a"].partitions) == 7
@@ -192,7 +183,7 @@ def test_partitions_are_added(metadata: EmbeddedMetadata) -> None:
     assert code_of(lambda: metadata.create_partitions("b", 8)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_configs_are_changed(metadata: EmbeddedMetadata) -> None:
+def test_configs_are_changed(metadata: MetadataLogStore) -> None:
     metadata.create_topic("a", configs={"retention.ms": "5", "min.compaction.lag.ms": "7"})
     change = metadata.change_topic_configs("a", {"retention.ms": None, "segment.ms": "9"})
     topic = change.image.topics["a"]
@@ -205,7 +196,7 @@ def test_configs_are_changed(metadata: EmbeddedMetadata) -> None:
     assert code_of(lambda: metadata.change_topic_configs("b", {})) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_listeners_hear_of_every_change_once(metadata: EmbeddedMetadata) -> None:
+def test_listeners_hear_of_every_change_once(metadata: MetadataLogStore) -> None:
     heard: list[tuple[Image, Image, set[str]]] = []
     metadata.on_change(lambda old, new, names: heard.append((old, new, set(names))))
     before = metadata.image
@@ -234,7 +225,7 @@ def test_a_change_is_seen_when_it_was_prepared_and_all_before_it(opened: Opened)
 
 
 def test_the_log_tells_of_changes_and_of_no_secrets(
-    metadata: EmbeddedMetadata, caplog: pytest.LogCaptureFixture
+    metadata: MetadataLogStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "headgate.metadata")
     metadata.create_topic("a", 1, configs={"retention.ms": "1000"})
@@ -279,9 +270,7 @@ def test_a_listener_that_fails_keeps_no_later_change_waiting(opened: Opened, cap
     assert "a fault of ours" in caplog.text
 
 
-def test_a_change_that_fails_behind_one_that_is_prepared_leaves_that_one_alone(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_change_leaves_a_prepared_one_before_it_alone(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = opened.metadata
     prepared: list[Callable[[], None]] = []
     opened.prepare = lambda _old, _new, _names, done: prepared.append(done)
@@ -301,7 +290,7 @@ def _refuse_to_write(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_topic_ids_are_random_and_of_version_4(metadata: EmbeddedMetadata) -> None:
+def test_topic_ids_are_random_and_of_version_4(metadata: MetadataLogStore) -> None:
     names = [f"t{number}" for number in range(50)]
     ids = [metadata.create_topic(name).image.topics[name].topic_id for name in names]
     assert len(set(ids)) == 50

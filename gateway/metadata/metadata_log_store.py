@@ -1,4 +1,4 @@
-"""The metadata of one node that stands alone: the image is the replay of `__headgate_metadata-0`.
+"""The metadata of a single node: the image is the replay of `__headgate_metadata-0`.
 
 A change is one batch of that log. A change that could not be written is not in the log either, and neither is any
 change that was planned upon it. While a thread waits for the disk (`metadata_log.py`), further changes are planned upon
@@ -25,15 +25,14 @@ from headgate.storage.errors import StorageError
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
     from headgate.gateway.runtime.scheduler import Scheduler
-    from headgate.storage.directory.log_directory import LogDirectory
 
 
-class EmbeddedMetadata(MetadataStore):
+class MetadataLogStore(MetadataStore):
     """The metadata in a log of this broker's own."""
 
     def __init__(
         self,
-        store: LogDirectory | LogManager,
+        store: LogManager,
         config: BrokerConfig,
         clock: Clock,
         random: Random,
@@ -83,12 +82,12 @@ class EmbeddedMetadata(MetadataStore):
         self.metadata_log.submit(change.records, self._clock.now_ms(), partial(self._written, change))
 
 
-def check_fresh(store: LogDirectory | LogManager) -> None:
+def check_fresh(store: LogManager) -> None:
     """Raises StorageError unless the directory is new: a new metadata log would disown the partitions beside it."""
     damaged = store.failed.get((METADATA_TOPIC, 0))
     if damaged is not None:
         raise damaged
-    if isinstance(store, LogManager) and store.refused:
+    if store.refused:
         raise StorageError(
             f"no log {METADATA_TOPIC}-0 is in {store.directory}; it may be in {', '.join(store.refused)}, which cannot"
             " be used: repair that directory, and start again"

@@ -9,13 +9,14 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair
 
-logger = logging.getLogger("headgate.upkeep")
+logger = logging.getLogger("headgate.maintenance")
 
 # The wait after a failed repair of a log, doubled after each failure up to the maximum.
 FIRST_WAIT_MS, MAX_WAIT_MS = 1_000.0, 60_000.0
@@ -28,7 +29,7 @@ class RepairListener(NamedTuple):
     repaired: Callable[[Log], None]
 
 
-class RepairQueue:
+class SyncRepairQueue:
     """Repairs the logs that `needs_repair` returns."""
 
     def __init__(
@@ -47,12 +48,12 @@ class RepairQueue:
         self._listener = listener
         self._clock = clock
         self._scheduler = scheduler
-        self._waits: dict[Log, tuple[float, float]] = {}  # log -> time of the next attempt, wait after that
+        self._backoffs: dict[Log, Backoff] = {}  # logs whose repair failed
         self._is_busy = False
 
     def retry_all(self) -> None:
         """Try all logs again at once, as their disk is back."""
-        self._waits.clear()
+        self._backoffs.clear()
         self.run()
 
     def run(self) -> None:
@@ -62,7 +63,7 @@ class RepairQueue:
                 return
             if not self._is_there(log):
                 self._forget(log)
-            elif self._waits.get(log, (0.0, 0.0))[0] <= self._clock.monotonic_ms():
+            elif log not in self._backoffs or self._backoffs[log].due_ms <= self._clock.monotonic_ms():
                 self._begin(log)
 
     def _begin(self, log: Log) -> None:
@@ -84,7 +85,7 @@ class RepairQueue:
             logger.exception("cannot apply the repair of %s-%d", *log.key)
             work.error = error
         if work.error is None and must_settle and not self._scheduler.is_over:
-            self._scheduler.in_slices(work.settle_steps(), lambda result: self._end(log, work, result))
+            self._scheduler.in_slices(work.write_steps(), lambda result: self._end(log, work, result))
         else:
             self._end(log, work, StoppedError("the broker stops") if must_settle else None)
 
@@ -104,11 +105,11 @@ class RepairQueue:
 
     def _again(self, log: Log, error: BaseException) -> None:
         self._failed(error)
-        wait_ms = min(self._waits.get(log, (0.0, FIRST_WAIT_MS))[1], MAX_WAIT_MS)
-        self._waits[log] = self._clock.monotonic_ms() + wait_ms, 2 * wait_ms
+        backoff = self._backoffs.setdefault(log, Backoff(FIRST_WAIT_MS, MAX_WAIT_MS))
+        wait_ms = backoff.postpone(self._clock.monotonic_ms())
         where = f"{log.topic}-{log.partition}"
         logger.error("%s still takes no records; the next repair is in %d s: %s", where, wait_ms / 1000, error)
 
     def _forget(self, log: Log) -> None:
         log.pool.needs_repair.remove(log)
-        self._waits.pop(log, None)
+        self._backoffs.pop(log, None)

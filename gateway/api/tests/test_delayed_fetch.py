@@ -6,12 +6,20 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.fetch_plan import AT_ONCE, FetchPlan
+from headgate.gateway.api.delayed_fetch import AT_ONCE, DelayedFetch
 from headgate.gateway.api.fetch_sessions import FEW
-from headgate.gateway.api.handlers.fetch import Plan
-from headgate.gateway.api.tests.test_handlers_fetch import append, from_offset, parked, request, rows, sizes, wanted
+from headgate.gateway.api.handlers.fetch import FetchAsStored
+from headgate.gateway.api.tests.test_handlers_fetch import (
+    append,
+    from_offset,
+    parked_fetch,
+    request,
+    rows,
+    sizes,
+    wanted,
+)
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, parked
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchResponse
 from headgate.storage.segment.file_slice import FileSlice
@@ -23,13 +31,13 @@ MANY = 2 * FEW
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The partitions that plans look at, in order."""
     found: list[int] = []
-    row = Plan._row
+    row = FetchAsStored._row
 
-    def counted(plan: Plan, key: Any, one: Any, *rest: Any, **options: Any) -> Any:
+    def counted(plan: FetchAsStored, key: Any, one: Any, *rest: Any, **options: Any) -> Any:
         found.append(one.partition)
         return row(plan, key, one, *rest, **options)
 
-    monkeypatch.setattr(Plan, "_row", counted)
+    monkeypatch.setattr(FetchAsStored, "_row", counted)
     return found
 
 
@@ -37,8 +45,7 @@ def answer(node: Node, fetch: Any, version: int = 12) -> FetchResponse:
     """The response, for which slices are gone through."""
     outcome = node.handle(fetch, version)
     if isinstance(outcome, Waiting):
-        answers: list[Any] = []
-        node.services.purgatory.park(outcome, answers.append)
+        answers = parked(node, outcome)
         while not answers:
             node.time.advance()
         outcome = answers[0]
@@ -81,8 +88,7 @@ def test_a_parked_incremental_fetch_waits_on_one_list(node: Node, looked_at: lis
     waiting = node.handle(go_on(session_id, 1, max_wait_ms=500), 12)
     assert isinstance(waiting, Waiting)
     assert len(waiting.lists) == 1
-    answers: list[Any] = []
-    node.services.purgatory.park(waiting, answers.append)
+    answers = parked(node, waiting)
     append(node, "t", b"b", index=9)
     node.time.advance()
     assert told(answers[0]) == [9]
@@ -92,7 +98,7 @@ def test_a_parked_incremental_fetch_waits_on_one_list(node: Node, looked_at: lis
 def test_a_parked_incremental_fetch_counts_over_partitions(node: Node) -> None:
     session_id = opened(node, 3)
     size = append(node, "t", b"b", index=0)
-    answers = parked(node, go_on(session_id, 1, max_wait_ms=500, min_bytes=3 * size))
+    answers = parked_fetch(node, go_on(session_id, 1, max_wait_ms=500, min_bytes=3 * size))
     append(node, "t", b"b", index=0)
     node.time.advance()
     assert answers == []
@@ -113,7 +119,7 @@ def test_retention_is_told_by_an_incremental_fetch(node: Node) -> None:
 def test_another_leader_epoch_is_told_to_who_names_one(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     session_id = answer(node, request(wanted(node, "t", 12, from_offset(0, current_leader_epoch=0)), session_epoch=0))
-    answers = parked(node, go_on(session_id.session_id, 1, max_wait_ms=500))
+    answers = parked_fetch(node, go_on(session_id.session_id, 1, max_wait_ms=500))
     metadata = node.services.metadata
     old = metadata.image
     topic = old.topics["t"]
@@ -132,7 +138,7 @@ def test_a_deleted_topic_made_anew_is_watched_again(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     named = go_on(session_id, 2, wanted(node, "t", 12, from_offset(0)))
     assert sizes(answer(node, named)) == [0]
-    answers = parked(node, go_on(session_id, 3, max_wait_ms=500))
+    answers = parked_fetch(node, go_on(session_id, 3, max_wait_ms=500))
     size = append(node, "t", b"a")
     node.time.advance()
     assert sizes(answers[0]) == [size]
@@ -154,16 +160,16 @@ def test_many_partitions_are_planned_and_told_in_slices(node: Node, monkeypatch:
     node.services.metadata.create_topic("t", MANY)
     everything = wanted(node, "t", 12, *[from_offset(0, index) for index in range(MANY)])
     planned: list[int] = []
-    plan_some = FetchPlan._plan_some
+    plan_some = DelayedFetch._plan_some
 
-    def slow(plan: FetchPlan, found: Any, end: int, blocking: bool) -> None:
+    def slow(plan: DelayedFetch, found: Any, end: int, blocking: bool) -> None:
         before = len(found)
         plan_some(plan, found, end, blocking)
         planned.append(len(found) - before)
         node.time.clock.elapsed_ms += 0.6
 
-    monkeypatch.setattr(FetchPlan, "_plan_some", slow)
-    answers = parked(node, request(everything, session_epoch=0))
+    monkeypatch.setattr(DelayedFetch, "_plan_some", slow)
+    answers = parked_fetch(node, request(everything, session_epoch=0))
     turns = 0
     while not answers:
         before = len(planned)
@@ -178,16 +184,16 @@ def test_many_partitions_are_planned_and_told_in_slices(node: Node, monkeypatch:
 def test_what_changes_while_it_is_in_slices_is_noticed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", MANY)
     everything = wanted(node, "t", 12, *[from_offset(0, index) for index in range(MANY)])
-    plan_some = FetchPlan._plan_some
+    plan_some = DelayedFetch._plan_some
     sent: list[int] = []
 
-    def changing(plan: FetchPlan, found: Any, end: int, blocking: bool) -> None:
+    def changing(plan: DelayedFetch, found: Any, end: int, blocking: bool) -> None:
         plan_some(plan, found, end, blocking)
         if end > MANY / 2 and not sent:
             sent.append(append(node, "t", b"behind", index=3))
 
-    monkeypatch.setattr(FetchPlan, "_plan_some", changing)
-    answers = parked(node, request(everything, session_epoch=0, max_wait_ms=500))
+    monkeypatch.setattr(DelayedFetch, "_plan_some", changing)
+    answers = parked_fetch(node, request(everything, session_epoch=0, max_wait_ms=500))
     for _ in range(10):
         node.time.advance()
     assert sum(sizes(answers[0])) == sent[0], "it does not wait for another change"
@@ -213,10 +219,7 @@ def test_a_session_that_outgrew_its_limit_is_told_so_from_slices(node: Node, mon
     session_id = opened(node, FEW)
     monkeypatch.setattr("headgate.gateway.api.fetch_sessions.MAX_SESSION_PARTITIONS", FEW)
     more = wanted(node, "t", 12, *[from_offset(0, index) for index in range(2 * FEW)])
-    waiting = node.handle(go_on(session_id, 1, more), 12)
-    assert isinstance(waiting, Waiting)
-    answers: list[Any] = []
-    node.services.purgatory.park(waiting, answers.append)
+    answers = parked(node, node.handle(go_on(session_id, 1, more), 12))
     node.time.advance()
     assert answers[0].code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 

@@ -14,9 +14,9 @@ from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import CorruptLog
-from headgate.storage.recovery import open_log as opening
-from headgate.storage.recovery.open_log import open_log
+from headgate.storage.recovery import recovery_steps as opening
 from headgate.storage.recovery.recovery_input import RecoveryInput
+from headgate.storage.recovery.recovery_steps import open_log
 from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
@@ -157,7 +157,7 @@ def test_a_start_behind_the_end_begins_anew_there() -> None:
     assert_derived_state(log)
 
 
-def test_what_a_killed_broker_left_in_memory_is_synced_where_commits_are() -> None:
+def test_memory_of_a_killed_broker_is_synced_where_commits_are() -> None:
     files = CrashingFiles()
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, LogConfig(headgate_flush="commit"), NOW_MS)
@@ -192,7 +192,7 @@ def test_what_was_scanned_is_not_scanned_by_the_next_start_too(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_start_behind_the_end_that_no_power_cut_explains_takes_nothing_away(is_clean: bool) -> None:
+def test_an_unexplained_start_behind_the_end_takes_nothing_away(is_clean: bool) -> None:
     """A bit of the checkpoint is wrong. Where a power cut took the end of a log its high watermark tells of it."""
     files = CrashingFiles()
     store = filled(files)

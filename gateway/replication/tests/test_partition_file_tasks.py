@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 from unittest.mock import Mock
 
 import pytest
 
-from headgate.gateway.replication.file_tasks import CountdownLatch, FileTaskQueue
-from headgate.gateway.runtime.scheduler import StoppedError
-from headgate.gateway.tests.manual import ManualTime
-from headgate.protocol.steps import finish
+from headgate.gateway.replication.partition_file_tasks import CountdownLatch, PartitionFileTasks
+from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 
 
 class Runs:
@@ -27,39 +25,13 @@ class Runs:
             raise self._error
 
 
-class Slices:
-    """A scheduler whose threads run when it is told."""
-
-    def __init__(self) -> None:
-        self.is_over = False
-        self.waiting: list[tuple[Any, Callable[[Any], None]]] = []
-        self.later: list[Callable[[], None]] = []
-
-    def in_slices(self, work: Any, done: Callable[[Any], None]) -> None:
-        self.waiting.append((work, done))
-
-    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> None:
-        self.later.append(callback)
-
-    def next_turns(self) -> None:
-        while self.later:
-            self.later.pop(0)()
-
-    def run_one(self, number: int = 0, *, stopped: bool = False) -> None:
-        work, done = self.waiting.pop(number)
-        try:
-            done(StoppedError() if stopped else finish(work))
-        except ValueError as error:
-            done(error)
-
-
 class Desk:
     """Works that note what becomes of them."""
 
-    def __init__(self, scheduler: Slices | None) -> None:
+    def __init__(self, scheduler: Scheduler | None) -> None:
         self.did: list[str] = []
-        self.works = FileTaskQueue()
-        self.works.go_on_in_threads(scheduler)  # type: ignore[arg-type]
+        self.works = PartitionFileTasks()
+        self.works.go_on_in_threads(scheduler)
 
     def add(self, *names: str, error: Exception | None = None, together: CountdownLatch | None = None) -> None:
         def begin() -> list[Runs]:
@@ -80,12 +52,12 @@ def test_without_threads_all_is_done_at_once() -> None:
 
 
 def test_one_directory_does_one_thing_after_another() -> None:
-    threads = Slices()
-    desk = Desk(threads)
+    time = ManualTime()
+    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
     for name in ("a1", "a2", "a3"):
         desk.add(name)
     assert desk.did == ["begin a1"], "the others after what else the loop has to do"
-    threads.next_turns()
+    time.advance()
     assert desk.did == ["begin a1", "begin a2", "begin a3"]
     desk.did.clear()
     while threads.waiting:
@@ -95,18 +67,18 @@ def test_one_directory_does_one_thing_after_another() -> None:
 
 
 def test_a_directory_that_hangs_holds_up_no_other() -> None:
-    threads, told = Slices(), list[str]()
-    desk = Desk(threads)
+    time, told = ManualTime(), list[str]()
+    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
     both, last = CountdownLatch(lambda: told.append("both")), CountdownLatch(lambda: told.append("last"))
     desk.add("a1", "b1", "a2", together=both)
     desk.add("b2", together=last)
     for together in (both, last):
-        together.all_added(ManualTime().scheduler, 0.0)
-    threads.next_turns()
+        together.all_added(time.scheduler, 1.0)
+    time.advance()
     assert len(threads.waiting) == 2
     desk.did.clear()
-    threads.run_one(1)
-    threads.run_one(1)
+    threads.run_one(number=1)
+    threads.run_one(number=1)
     assert desk.did == ["run b1", "end b1", "run b2", "end b2"]
     assert told == ["last"]
     threads.run_one()
@@ -116,33 +88,32 @@ def test_a_directory_that_hangs_holds_up_no_other() -> None:
 
 
 def test_what_ends_adds_to_what_waits() -> None:
-    threads = Slices()
-    desk = Desk(threads)
+    time = ManualTime()
+    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
     desk.works.add(lambda: [Runs(desk.did, "a1")], lambda _: desk.add("a of a1"))
     desk.add("a2")
-    threads.next_turns()
+    time.advance()
     while threads.waiting:
         threads.run_one()
-        threads.next_turns()
     ran = [one for one in desk.did if one.startswith("run")]
     assert ran == ["run a1", "run a2", "run a of a1"]
 
 
 def test_what_was_begun_already_comes_before_what_was_not() -> None:
-    threads = Slices()
-    desk = Desk(threads)
+    time = ManualTime()
+    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
     for name in ("a1", "a2"):
         desk.add(name)
     desk.works.add_begun([Runs(desk.did, "a3")], desk.end)
-    threads.next_turns()
+    time.advance()
     while threads.waiting:
         threads.run_one()
     assert [one for one in desk.did if one.startswith("run")] == ["run a1", "run a3", "run a2"]
 
 
 def test_a_fault_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
-    threads, told = Slices(), list[str]()
-    desk = Desk(threads)
+    time, told = ManualTime(), list[str]()
+    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
 
     def fail(_: object = None) -> list[Runs]:
         raise ValueError("a fault of ours")
@@ -152,8 +123,8 @@ def test_a_fault_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
     desk.works.add(lambda: [Runs(desk.did, "a0")], fail, together)  # type: ignore[arg-type]
     desk.add("a1", "a2", error=ValueError("another one"), together=together)
     desk.add("a3", together=together)
-    together.all_added(ManualTime().scheduler, 0.0)
-    threads.next_turns()
+    together.all_added(time.scheduler, 1.0)
+    time.advance()
     while threads.waiting:
         threads.run_one()
     expected = ["begin a1,a2", "begin a3", "run a0", "run a1", "end a1,a2", "run a3", "end a3"]
@@ -163,28 +134,28 @@ def test_a_fault_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_where_no_thread_can_be_had_the_next_one_has_its_turn(caplog: pytest.LogCaptureFixture) -> None:
-    threads = Slices()
-    desk = Desk(threads)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "in_slices", Mock(side_effect=RuntimeError("can't start new thread")))
-        desk.add("a1")
+    time = ManualTime()
+    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
+    time.scheduler.slices = Mock(side_effect=RuntimeError("can't start new thread"))
+    desk.add("a1")
+    time.scheduler.slices = threads
     desk.add("a2")
-    threads.next_turns()
+    time.advance()
     threads.run_one()
     assert desk.did == ["begin a1", "end a1", "begin a2", "run a2", "end a2"]
     assert "can't start new thread" in caplog.text
 
 
 def test_when_the_broker_stops_nothing_more_is_run_and_all_is_ended(caplog: pytest.LogCaptureFixture) -> None:
-    threads = Slices()
-    desk = Desk(threads)
+    time = ManualTime()
+    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
     for name in ("a1", "a2"):
         desk.add(name)
-    threads.next_turns()
+    time.advance()
     for name in ("a3", "a4"):
         desk.add(name)
-    threads.is_over = True
-    threads.run_one(stopped=True)
+    time.scheduler.is_over = True
+    threads.run_one(StoppedError())
     begun = [f"begin {name}" for name in ("a1", "a2", "a3")]
     assert desk.did == [*begun, "end a1", "end a2", "end a3", "begin a4", "end a4"]
     assert not caplog.text

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from headgate.gateway.api.endpoints import endpoints, leader_of, own_endpoint
+from headgate.gateway.api.broker_endpoints import endpoints, leader_of, own_endpoint
 from headgate.gateway.tests.builders import Node
 
 

@@ -8,7 +8,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record, iterate, read_header
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, ZSTD
-from headgate.protocol.records.recompression import zstd_to_gzip_steps
+from headgate.protocol.records.zstd_to_gzip import zstd_to_gzip_steps
 from headgate.protocol.steps import finish
 
 SOME = [Record(timestamp=1000 + number, key=b"k", value=b"v" * number, headers=[("h", b"")]) for number in range(5)]

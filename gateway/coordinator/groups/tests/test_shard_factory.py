@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.gateway.coordinator.groups.replay import REPLAYS
+from headgate.gateway.coordinator.groups.shard_factory import REPLAYS
 from headgate.gateway.coordinator.groups.tests.groups import Desk
 from headgate.protocol.internal.offsets import (
     RECORDS,

@@ -1,6 +1,6 @@
-"""The load of a shard: the segments of its log are read one after another, and replayed into an empty shard.
+"""The load of a shard: reads the segments of its log one after another, and replays them into an empty shard.
 
-A thread reads what is not in the page cache. The loop's thread replays, a millisecond of each turn.
+A thread reads bytes that are not in the page cache. The loop's thread replays, for a millisecond of each turn.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 S = TypeVar("S", bound=CoordinatorShard)
 
 CACHED_BYTES = 1 << 18
-"""Of a log that is in memory, so much is read at a time on the loop."""
+"""The size of one read on the loop, of a log in the page cache."""
 
 
 class CoordinatorServices(NamedTuple):
-    """What all coordinators of a broker share."""
+    """The services that all coordinators of a broker share."""
 
     clock: Clock
     scheduler: Scheduler
@@ -39,7 +39,7 @@ class CoordinatorServices(NamedTuple):
 
 
 class ShardLoader(Generic[S]):
-    """One way through a log. `loaded(replay, began_ms)` is called at its end, `failed(error)` if it cannot be read."""
+    """One pass through a log. At its end `loaded(replay, began_ms)` is called; `failed(error)` if a read fails."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ShardLoader(Generic[S]):
         self._position = 0
 
     def start(self) -> None:
-        """Read and replay piece after piece, up to the end of the log."""
+        """Read and replay one piece after another, up to the end of the log."""
         if self._slice is None and not self._segments:
             clocks = self._replay.shard.start_clocks(self._services.clock.monotonic_ms())
             self._services.slices.add(clocks, lambda: self._loaded(self._replay, self._began_ms))
@@ -94,7 +94,7 @@ class ShardLoader(Generic[S]):
             self._has_read(made)
             return
         data, end = made
-        self._position = end - len(data)  # as if so many bytes had been read up to there
+        self._position = end - len(data)  # as if a read of so many bytes had ended there
         self._has_read(bytes(data))
 
     def _has_read(self, data: bytes | BaseException) -> None:

@@ -6,9 +6,9 @@ import errno
 
 import pytest
 
-from headgate.gateway.maintenance.repair_queue import RepairListener, RepairQueue
+from headgate.gateway.maintenance.sync_repair_queue import RepairListener, SyncRepairQueue
 from headgate.gateway.runtime.scheduler import StoppedError
-from headgate.gateway.tests.manual import ManualTime, Threads
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.log.log import Log
@@ -21,16 +21,16 @@ class Bench:
     """Two logs, both broken."""
 
     def __init__(self) -> None:
-        self.time, self.threads, self.files = ManualTime(), Threads(), CrashingFiles()
+        self.time, self.files = ManualTime(), CrashingFiles()
         self.store = open_store(self.files)
         self.logs = [self.store.create(name, 0, TOPIC_ID, LogConfig(), NOW_MS) for name in "ab"]
         self.repaired: list[Log] = []
         self.cut: list[Log] = []
         for log in self.logs:
             append(log, batch())
-            log.fail(OSError(errno.EIO, "input/output error"))
-        self.time.scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
-        self.mender = RepairQueue(
+            log.sync_failed(OSError(errno.EIO, "input/output error"))
+        self.threads = self.time.scheduler.hold()
+        self.mender = SyncRepairQueue(
             lambda: needing_repair(self.store.pool),
             lambda log: self.store.logs.get((log.topic, log.partition)) is log,
             RepairListener(self.cut.append, self.repaired.append),
@@ -89,7 +89,7 @@ def test_a_fault_of_who_hears_of_it_holds_up_no_log(bench: Bench, caplog: pytest
         raise ValueError(f"a fault of ours at {log!r}")
 
     first, second = bench.logs
-    bench.mender = RepairQueue(
+    bench.mender = SyncRepairQueue(
         lambda: needing_repair(bench.store.pool),
         lambda log: True,
         RepairListener(fault, bench.repaired.append),

@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.tests.builders import NOW_MS, append, content, new_log, open_store
 from headgate.storage.tests.compacted import (
     COMPACT,
     assert_indexes,
     close_segment,
+    compact,
     filled,
     headers,
     keyed,
@@ -64,7 +64,7 @@ def test_segments_end_where_they_ended_so_that_a_scan_finds_no_gap() -> None:
     assert offsets(records(again.logs["t", 0])) == [12, 13]
 
 
-def test_the_time_of_the_file_is_that_of_the_last_one_that_it_replaces() -> None:
+def test_the_file_has_the_time_of_the_last_one_it_replaces() -> None:
     log = filled(keyed(("a", "1")), keyed(("a", "2")))
     put(log, keyed(("a", "3")), keyed(("a", "4")))
     close_segment(log)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.gateway.api.disk_reads import MAX_READS_AT_ONCE, DiskReads
+from headgate.gateway.runtime.disk_reads import MAX_READS_AT_ONCE, DiskReads
 from headgate.gateway.runtime.purgatory import Purgatory, Waiting, WaitList
-from headgate.gateway.tests.manual import ManualTime, Threads
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads, ManualTime
 from headgate.storage.files import HeldFiles, WouldBlock
 from headgate.storage.tests.builders import batch
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 
-def reads() -> tuple[DiskReads, Threads, list[Any], WaitList]:
+def reads() -> tuple[DiskReads, HeldThreads, list[Any], WaitList]:
     """With the threads, the lists that were touched, and one that somebody waits on."""
-    time, threads = ManualTime(), Threads()
-    time.scheduler.in_thread = threads.in_thread  # type: ignore[method-assign]
+    time = ManualTime()
     purgatory, brought, touched = Purgatory(time.clock, time.scheduler), WaitList(), list[Any]()
     purgatory.park(Waiting([brought], 1e9, touched.append, lambda: None), lambda _: None)
-    threads.end_turn = time.advance  # type: ignore[method-assign]
-    return DiskReads(time.scheduler, purgatory), threads, touched, brought
+    return DiskReads(time.scheduler, purgatory), time.scheduler.hold(), touched, brought
 
 
 def cold_read(held: HeldFiles, number: int = 0, disk: str = "/a") -> WouldBlock:

@@ -6,13 +6,13 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
-from headgate.storage.cleanup.compaction.job import Job, assess, plan, plan_merge
-from headgate.storage.cleanup.compaction.log_compaction import compact
+from headgate.storage.cleanup.compaction.compaction_job import Job, assess, plan, plan_merge
 from headgate.storage.tests.builders import NOW_MS, new_log
 from headgate.storage.tests.compacted import (
     COMMIT,
     COMPACT,
     close_segment,
+    compact,
     filled,
     keyed,
     marker,

@@ -1,11 +1,11 @@
-"""Tasks on the files of partitions: begun on the loop in the order they came, run by a thread for each log directory.
+"""Tasks on the files of partitions: begun on the loop in order, run by one thread for each log directory.
 
-To begin a task never waits for a disk: it only says what is to be run, and in which directories. There the parts of a
-task follow the parts of earlier tasks. Each part is taken back on the loop as soon as it was run, whatever becomes of
-the others: a disk that hangs holds up what is done in its own directory.
+The beginning of a task never waits for a disk: it only returns the work and its directories. In each directory the
+parts of tasks run in the order of the tasks. Each part ends on the loop as soon as it has run, independently of the
+other parts: a disk that hangs holds up only the work in its own directory.
 
-So two tasks on the same name are in order within a directory, and in no order in different ones. `replica_manager.py`
-says why that is enough. What is run, and what it means for a partition, is no concern of this module.
+So two tasks on the same name run in order within a directory, and in any order across directories; `replica_manager.py`
+says why that is enough. This module does not know what the work is, or what it means for a partition.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ logger = logging.getLogger("headgate.replication")
 
 
 class Runnable(Protocol):
-    """Something that a thread does in one go."""
+    """Work that a thread does in one step."""
 
     @property
     def directory(self) -> str:
-        """The log directory whose thread runs it."""
+        """The log directory whose thread runs the work."""
         ...
 
     def run(self) -> None:
-        """Do it."""
+        """Do the work."""
         ...
 
 
 class CountdownLatch:
-    """Tasks that count as one: `done` is called once, when all of them have ended, or when that takes too long."""
+    """Counts tasks down: `done` is called once, when all have ended or after a timeout."""
 
     def __init__(self, done: Callable[[], None]) -> None:
         self._done: Callable[[], None] | None = done
@@ -47,13 +47,13 @@ class CountdownLatch:
         self._left += 1
 
     def end(self) -> None:
-        """One task has ended."""
+        """Count the end of one task."""
         self._left -= 1
         if not self._left:
             self._call()
 
     def all_added(self, scheduler: Scheduler, within_ms: float) -> None:
-        """There will be no more tasks: `done` is called in `within_ms` at the latest."""
+        """Expect no more tasks: `done` is called in `within_ms` at the latest."""
         if self._left > 1:
             self._timer = scheduler.call_after(within_ms, self._call)
         self.end()
@@ -75,19 +75,19 @@ class _Task:
         self.begin = begin
         self.end = end
         self.latch = latch
-        self.parts = 0  # that have not ended
+        self.parts = 0  # the number of parts that have not ended
 
 
 class _Directory:
-    """What is to be run in one log directory."""
+    """The queued work of one log directory."""
 
     def __init__(self) -> None:
         self.queue: deque[tuple[_Task, list[Runnable]]] = deque()
         self.is_busy = False
 
 
-class FileTaskQueue:
-    """The tasks that wait. Before there are threads, each task is run when it is added."""
+class PartitionFileTasks:
+    """The waiting tasks. Before `go_on_in_threads` each task runs when it is added."""
 
     def __init__(self) -> None:
         self._new: deque[_Task] = deque()
@@ -97,11 +97,11 @@ class FileTaskQueue:
 
     @property
     def is_over(self) -> bool:
-        """Whether the broker stops, so that nothing more is run."""
+        """Whether the broker stops, and runs nothing more."""
         return self._scheduler is not None and self._scheduler.is_over
 
     def go_on_in_threads(self, scheduler: Scheduler | None) -> None:
-        """From now on have threads of this scheduler run the tasks."""
+        """Run the tasks in threads of this scheduler from now on."""
         self._scheduler = scheduler
 
     def add(
@@ -110,10 +110,10 @@ class FileTaskQueue:
         end: Callable[[Sequence[Any]], None],
         latch: CountdownLatch | None = None,
     ) -> None:
-        """Call `begin`, have run what it returns, then call `end` with what is in each directory by itself.
+        """Call `begin`, run the returned work, then call `end` with each directory's work separately.
 
-        `begin` and `end` are called on the loop. Where several tasks are added, there are other turns between them.
-        When the broker stops, what was not run yet is not run, and `end` is called all the same.
+        `begin` and `end` are called on the loop. Several tasks have other turns of the loop between them. When the
+        broker stops, pending work is not run, but `end` is still called.
         """
         if latch is not None:
             latch.begin()
@@ -122,7 +122,7 @@ class FileTaskQueue:
             self._begin_next()
 
     def add_begun(self, begun: Sequence[Runnable], end: Callable[[Sequence[Any]], None]) -> None:
-        """The same for what was begun already: it comes before tasks that were added and not begun yet."""
+        """Run work that has already begun, before tasks that were added but not begun."""
         self._begin(_Task(lambda: begun, end, None))
 
     def _begin_next(self) -> None:
@@ -138,8 +138,8 @@ class FileTaskQueue:
         try:
             for runnable in task.begin():
                 parts.setdefault(runnable.directory, []).append(runnable)
-        except Exception:  # a fault of ours must not keep the others waiting
-            logger.exception("the files of partitions cannot be worked on")
+        except Exception:  # an exception here must not keep the others waiting
+            logger.exception("a task on files of partitions cannot begin")
         task.parts = len(parts)
         for name, part in parts.items():
             directory = self._directories.setdefault(name, _Directory())
@@ -161,15 +161,15 @@ class FileTaskQueue:
                 try:
                     scheduler.in_slices(_steps(part), partial(self._ended, directory, task, part))
                     continue
-                except Exception:  # no thread could be had: the others may get one
-                    logger.exception("the files of partitions cannot be worked on")
+                except Exception:  # no thread could be started; one may be for the others
+                    logger.exception("a task on files of partitions cannot run")
                     directory.is_busy = False
             self._end(task, part)
 
     def _ended(self, directory: _Directory, task: _Task, part: list[Runnable], result: object) -> None:
         directory.is_busy = False
         if isinstance(result, BaseException) and not isinstance(result, StoppedError):
-            logger.error("the files of partitions cannot be worked on", exc_info=result)
+            logger.error("a task on files of partitions has failed", exc_info=result)
         self._end(task, part)
         self._go_on(directory)
         if self.is_over:
@@ -179,7 +179,7 @@ class FileTaskQueue:
         try:
             task.end(part)
         except Exception:
-            logger.exception("what was done to the files of partitions cannot be taken up")
+            logger.exception("the result of a task on files of partitions cannot be used")
         task.parts -= 1
         if not task.parts and task.latch is not None:
             task.latch.end()

@@ -1,4 +1,4 @@
-"""The plan of one fetch: when the fetch is answered, with which partitions, and what it waits for until then.
+"""One fetch: the decision to answer now or to wait, what ends the wait, and the partitions of the response.
 
 A fetch that finds less than `min_bytes` waits for its partitions, or for its session. Later only a changed partition is
 counted again; the rows are planned anew when there are enough bytes, or when the time is up. The fetch never waits for
@@ -16,8 +16,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sized
 from typing import TYPE_CHECKING, TypeAlias
 
-from headgate.gateway.api.disk_reads import DiskReads
 from headgate.gateway.api.fetch_sessions import FEW, CachedPartition, FetchTurn, SessionTurn, TopicKey
+from headgate.gateway.runtime.disk_reads import DiskReads
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import (
@@ -56,7 +56,7 @@ def late() -> FetchResponse:
     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the disk did not respond in time")
 
 
-class FetchPlan:
+class DelayedFetch:
     """One fetch: its partitions, their bytes, and their rows, one for each partition, in order.
 
     More than `FEW` partitions are planned, and sent, in steps; partitions that become dirty meanwhile are planned
@@ -140,7 +140,7 @@ class FetchPlan:
         return then(rows)
 
     def _answer_with(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
-        if self.is_due(rows):
+        if self.answers_now(rows):
             return self._last(rows)
         for row in rows:
             release(row)
@@ -230,7 +230,7 @@ class FetchPlan:
         else:
             self.cold.note(cold)
 
-    def is_due(self, rows: list[PartitionData]) -> bool:
+    def answers_now(self, rows: list[PartitionData]) -> bool:
         """Whether to answer without a wait: enough bytes, an urgent row, or a client that does not want to wait.
 
         If all possible data is on the disk, the fetch waits for the disk.
@@ -283,15 +283,15 @@ class FetchPlan:
         A position is looked up in an index and in the batches behind it: on a cold disk each of these may block.
         """
         assert self.cold is not None
-        cold, brought = self.cold, WaitList()
-        places = cold.start(brought)
+        cold, warmed = self.cold, WaitList()
+        places = cold.start(warmed)
         deadline_ms = self._broker.clock.monotonic_ms() + DISK_DEADLINE_MS
 
         def again(rows: list[PartitionData]) -> FetchResponse | Waiting:
             nonlocal places
             if self.is_blocked:
                 others = bool(cold.in_progress)  # some may be on a hanging disk
-                before, places = places, cold.start(brought)
+                before, places = places, cold.start(warmed)
                 if others or places != before:
                     return waiting()
                 return self._plan_again(self._last, blocking=True)  # read and evicted: repetition might not end
@@ -300,7 +300,7 @@ class FetchPlan:
         def waiting() -> Waiting:
             changed = self._turn.changed
             others = self._watched if changed is None else (changed,)  # new data of these needs no disk
-            return Waiting([brought, *others], deadline_ms, lambda _: self._plan_again(again), late)
+            return Waiting([warmed, *others], deadline_ms, lambda _: self._plan_again(again), late)
 
         return waiting()
 
