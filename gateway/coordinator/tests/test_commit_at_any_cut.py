@@ -89,7 +89,9 @@ class CommitHistory:
         named = TopicProduceData(
             "t", partition_data=[PartitionProduceData(told.partition, memoryview(bytearray(told.data)))]
         )
-        outcome = load()[0].ranges[-1].handler(ProduceRequest(None, acks, 60_000, [named]), self.node.context(9))
+        served = load()[0].find(9)
+        assert served is not None
+        outcome = served.handler(ProduceRequest(None, acks, 60_000, [named]), self.node.context(9))
         if isinstance(outcome, Waiting):
             self.node.services.purgatory.park(outcome, told.take)
         if acks == -1:
