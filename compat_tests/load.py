@@ -16,7 +16,7 @@ from compat_tests.waiting import until
 
 CODECS = ("none", "lz4", "zstd")
 UNACKNOWLEDGED = -1
-MOST_WAITING = 1_000
+MAX_WAITING = 1_000
 """Records of a partition that a producer sends ahead: a backlog on a busy machine would be older than its timeout."""
 
 
@@ -53,7 +53,7 @@ class Worker:
         while not self.is_ending.is_set():
             for _ in range(12):
                 partition = self.random.randrange(len(self.offsets))
-                if len(self.offsets[partition]) - self.acknowledged_in[partition] < MOST_WAITING:
+                if len(self.offsets[partition]) - self.acknowledged_in[partition] < MAX_WAITING:
                     self.send_one(partition)
             self.producer.poll(0.004)
 

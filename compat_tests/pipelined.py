@@ -21,7 +21,7 @@ PRODUCE_TIMEOUT_MS = 4_000
 # What an answer may take on a busy machine beyond what its request asks the broker to wait
 SLACK_S = 3.0
 MEGABYTE = 1 << 20
-MOST_REQUESTS = 40
+MAX_REQUESTS = 40
 UNKNOWN_TOPICS = 12_000
 
 _NO_ERROR = 0
@@ -123,7 +123,7 @@ def kinds(topics: Topics) -> list[tuple[int, Request]]:
 
 def burst(chance: random.Random, of: Sequence[tuple[int, Request]]) -> list[Request]:
     weights, requests = zip(*of, strict=True)
-    return chance.choices(requests, weights, k=chance.randint(1, MOST_REQUESTS))
+    return chance.choices(requests, weights, k=chance.randint(1, MAX_REQUESTS))
 
 
 def exchange(stream: socket.socket, requests: Sequence[Request]) -> None:

@@ -55,7 +55,7 @@ def cannot_accept(broker: Broker) -> list[str]:
     return [line for line in broker.error_lines() if "cannot accept connections" in line]
 
 
-def test_without_descriptors_clients_are_served_and_others_wait_for_theirs(tmp_path: Path) -> None:
+def test_clients_are_served_while_others_wait_for_descriptors(tmp_path: Path) -> None:
     with running(tmp_path) as broker, connect(broker.bootstrap) as early:
         assert ask(early, API_VERSIONS, 0, b"")[:2] == b"\0\0"
         with exhausted(broker) as clients:

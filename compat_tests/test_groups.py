@@ -56,7 +56,7 @@ def test_members_join_and_leave(group: Group, kind: Kind) -> None:
     group.commit()
 
 
-def test_others_take_over_from_one_that_crashed_and_all_goes_on_after_a_restart(group: Group, kind: Kind) -> None:
+def test_others_take_over_from_a_crashed_member_also_after_a_restart(group: Group, kind: Kind) -> None:
     """What was committed is where the others begin, and where everybody begins after the broker was restarted."""
     group.join(kind)
     doomed = group.join(kind)

@@ -141,7 +141,7 @@ def test_settings_of_a_topic(tools: Tools, own_broker: Broker) -> None:
     assert "Invalid config" in tools.fails(kafka_tools.CONFIGS, *topic, "--alter", "--delete-config", "segment.ms")
 
 
-def test_settings_of_brokers_take_effect_at_once_and_survive_a_restart(tools: Tools, own_broker: Broker) -> None:
+def test_broker_settings_apply_at_once_and_survive_a_restart(tools: Tools, own_broker: Broker) -> None:
     topic = created(tools, "limited", 1)
     everybody, own = (
         ("--entity-type", "brokers", "--entity-default"),
@@ -285,7 +285,7 @@ def test_the_cluster_its_quorum_and_its_features(tools: Tools) -> None:
 
 
 def test_the_protocol_of_transactions_is_a_feature(tools: Tools) -> None:
-    def level() -> list[str]:
+    def level() -> list[tuple[str, str]]:
         lines = [line for line in tools.lines(kafka_tools.FEATURES, "describe") if "transaction.version" in line]
         return re.findall(r"SupportedMaxVersion: (\d+) FinalizedVersionLevel: (\d+)", "".join(lines))
 

@@ -1,1 +1,1 @@
-"""The broker: network, APIs, coordination, replication and upkeep over the logs of `storage`."""
+"""The broker: network, APIs, coordination, replication and maintenance over the logs of `storage`."""

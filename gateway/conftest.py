@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -32,9 +32,15 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 @pytest.fixture
-def threads(node: Node, monkeypatch: pytest.MonkeyPatch) -> Threads:
-    """Those of the node's upkeep, which run when the test says so."""
-    # They are asked for all the time, or after each error: see test_space.py, test_directory_health.py.
-    threads = Threads(ignored=["space", "try_directory"])
-    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
-    return threads
+def threads(node: Node) -> HeldThreads:
+    """The threads of the node's maintenance."""
+    # The two are asked for all the time, or after each error: see test_disk_space.py, test_directory_health.py.
+    return node.time.scheduler.hold("space", "try_directory")
+
+
+@pytest.fixture
+def served(node: Node) -> Node:
+    """A broker with the topics t and u."""
+    node.services.metadata.create_topic("t", 1)
+    node.services.metadata.create_topic("u", 1)
+    return node

@@ -48,7 +48,7 @@ def parent(path: str) -> str:
 
 
 class HeldFiles:
-    """The count and the limit of files that waiting slices keep open (`File.lend`).
+    """The count and the limit of files that waiting slices keep open (`File.hold`).
 
     The segment of a slice may have closed its file meanwhile, so no other bound on open files counts these files.
     """
@@ -61,7 +61,7 @@ class HeldFiles:
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit is reached. Then only a counted file may be lent, or the first file of a response."""
+        """Whether the limit is reached. Then only a counted file may be held, or the first file of a response."""
         return self.count >= self.limit
 
 
@@ -76,10 +76,10 @@ class File:
 
     `fileno` is for sendfile; NO_DESCRIPTOR if there is none and only `read_at` works. `passed`: a range of byte
     positions that a reader has searched in vain. `disk`: the log directory of a file that `Pool.open` has opened;
-    `held` counts such a file while it is lent. `lent`: the number of references that were lent.
+    `held` counts such a file while slices hold it. `holds`: the number of references of slices.
     """
 
-    __slots__ = ("_can_probe", "disk", "fileno", "held", "lent", "passed", "references")
+    __slots__ = ("_can_probe", "disk", "fileno", "held", "holds", "passed", "references")
 
     def __init__(self, fileno: int) -> None:
         self.fileno = fileno
@@ -87,7 +87,7 @@ class File:
         self.passed = (0, 0)
         self.disk = ""
         self.held = _UNCOUNTED
-        self.lent = 0
+        self.holds = 0
         self._can_probe = bool(_NO_WAIT) and fileno >= 0
 
     def __del__(self) -> None:
@@ -100,17 +100,17 @@ class File:
         if self.references == 0:
             self.close()
 
-    def lend(self) -> None:
+    def hold(self) -> None:
         """Add a reference for a slice; `held` counts the file from the first one on."""
         self.references += 1
-        self.lent += 1
-        if self.lent == 1:
+        self.holds += 1
+        if self.holds == 1:
             self.held.count += 1
 
-    def take_back(self) -> None:
-        """Give up a lent reference; the last reference closes the file."""
-        self.lent -= 1
-        if not self.lent:
+    def release_hold(self) -> None:
+        """Give up a reference of a slice; the last reference closes the file."""
+        self.holds -= 1
+        if not self.holds:
             self.held.count -= 1
         self.references -= 1
         if not self.references:
@@ -227,6 +227,9 @@ class _ReadOnlyFile(File):
 FilePosition: TypeAlias = tuple[str, int]
 """The path of a file, and a byte position in it."""
 
+InThread: TypeAlias = Callable[[Callable[[], None], Callable[[object], None]], None]
+"""Runs a function in a thread; then calls the other one on the loop, with the result or the raised exception."""
+
 
 class WouldBlock(Exception):
     """A plan that must not wait for the disk needs bytes that are not in memory. A thread `warm`s them; plan again.
@@ -240,7 +243,7 @@ class WouldBlock(Exception):
         self._file = file
         self._length = length
         self._position = position
-        file.lend()
+        file.hold()
 
     @property
     def disk(self) -> str:
@@ -251,9 +254,23 @@ class WouldBlock(Exception):
         """Read the bytes into the page cache. For a thread, as this waits for the disk."""
         self._file.warm(self._length, self._position)
 
+    def warm_by(self, in_thread: InThread, done: Callable[[object], None]) -> None:
+        """Have a thread `warm` the bytes; then give up the file and call `done` with None, or with the error."""
+        self.forget_plan()
+
+        def warmed(result: object) -> None:
+            self.release()
+            done(result)
+
+        in_thread(self.warm, warmed)
+
+    def forget_plan(self) -> None:
+        """Drop the traceback: it references the frames of the abandoned plan, which hold segment files."""
+        self.__traceback__ = None
+
     def release(self) -> None:
         """Give up the file, after the last thread has read it."""
-        self._file.take_back()
+        self._file.release_hold()
 
 
 def planned(plan: Callable[[bool], T], warmed: Container[FilePosition | None]) -> T:

@@ -1,11 +1,11 @@
 """Lag: how far a group is behind, in records and in seconds. One definition for the tools and for the broker.
 
-Records: the offsets from the committed one to the end of the partition (its high watermark), as Kafka's own tool counts
-them. Offsets that compaction or transaction markers left without a record are in the number.
+Records: the offsets from the committed one to the end of the partition (its high watermark), as Kafka's own tool
+counts. Offsets without records, after compaction or for transaction markers, count too.
 
-Seconds: how old the oldest record is that is still to be read, which is the first one at or behind the committed
-offset: now minus its timestamp. It is what a reader that started now would be late by, needs no history of commits, and
-is 0 for who has read everything, however long ago the last record came.
+Seconds: the age of the oldest unread record, the first one at or behind the committed offset: now minus its timestamp.
+A reader that starts now is late by that much. This lag needs no history of commits, and is 0 for a group that has read
+everything, however old the last record is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 UNKNOWN_TIMESTAMP = -1
-"""The oldest unread record has no timestamp, or nobody could look at it."""
+"""The oldest unread record has no timestamp, or could not be read."""
 
 
 class OffsetStatus(Enum):

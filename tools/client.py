@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from types import TracebackType
 from typing import Any, Self
 
 from headgate.protocol.client_connection import ClientConnection
@@ -45,9 +44,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import NamedTuple, Self, TypeAlias, TypeVar
 
 from headgate.protocol.errors import ErrorCode
@@ -116,9 +115,7 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for client in (self._first, *self._clients.values()):
             client.close()
 

@@ -15,7 +15,7 @@ from headgate.tools.output import printable, seconds
 
 FAILED, MISUSED = 1, 2
 DEFAULT_LISTENER = "127.0.0.1:9404"
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """A larger answer is none of a broker."""
 
 
@@ -61,7 +61,7 @@ def read(host: str, port: int, timeout_s: float) -> str:
     try:
         connection.request("GET", "/metrics")
         response = connection.getresponse()
-        body = response.read(MOST_BYTES + 1)
+        body = response.read(MAX_BYTES + 1)
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise ReadError(
@@ -72,6 +72,6 @@ def read(host: str, port: int, timeout_s: float) -> str:
         connection.close()
     if response.status != http.HTTPStatus.OK:
         raise ReadError(f"{address} answers {response.status} {response.reason}; is it the listener of metrics?")
-    if len(body) > MOST_BYTES:
-        raise ReadError(f"{address} answers more than {MOST_BYTES >> 20} MiB; is it the listener of metrics?")
+    if len(body) > MAX_BYTES:
+        raise ReadError(f"{address} answers more than {MAX_BYTES >> 20} MiB; is it the listener of metrics?")
     return body.decode("utf-8", "replace")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -106,18 +107,9 @@ def create_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row
         )
         for name in options.topics
     ]
-    answer = client.ask(CreateTopicsRequest(topics=topics, timeout_ms=int(options.timeout * 1000)))
-    rows: list[Row] = []
-    failures = []
-    for result in answer.topics:
-        exists = result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-        if result.error_code == ErrorCode.NONE or (exists and options.if_not_exists):
-            rows.append({"topic": result.name, "created": not exists})
-        else:
-            advice = "; --if-not-exists accepts that" if exists else ""
-            why = describe_error_code(result.error_code, result.error_message)
-            failures.append(f"{result.name} was not created: {why}{advice}")
-    return rows, failures
+    request = CreateTopicsRequest(topics=topics, timeout_ms=int(options.timeout * 1000))
+    results, exists = client.ask(request).topics, ErrorCode.TOPIC_ALREADY_EXISTS
+    return _outcomes(results, "created", exists, "--if-not-exists", accepts=options.if_not_exists)
 
 
 def describe_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row], list[str]]:
@@ -179,16 +171,24 @@ def delete_topics(client: Client, options: argparse.Namespace) -> tuple[list[Row
         topic_names=names,
         timeout_ms=int(options.timeout * 1000),
     )
+    results, unknown = client.ask(request).responses, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _outcomes(results, "deleted", unknown, "--if-exists", accepts=options.if_exists)
+
+
+def _outcomes(
+    results: Iterable[Any], done: str, harmless: ErrorCode, option: str, *, accepts: bool
+) -> tuple[list[Row], list[str]]:
+    """Rows of the successes, and sentences about the failures. `accepts`: the `harmless` error is a success."""
     rows: list[Row] = []
     failures = []
-    for result in client.ask(request).responses:
-        unknown = result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if result.error_code == ErrorCode.NONE or (unknown and options.if_exists):
-            rows.append({"topic": result.name, "deleted": not unknown})
+    for result in results:
+        is_harmless = result.error_code == harmless
+        if result.error_code == ErrorCode.NONE or (is_harmless and accepts):
+            rows.append({"topic": result.name, done: not is_harmless})
         else:
-            advice = "; --if-exists accepts that" if unknown else ""
+            advice = f"; {option} accepts that" if is_harmless else ""
             why = describe_error_code(result.error_code, result.error_message)
-            failures.append(f"{result.name} was not deleted: {why}{advice}")
+            failures.append(f"{result.name} was not {done}: {why}{advice}")
     return rows, failures
 
 

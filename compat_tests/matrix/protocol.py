@@ -21,14 +21,14 @@ PAGE: Final = ROOT / "docs" / "protocol.md"
 HEAD: Final = """\
 # The protocol
 
-Made by `make protocol`; do not edit. What the broker serves, and which stock clients have used it: each in one version,
-run by `make test` (`compat_tests/matrix/`). A request counts when it was answered. Versions that no named client asks
-for are held to Kafka's definitions and to the bytes of Kafka's own classes like all others.
+Made by `make protocol`; do not edit. The served APIs, and the stock clients that have used each version. `make test`
+runs the clients (`compat_tests/matrix/`); an answered request counts. All versions, also those that no named client
+uses, are compared with Kafka's definitions and with the bytes of Kafka's own classes.
 
-ApiVersions shows exactly these versions. Anything else closes the connection, with a line in the log that names the
-client; only an unknown version of ApiVersions is answered, with the list (KIP-511).
+ApiVersions returns exactly these versions. Any other request closes the connection, with a line in the log that names
+the client; only an unknown version of ApiVersions gets a response, with the list (KIP-511).
 
-The clients, with the version whose protocol one was told to speak: {clients}.
+The clients, some with the version of the protocol that they were configured for: {clients}.
 
 | key | API | versions | handler | used by named clients |
 |---|---|---|---|---|
@@ -36,7 +36,7 @@ The clients, with the version whose protocol one was told to speak: {clients}.
 # compat_tests import nothing of ours: another process asks what is registered
 ASK: Final = """\
 import json
-from headgate.gateway.api import handlers
+from headgate.gateway.api import handler_registration as handlers
 print(json.dumps([
     [key, api.request.__name__, api.served_min, api.served_max, sorted({one.handler.__module__ for one in api.ranges})]
     for key, api in sorted(handlers.load().items())

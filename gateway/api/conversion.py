@@ -37,7 +37,7 @@ logger = logging.getLogger("headgate.conversion")
 
 _HEAD = struct.Struct(">8xi9xh")  # length and attributes of a batch
 _WINDOW_BYTES = 4096
-_HOPS_AT_ONCE = 500
+_BATCHES_AT_ONCE = 500
 
 # The limit on conversions in a turn of the loop: two or three ms of work. Each conversion counts as a kilobyte or more.
 TURN_BYTES, _MIN_BYTES = 64 << 10, 1 << 10
@@ -119,15 +119,15 @@ def convert_to_batches(piece: FileSlice, room: int, *, knows_zstd: bool = True) 
         return ConvertedPiece(-1, b"")
     batches, _ = yield from legacy_messages.batches_steps(piece, 0, min(room, len(piece)))
     if not knows_zstd:
-        from headgate.protocol.records import recompression
+        from headgate.protocol.records import zstd_to_gzip
 
-        batches = yield from recompression.zstd_to_gzip_steps(batches)
+        batches = yield from zstd_to_gzip.zstd_to_gzip_steps(batches)
     return ConvertedPiece(-1, batches)
 
 
 def replace_zstd(piece: FileSlice, room: int) -> Steps[ConvertedPiece | None]:
     """Replace zstd in a piece; None if it has no zstd. `room`: how many bytes to convert; one batch may exceed it."""
-    from headgate.protocol.records import recompression
+    from headgate.protocol.records import zstd_to_gzip
 
     if isinstance(piece, MessagesSlice):
         return (yield from convert_to_batches(piece, room, knows_zstd=False))
@@ -140,7 +140,7 @@ def replace_zstd(piece: FileSlice, room: int) -> Steps[ConvertedPiece | None]:
         return ConvertedPiece(-1, b"")
     head = batch.read_header((yield from piece.read_steps(0, batch.HEADER_SIZE)))
     data = yield from piece.read_steps(0, max(head.size, room))
-    return ConvertedPiece(-1, (yield from recompression.zstd_to_gzip_steps(data)))
+    return ConvertedPiece(-1, (yield from zstd_to_gzip.zstd_to_gzip_steps(data)))
 
 
 def _find_zstd(piece: FileSlice) -> Steps[int | None]:
@@ -148,7 +148,7 @@ def _find_zstd(piece: FileSlice) -> Steps[int | None]:
     window: bytes | bytearray = b""
     known_from, known_to = piece.passed
     position = known_to if known_from <= 0 < known_to else 0
-    start, size, hops = position, len(piece), 0
+    start, size, batches_read = position, len(piece), 0
     while position < size:
         at = position - start
         if at + _HEAD.size > len(window):
@@ -162,8 +162,8 @@ def _find_zstd(piece: FileSlice) -> Steps[int | None]:
         if length < batch.HEADER_SIZE - batch.LOG_OVERHEAD:  # a damaged disk; the client will notice the damage too
             return None
         position += length + batch.LOG_OVERHEAD
-        hops += 1
-        if not hops % _HOPS_AT_ONCE:
+        batches_read += 1
+        if not batches_read % _BATCHES_AT_ONCE:
             yield
     piece.note_passed(min(position, size))
     return None

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
+from headgate.gateway.api.broker_endpoints import endpoints
 from headgate.gateway.api.context import CloseConnection, HandlerContext
-from headgate.gateway.api.endpoints import endpoints
 from headgate.gateway.replication.append import ACKS_ALL, CONVERTING, PENDING, Append
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 
 from headgate.gateway.api import response_cache
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
-from headgate.gateway.api.handlers import Registration
+from headgate.gateway.api.handler_registration import Registration
 from headgate.gateway.api.handlers.api_versions import unsupported_version
 from headgate.gateway.api.handlers.each import count_refusals
 from headgate.gateway.api.parked import Done, Parked, ParkedRequest

@@ -116,7 +116,7 @@ class FetchSessions:
             message = f"fetch session {session.id} uses topic {form}, unlike this version"
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, message)
         if session.turn is not None:
-            session.turn.give_back()
+            session.turn.return_partitions()
             self._touch_list(session.changed)
         session.epoch = session.epoch + 1 if session.epoch < LAST_EPOCH else INITIAL_EPOCH + 1
         if session.isolation_level != request.isolation_level:  # each partition may have another readable end
@@ -317,7 +317,7 @@ class SessionTurn(FetchTurn):
         """The session is empty, and has ended."""
         self._session, self.changed, self.session_id = None, None, NO_SESSION
 
-    def give_back(self) -> None:
+    def return_partitions(self) -> None:
         """Another fetch follows, and this turn may never be answered: return its partitions to the session."""
         self.finish_update()
         if self._session is not None:

@@ -10,7 +10,7 @@ from typing import Any
 from headgate.gateway.api.authorization import Authorizer, authorized
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
-from headgate.gateway.api.handlers import Registration
+from headgate.gateway.api.handler_registration import Registration
 from headgate.gateway.api.throttling import Quota, Throttling
 from headgate.gateway.runtime.metrics import Histogram
 from headgate.protocol import compiler, registry

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from headgate.gateway.config import topic_config as topic_configs
 from headgate.gateway.metadata import unknown_configs
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS
-from headgate.gateway.metadata.metadata_log import LOG_CONFIG
+from headgate.gateway.metadata.metadata_log import LOG_CONFIG, encoded_batch
 from headgate.gateway.metadata.new_topics import (
     MAX_PARTITIONS_AT_ONCE,
     METADATA_TOPIC,
@@ -44,11 +44,8 @@ from headgate.protocol.internal.metadata import (
     RemoveTopicRecord,
     TopicRecord,
     decode_known,
-    encode,
     record_type,
 )
-from headgate.protocol.records import batch
-from headgate.protocol.records.batch import Record
 from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.kafka_directory import KafkaPartition, Survey
 from headgate.storage.directory.log_directory import LOCK
@@ -454,13 +451,7 @@ def _write(files: Files, path: str, records: Sequence[MetadataRecord], random: R
     segments = [Segment.create(pool, unfinished, 0, now_ms)]
     log = Log(pool, unfinished, METADATA_TOPIC, 0, METADATA_TOPIC_ID, LOG_CONFIG, segments, random, names_unsynced=True)
     if records:
-        built = batch.build(list(_values(records, now_ms)))
-        log.append(memoryview(built), leader_epoch=0, now_ms=now_ms)
+        log.append(encoded_batch(records, now_ms), leader_epoch=0, now_ms=now_ms)
     log.close()
     files.rename(unfinished, directory)
     files.sync_directory(path)
-
-
-def _values(records: Iterable[MetadataRecord], now_ms: int) -> Iterator[Record]:
-    for record in records:
-        yield Record(timestamp=now_ms, value=encode(record))

@@ -16,30 +16,30 @@ from headgate.gateway.config import BrokerConfig
 
 logger = logging.getLogger("headgate.broker")
 
-# What is in flight at a stop has this long to be answered and sent.
+# The time at a stop for requests in flight to be answered and sent.
 SHUTDOWN_GRACE_S = 1.0
-# The collector looks for garbage after so many new objects. A parked fetch is thirty of them: with Python's 700, those
-# of 500 waiting consumers were walked again and again, for a seventh of what they cost.
+# The garbage collector runs after so many new objects. A parked fetch has thirty: with Python's 700, the collector
+# scanned the fetches of 500 waiting consumers again and again, for a seventh of their cost.
 YOUNG_OBJECTS = 20_000
-# After so many new partitions the collector is told that they stay: to walk those of 10,000 topics took 170 ms.
+# After so many new partitions the collector freezes them: a scan of the partitions of 10,000 topics took 170 ms.
 FREEZE_PARTITIONS = 100
 
 
 def serve(config: BrokerConfig, started: Callable[[], None] = lambda: None) -> None:
-    """Run a broker until SIGTERM or SIGINT. Raises what keeps it from starting, before `started` is called."""
+    """Run a broker until SIGTERM or SIGINT. Raises the error that prevents a start, before `started` is called."""
     trio.run(_serve, config, started)
 
 
 async def _serve(config: BrokerConfig, started: Callable[[], None]) -> None:
-    gc.disable()  # most of what a start makes stays: to look for garbage in it again and again takes a tenth of it
+    gc.disable()  # most objects of a start stay: repeated scans of them take a tenth of the start
     broker = Broker(config)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
             started()
-            print(ready_line(config, broker.endpoints), flush=True)  # noqa: T201  all that stdout is for
+            print(ready_line(config, broker.endpoints), flush=True)  # noqa: T201  the only output on stdout
             gc.collect()
-            gc.freeze()  # what was made until now stays: the collector need not walk it again
+            gc.freeze()  # the objects so far stay: the collector need not scan them again
             broker.parts.log_loader.when_done(gc.freeze)
             broker.services.metadata.on_change(freezing(broker.services.partitions))
             gc.set_threshold(YOUNG_OBJECTS)
@@ -51,9 +51,9 @@ async def _serve(config: BrokerConfig, started: Callable[[], None]) -> None:
 
 
 def freezing(partitions: Sized) -> Callable[..., None]:
-    """What has the garbage collector pass over partitions that were made, whenever there are many new ones.
+    """A callback that excludes partitions from garbage collection, whenever there are many new ones.
 
-    No partition needs the collector: a deleted one leaves the memory with its last reference.
+    No partition needs the collector: the last reference frees a deleted one.
     """
     frozen = len(partitions)
 
@@ -70,7 +70,7 @@ def freezing(partitions: Sized) -> Callable[..., None]:
 
 
 class Broker:
-    """One node: its parts, the nursery that they run in, and its listeners."""
+    """One node: its parts, their nursery, and its listeners."""
 
     def __init__(self, config: BrokerConfig, seams: Seams | None = None) -> None:
         """Raises StorageError, OSError."""
@@ -86,7 +86,7 @@ class Broker:
         listeners: Sequence[tuple[str, trio.abc.Listener[trio.abc.Stream]]] | None = None,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve on `listeners`, else on those of the configuration, until `stop` or cancelled; then close the store."""
+        """Serve on `listeners`, or the configured ones, until `stop` or cancelled; then close the log manager."""
         try:
             if listeners is None:
                 listeners = await self._listen()
@@ -116,7 +116,7 @@ class Broker:
         nursery.start_soon(served.serve, listeners)
 
     async def stop(self) -> None:
-        """Answer what is in flight, then end `run`."""
+        """Answer the requests in flight, then end `run`."""
         self.parts.stop()
         await self.server.stop(SHUTDOWN_GRACE_S)
 

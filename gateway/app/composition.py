@@ -10,17 +10,17 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.gateway.api.context import Services
 from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.fetch_sessions import FetchSessions
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
-from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.producer_ids import ProducerIds
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.coordinator.transactions.marker_writer import RetryingMarkerWriter
 from headgate.gateway.coordinator.transactions.markers import PartitionMarkers
 from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
@@ -28,8 +28,8 @@ from headgate.gateway.maintenance.broker_maintenance import BrokerMaintenance
 from headgate.gateway.maintenance.log_cleaner import LogCleaner
 from headgate.gateway.maintenance.log_loading import LogLoader
 from headgate.gateway.metadata import snapshot
-from headgate.gateway.metadata.embedded import EmbeddedMetadata, check_fresh
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.metadata_log_store import MetadataLogStore, check_fresh
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.metadata.registration import refill, register
 from headgate.gateway.metadata.snapshot_generator import SnapshotGenerator
@@ -49,8 +49,12 @@ from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.storage.config import LogConfig
 from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.log_manager import LogManager
+from headgate.storage.disk.pool import Pool
 from headgate.storage.disk.reserve import Reserve
 from headgate.storage.files import Files, parent
+
+if TYPE_CHECKING:  # a start needs no compaction
+    from headgate.gateway.maintenance.cleaner_process import Worker
 
 
 @dataclass(slots=True)
@@ -90,7 +94,7 @@ class EmbeddedSource:
     """The metadata log of this broker, with its snapshots."""
 
     def __init__(self, base: Foundation) -> None:
-        """Open and read the metadata log, which everything else waits for. Raises StorageError."""
+        """Open and read the metadata log; everything else waits for it. Raises StorageError."""
         self._base = base
         loaded = self._load()
         self.image = loaded.image
@@ -100,7 +104,7 @@ class EmbeddedSource:
         config, log_manager = self._base.config, self._base.log_manager
         log = log_manager.open_now((METADATA_TOPIC, 0), config.log_config({}), self._base.clock.now_ms())
         if log is None:
-            check_fresh(log_manager)  # before anything is done to logs that are not ours
+            check_fresh(log_manager)  # before any change to the logs of another program
             return snapshot.LoadedMetadata.nothing()
         loaded = snapshot.load(log)
         config.change(*loaded.image.broker_configs(config.node_id))
@@ -112,26 +116,32 @@ class EmbeddedSource:
     def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
         """Register this start. Raises StorageError, OSError."""
         base, log_manager = self._base, self._base.log_manager
-        metadata = EmbeddedMetadata(
-            log_manager, base.config, base.clock, base.random, self.image, base.scheduler, prepare, touch
-        )
-        del self.image  # every partition would be in memory twice: the registration makes another image
+        metadata = self.build(prepare, touch)
         self._reserve = Reserve(log_manager.files, parent(metadata.directory))
         are_raised = register(metadata, base.config, base.random, self._reserve, was_clean=log_manager.was_clean)
-        self._generator = SnapshotGenerator(log_manager, metadata, self._snapshot, base.clock, base.scheduler)
         return metadata, are_raised
+
+    def build(self, prepare: Prepare, touch: Callable[[WaitList], None] = lambda _: None) -> MetadataLogStore:
+        """The store and its snapshots, without a registration. Raises StorageError."""
+        base = self._base
+        metadata = MetadataLogStore(
+            base.log_manager, base.config, base.clock, base.random, self.image, base.scheduler, prepare, touch
+        )
+        del self.image  # every partition would be in memory twice: the registration makes another image
+        self.generator = SnapshotGenerator(base.log_manager, metadata, self._snapshot, base.clock, base.scheduler)
+        return metadata
 
     def start(self) -> None:
         """Write snapshots from now on."""
-        self._generator.start()
+        self.generator.start()
 
     def stop(self) -> None:
         """Begin no further snapshot."""
-        self._generator.stop()
+        self.generator.stop()
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         """Check whether a snapshot is due."""
-        self._generator.follow(old, new, names)
+        self.generator.follow(old, new, names)
 
     def space_recovered(self, directory: str) -> None:
         """Fill the reserve again, if the reserve is in this directory."""
@@ -157,6 +167,8 @@ class Seams:
     metadata: Callable[[Foundation], MetadataSource] = EmbeddedSource
     open_logs: Callable[[LogManager, LogLoader, int], None] = open_few
     """(log manager, loader, now in ms): opens logs before the broker runs."""
+    make_worker: Callable[[Scheduler, Pool], Worker] | None = None
+    """(scheduler, pool) -> what computes compactions; None chooses for the platform, with the first compaction."""
 
 
 class BrokerParts:
@@ -216,7 +228,7 @@ class BrokerParts:
         self.groups = self.services.groups
         self.transactions = self.services.transactions
         self.maintenance = BrokerMaintenance(self.log_manager, self.partitions, config, clock, scheduler)
-        self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics)
+        self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
         self.dispatcher = Dispatcher(self.services, load())
         self._open_files = self.log_manager.files.open_limit()
         self.server = Server(self.dispatcher, _limits(config, self._open_files), clock, scheduler)

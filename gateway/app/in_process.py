@@ -18,7 +18,7 @@ import trio.testing
 
 from headgate.gateway.app.broker import Broker
 from headgate.gateway.app.composition import Seams
-from headgate.gateway.app.embedded import HeadgateError
+from headgate.gateway.app.headgate import HeadgateError
 from headgate.gateway.config import BrokerConfig, ConfigError
 from headgate.gateway.runtime.clock import SystemClock
 from headgate.gateway.runtime.scheduler import TrioClock

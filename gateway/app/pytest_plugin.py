@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from headgate.gateway.app.embedded import Headgate
+    from headgate.gateway.app.headgate import Headgate
 
 _SHOWN_LOG_CHARACTERS = 4_000
 
@@ -31,7 +31,7 @@ def headgate_options() -> Mapping[str, object]:
 @pytest.fixture(scope="session")
 def headgate_session(headgate_options: Mapping[str, object]) -> Iterator[Headgate]:
     """The broker of a session."""
-    from headgate.gateway.app.embedded import Headgate
+    from headgate.gateway.app.headgate import Headgate
 
     with Headgate(headgate_options) as broker:
         yield broker

@@ -9,13 +9,12 @@ from headgate.gateway.config import broker_table, catalogue, listeners
 from headgate.gateway.config.definition import LONG_MAX, Effect, Value
 from headgate.gateway.config.listeners import Listener, ListenerProblem
 from headgate.gateway.config.loading import Answer, ConfigError, Loaded, Overrides, Setting, load
-from headgate.gateway.config.settings import Settings
 
 if TYPE_CHECKING:
     from headgate.storage.config import LogConfig
 
 
-class BrokerConfig(Settings):
+class BrokerConfig(broker_table.Settings):
     """Kafka's broker settings: `config.num_partitions`, or `config["num.partitions"]`.
 
     `load` makes a configuration; afterwards only `change` changes it, to the dynamic settings. So code reads a value

@@ -7,7 +7,11 @@ feature does not exist yet.
 """
 # fmt: off
 
+from collections.abc import Mapping
+from typing import Any
+
 from headgate.gateway.config.definition import Type
+from headgate.gateway.config.listeners import Listener
 
 BOOLEAN, STRING, INT, SHORT = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT
 LONG, DOUBLE, LIST = Type.LONG, Type.DOUBLE, Type.LIST
@@ -16,184 +20,189 @@ _UNLIMITED = "2147483647"
 
 Row = tuple[str, Type, str | None, str, str]
 
-NETWORK: tuple[Row, ...] = (
-    ("listeners", STRING, "PLAINTEXT://127.0.0.1:9092", "",
+
+def row(type_: Type, default: str | None, allowed: str, documentation: str) -> Any:
+    """One setting without its name, which is the attribute's with dots."""
+    return type_, default, allowed, documentation
+
+
+class Settings:
+    """The settings as attributes of `BrokerConfig`; None only where a setting has no default."""
+
+    # Network
+    listeners: tuple[Listener, ...] = row(STRING, "PLAINTEXT://127.0.0.1:9092", "",
      ("Where to listen: NAME://host:port, separated by commas. An empty host or 0.0.0.0 means every interface, port 0 a free port."
-     " The default is the loopback interface, as clients are not authenticated.")),
-    ("advertised.listeners", STRING, None, "",
-     "The address of each listener that clients should connect to. Default: the address that the client connected to."),
-    ("listener.security.protocol.map", STRING,
-     "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "", "The security protocol of each listener name."),
-    ("socket.send.buffer.bytes", INT, "102400", "-1 or 1..", "SO_SNDBUF of client sockets; -1 leaves it to the system."),
-    ("socket.receive.buffer.bytes", INT, "-1", "-1 or 1..",
+     " The default is the loopback interface, as clients are not authenticated."))
+    advertised_listeners: tuple[Listener, ...] = row(STRING, None, "",
+     "The address of each listener that clients should connect to. Default: the address that the client connected to.")
+    listener_security_protocol_map: Mapping[str, str] = row(STRING,
+     "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "", "The security protocol of each listener name.")
+    socket_send_buffer_bytes: int = row(INT, "102400", "-1 or 1..", "SO_SNDBUF of client sockets; -1 leaves it to the system.")
+    socket_receive_buffer_bytes: int = row(INT, "-1", "-1 or 1..",
      ("SO_RCVBUF of client sockets; -1 leaves it to the system, which grows it with a client's traffic."
-     " Kafka's default of 102400 cuts large requests into small pieces, which costs a third of their CPU time, and of their speed over long distances.")),
-    ("socket.request.max.bytes", INT, "104857600", "1..", "The largest request; a client that announces more is disconnected."),
-    ("socket.listen.backlog.size", INT, "1024", "1..",
+     " Kafka's default of 102400 cuts large requests into small pieces, which costs a third of their CPU time, and of their speed over long distances."))
+    socket_request_max_bytes: int = row(INT, "104857600", "1..", "The largest request; a client that announces more is disconnected.")
+    socket_listen_backlog_size: int = row(INT, "1024", "1..",
      ("Connections that may wait to be accepted; the system has a limit of its own (net.core.somaxconn)."
-     " Kafka's default is 50: when a cluster's clients reconnect at once, the queue is full, and they retry after one to three seconds.")),
-    ("queued.max.request.bytes", LONG, "268435456", "-1 or 1..",
+     " Kafka's default is 50: when a cluster's clients reconnect at once, the queue is full, and they retry after one to three seconds."))
+    queued_max_request_bytes: int = row(LONG, "268435456", "-1 or 1..",
      ("Memory for requests that are received or being served, over all connections; -1 means no limit."
-     " Limited by default, so that clients cannot exhaust the memory of the host.")),
-    ("max.connections", INT, _UNLIMITED, "0..", "Connections that may be open at a time."),
-    ("max.connections.per.ip", INT, _UNLIMITED, "0..", "Connections that may be open at a time from one address."),
-    ("max.connections.per.ip.overrides", STRING, "", "", "Other limits for single addresses: host:limit, separated by commas."),
-    ("max.connection.creation.rate", INT, _UNLIMITED, "0..", "Connections that may be opened in a second."),
-    ("connections.max.idle.ms", LONG, "600000", "", "A connection that is idle for longer is closed; 0 or less: never."),
-    ("headgate.metrics.listener", STRING, "", "",
+     " Limited by default, so that clients cannot exhaust the memory of the host."))
+    max_connections: int = row(INT, _UNLIMITED, "0..", "Connections that may be open at a time.")
+    max_connections_per_ip: int = row(INT, _UNLIMITED, "0..", "Connections that may be open at a time from one address.")
+    max_connections_per_ip_overrides: str = row(STRING, "", "", "Other limits for single addresses: host:limit, separated by commas.")
+    max_connection_creation_rate: int = row(INT, _UNLIMITED, "0..", "Connections that may be opened in a second.")
+    connections_max_idle_ms: int = row(LONG, "600000", "", "A connection that is idle for longer is closed; 0 or less: never.")
+    headgate_metrics_listener: tuple[str, int] | None = row(STRING, "", "",
      ("Where to serve metrics for Prometheus: host:port, or a port alone on the loopback interface. Empty: nowhere."
-      " Whoever can connect can read them: there is no authentication.")),
-    ("request.timeout.ms", INT, "30000", "0..", "How long this broker waits for another broker's response."),
-)
+      " Whoever can connect can read them: there is no authentication."))
+    request_timeout_ms: int = row(INT, "30000", "0..", "How long this broker waits for another broker's response.")
 
-IDENTITY: tuple[Row, ...] = (
-    ("node.id", INT, None, "0..", "The id of this broker, unique in a cluster. Default: broker.id, or else 0."),
-    ("broker.id", INT, "-1", "-1..", "The older name of node.id; -1 means that it is not set."),
-    ("broker.rack", STRING, None, "", "The rack of this broker, for consumers that prefer a near broker."),
-    ("controlled.shutdown.enable", BOOLEAN, "true", "", "Whether leadership is handed over before a stop."),
-    ("zookeeper.connect", STRING, None, "", "The ZooKeeper servers of the cluster."),
-    ("zookeeper.session.timeout.ms", INT, "18000", "1..", "ZooKeeper forgets this broker after this time without a heartbeat."),
-    ("zookeeper.connection.timeout.ms", INT, None, "1..", "How long to wait for ZooKeeper at start."),
-)
+    # Identity
+    node_id: int = row(INT, None, "0..", "The id of this broker, unique in a cluster. Default: broker.id, or else 0.")
+    broker_id: int = row(INT, "-1", "-1..", "The older name of node.id; -1 means that it is not set.")
+    broker_rack: str | None = row(STRING, None, "", "The rack of this broker, for consumers that prefer a near broker.")
+    controlled_shutdown_enable: bool = row(BOOLEAN, "true", "", "Whether leadership is handed over before a stop.")
+    zookeeper_connect: str | None = row(STRING, None, "", "The ZooKeeper servers of the cluster.")
+    zookeeper_session_timeout_ms: int = row(INT, "18000", "1..", "ZooKeeper forgets this broker after this time without a heartbeat.")
+    zookeeper_connection_timeout_ms: int | None = row(INT, None, "1..", "How long to wait for ZooKeeper at start.")
 
-TOPICS: tuple[Row, ...] = (
-    ("num.partitions", INT, "1", "1..", "Partitions of a topic that is created without a number of partitions."),
-    ("default.replication.factor", INT, "1", "1..",
-     "Replicas of a topic that is created without a replication factor. On a single node it is always one."),
-    ("auto.create.topics.enable", BOOLEAN, "true", "", "Whether a topic is created when a client asks for its metadata."),
-    ("delete.topic.enable", BOOLEAN, "true", "", "Whether topics may be deleted."),
-    ("min.insync.replicas", INT, "1", "1..", "Replicas that must be in sync for a produce request with acks=all."),
-    ("unclean.leader.election.enable", BOOLEAN, "false", "", "Whether a replica that is not in sync may lead, which can lose records."),
-    ("message.max.bytes", INT, "1048588", "0..", "The largest record batch, after compression."),
-    ("compression.type", STRING, "producer", "uncompressed|zstd|lz4|snappy|gzip|producer",
-     "How batches are stored; 'producer' keeps the producer's compression."),
-    ("compression.gzip.level", INT, "-1", "-1 or 1..9", "The gzip level if compression.type is gzip; -1 is the codec's own."),
-    ("compression.lz4.level", INT, "9", "1..17", "The lz4 level if compression.type is lz4."),
-    ("compression.zstd.level", INT, "3", "-131072..22", "The zstd level if compression.type is zstd."),
-    ("fetch.max.bytes", INT, "57671680", "1024..", "The largest fetch response; a first batch alone may exceed it."),
-    ("headgate.fetch.isolation.default", STRING, "read_uncommitted", "read_uncommitted|read_committed",
+    # Topics
+    num_partitions: int = row(INT, "1", "1..", "Partitions of a topic that is created without a number of partitions.")
+    default_replication_factor: int = row(INT, "1", "1..",
+     "Replicas of a topic that is created without a replication factor. On a single node it is always one.")
+    auto_create_topics_enable: bool = row(BOOLEAN, "true", "", "Whether a topic is created when a client asks for its metadata.")
+    delete_topic_enable: bool = row(BOOLEAN, "true", "", "Whether topics may be deleted.")
+    min_insync_replicas: int = row(INT, "1", "1..", "Replicas that must be in sync for a produce request with acks=all.")
+    unclean_leader_election_enable: bool = row(BOOLEAN, "false", "", "Whether a replica that is not in sync may lead, which can lose records.")
+    message_max_bytes: int = row(INT, "1048588", "0..", "The largest record batch, after compression.")
+    compression_type: str = row(STRING, "producer", "uncompressed|zstd|lz4|snappy|gzip|producer",
+     "How batches are stored; 'producer' keeps the producer's compression.")
+    compression_gzip_level: int = row(INT, "-1", "-1 or 1..9", "The gzip level if compression.type is gzip; -1 is the codec's own.")
+    compression_lz4_level: int = row(INT, "9", "1..17", "The lz4 level if compression.type is lz4.")
+    compression_zstd_level: int = row(INT, "3", "-131072..22", "The zstd level if compression.type is zstd.")
+    fetch_max_bytes: int = row(INT, "57671680", "1024..", "The largest fetch response; a first batch alone may exceed it.")
+    headgate_fetch_isolation_default: str = row(STRING, "read_uncommitted", "read_uncommitted|read_committed",
      ("What clients read that cannot ask for an isolation level (Fetch 0-3, ListOffsets 0-1): 'read_committed' ends before the first open transaction and"
-      " leaves aborted records out. A listener's own value, listener.name.<name>.headgate.fetch.isolation.default, counts before that of a topic.")),
-    ("max.incremental.fetch.session.cache.slots", INT, "1000", "0..", "The maximum number of incremental fetch sessions (KIP-227)."),
-    ("max.request.partition.size.limit", INT, "2000", "1..", "The maximum number of partitions in one DescribeTopicPartitions response."),
-    ("headgate.validate.records", STRING, "header", "header|full",
-     "The checks of a produced batch: 'header', its header and checksum; 'full', every record as well."),
-)
+      " leaves aborted records out. A listener's own value, listener.name.<name>.headgate.fetch.isolation.default, counts before that of a topic."))
+    max_incremental_fetch_session_cache_slots: int = row(INT, "1000", "0..", "The maximum number of incremental fetch sessions (KIP-227).")
+    max_request_partition_size_limit: int = row(INT, "2000", "1..", "The maximum number of partitions in one DescribeTopicPartitions response.")
+    headgate_validate_records: str = row(STRING, "header", "header|full",
+     "The checks of a produced batch: 'header', its header and checksum; 'full', every record as well.")
 
-LOG: tuple[Row, ...] = (
-    ("log.dir", STRING, "data", "",
-     "The data directory, if log.dirs is not set. The default is below the working directory, because many systems empty /tmp."),
-    ("log.dirs", LIST, None, "", "The data directories, separated by commas; a new partition goes to the directory with the fewest partitions, among those with free space."),
-    ("log.segment.bytes", INT, "1073741824", "14..", "A segment file is closed at this size."),
-    ("log.roll.ms", LONG, None, "1..", "A segment file is closed at this age."),
-    ("log.roll.hours", INT, "168", "1..", "The same in hours, if log.roll.ms is not set."),
-    ("log.roll.jitter.ms", LONG, None, "0..", "A random time up to this length is subtracted from the age, so that not all logs roll at once."),
-    ("log.roll.jitter.hours", INT, "0", "0..", "The same in hours, if log.roll.jitter.ms is not set."),
-    ("log.index.size.max.bytes", INT, "10485760", "4..", "The largest offset index; a full one closes the segment."),
-    ("log.index.interval.bytes", INT, "4096", "0..", "Log bytes between two entries of the offset index."),
-    ("log.preallocate", BOOLEAN, "false", "", "Whether a new segment file takes its full size at once."),
-    ("log.flush.interval.messages", LONG, _FOREVER, "1..", "Records after which a log is synced to disk."),
-    ("log.flush.interval.ms", LONG, None, "0..", "Time after which a log is synced; default: log.flush.scheduler.interval.ms."),
-    ("log.flush.scheduler.interval.ms", LONG, _FOREVER, "0..", "How often logs are checked for a sync."),
-    ("headgate.flush", STRING, "cache", "cache|commit",
+    # Log
+    log_dir: str = row(STRING, "data", "",
+     "The data directory, if log.dirs is not set. The default is below the working directory, because many systems empty /tmp.")
+    log_dirs: tuple[str, ...] | None = row(LIST, None, "", "The data directories, separated by commas; a new partition goes to the directory with the fewest partitions, among those with free space.")
+    log_segment_bytes: int = row(INT, "1073741824", "14..", "A segment file is closed at this size.")
+    log_roll_ms: int | None = row(LONG, None, "1..", "A segment file is closed at this age.")
+    log_roll_hours: int = row(INT, "168", "1..", "The same in hours, if log.roll.ms is not set.")
+    log_roll_jitter_ms: int | None = row(LONG, None, "0..", "A random time up to this length is subtracted from the age, so that not all logs roll at once.")
+    log_roll_jitter_hours: int = row(INT, "0", "0..", "The same in hours, if log.roll.jitter.ms is not set.")
+    log_index_size_max_bytes: int = row(INT, "10485760", "4..", "The largest offset index; a full one closes the segment.")
+    log_index_interval_bytes: int = row(INT, "4096", "0..", "Log bytes between two entries of the offset index.")
+    log_preallocate: bool = row(BOOLEAN, "false", "", "Whether a new segment file takes its full size at once.")
+    log_flush_interval_messages: int = row(LONG, _FOREVER, "1..", "Records after which a log is synced to disk.")
+    log_flush_interval_ms: int | None = row(LONG, None, "0..", "Time after which a log is synced; default: log.flush.scheduler.interval.ms.")
+    log_flush_scheduler_interval_ms: int = row(LONG, _FOREVER, "0..", "How often logs are checked for a sync.")
+    headgate_flush: str = row(STRING, "cache", "cache|commit",
      ("When records count as written: 'cache', in the system's page cache, as in Kafka; 'commit', on the disk: acks=all waits for the disk,"
-      " and so do consumers. One sync serves all waiting requests.")),
-    ("log.flush.offset.checkpoint.interval.ms", INT, "60000", "0..", "How often the recovery points are written."),
-    ("log.flush.start.offset.checkpoint.interval.ms", INT, "60000", "0..", "How often the log start offsets are written."),
-    ("log.message.timestamp.type", STRING, "CreateTime", "CreateTime|LogAppendTime", "Whether a record has its producer's time or the broker's."),
-    ("log.message.timestamp.before.max.ms", LONG, _FOREVER, "0..", "A record's time may be this much behind the broker's."),
-    ("log.message.timestamp.after.max.ms", LONG, "3600000", "0..", "A record's time may be this much ahead of the broker's."),
-    ("log.message.timestamp.difference.max.ms", LONG, None, "0..", "Both bounds above, if they are not set (Kafka to 3.9)."),
-    ("num.recovery.threads.per.data.dir", INT, "2", "1..", "Threads that open the logs at start."),
-)
+      " and so do consumers. One sync serves all waiting requests."))
+    log_flush_offset_checkpoint_interval_ms: int = row(INT, "60000", "0..", "How often the recovery points are written.")
+    log_flush_start_offset_checkpoint_interval_ms: int = row(INT, "60000", "0..", "How often the log start offsets are written.")
+    log_message_timestamp_type: str = row(STRING, "CreateTime", "CreateTime|LogAppendTime", "Whether a record has its producer's time or the broker's.")
+    log_message_timestamp_before_max_ms: int = row(LONG, _FOREVER, "0..", "A record's time may be this much behind the broker's.")
+    log_message_timestamp_after_max_ms: int = row(LONG, "3600000", "0..", "A record's time may be this much ahead of the broker's.")
+    log_message_timestamp_difference_max_ms: int | None = row(LONG, None, "0..", "Both bounds above, if they are not set (Kafka to 3.9).")
+    num_recovery_threads_per_data_dir: int = row(INT, "2", "1..", "Threads that open the logs at start.")
 
-CLEANUP: tuple[Row, ...] = (
-    ("log.retention.ms", LONG, None, "-1 or 1..", "Segments with only older records are deleted; -1: never."),
-    ("log.retention.minutes", INT, None, "-1 or 1..", "The same in minutes, if log.retention.ms is not set."),
-    ("log.retention.hours", INT, "168", "-1 or 1..", "The same in hours, if neither is set."),
-    ("log.retention.bytes", LONG, "-1", "-1..", "The oldest segments of a larger partition are deleted; -1: never."),
-    ("log.retention.check.interval.ms", LONG, "300000", "1..", "How often logs are checked for segments to roll or to delete."),
-    ("log.segment.delete.delay.ms", LONG, "60000", "0..", "How long a deleted file stays on disk."),
-    ("log.min.free.bytes", LONG, "67108864", "0..",
+    # Cleanup
+    log_retention_ms: int | None = row(LONG, None, "-1 or 1..", "Segments with only older records are deleted; -1: never.")
+    log_retention_minutes: int | None = row(INT, None, "-1 or 1..", "The same in minutes, if log.retention.ms is not set.")
+    log_retention_hours: int = row(INT, "168", "-1 or 1..", "The same in hours, if neither is set.")
+    log_retention_bytes: int = row(LONG, "-1", "-1..", "The oldest segments of a larger partition are deleted; -1: never.")
+    log_retention_check_interval_ms: int = row(LONG, "300000", "1..", "How often logs are checked for segments to roll or to delete.")
+    log_segment_delete_delay_ms: int = row(LONG, "60000", "0..", "How long a deleted file stays on disk.")
+    log_min_free_bytes: int = row(LONG, "67108864", "0..",
      ("With less free space on a data directory's disk, the broker refuses records for that directory, until a quarter more is free; all else continues."
-     " If it is not set, the limit is at most a tenth of the disk. 0: never.")),
-    ("log.cleanup.policy", LIST, "delete", "compact|delete|",
-     "What happens to old records: delete, compact, or both; with neither they stay."),
-    ("log.cleaner.enable", BOOLEAN, "true", "", "Whether logs are compacted."),
-    ("log.cleaner.threads", INT, "1", "0..", "Threads that compact logs."),
-    ("log.cleaner.io.max.bytes.per.second", DOUBLE, "1.7976931348623157E308", "0..", "Bytes per second that compaction may read and write."),
-    ("log.cleaner.dedupe.buffer.size", LONG, "134217728", "1..", "Memory for the keys of a compaction."),
-    ("log.cleaner.io.buffer.size", INT, "524288", "0..", "Memory for reading and writing in a compaction."),
-    ("log.cleaner.io.buffer.load.factor", DOUBLE, "0.9", "0..1", "How full the memory for keys may be."),
-    ("log.cleaner.backoff.ms", LONG, "15000", "0..", "How long to wait when there is nothing to compact."),
-    ("log.cleaner.min.cleanable.ratio", DOUBLE, "0.5", "0..1", "The share of uncompacted bytes at which a log is compacted."),
-    ("log.cleaner.delete.retention.ms", LONG, "86400000", "0..", "How long a deletion marker stays in a compacted log."),
-    ("log.cleaner.min.compaction.lag.ms", LONG, "0", "0..", "A record is not compacted before this age."),
-    ("log.cleaner.max.compaction.lag.ms", LONG, _FOREVER, "1..", "A record is compacted at this age at the latest."),
-)
+     " If it is not set, the limit is at most a tenth of the disk. 0: never."))
+    log_cleanup_policy: tuple[str, ...] = row(LIST, "delete", "compact|delete|",
+     "What happens to old records: delete, compact, or both; with neither they stay.")
+    log_cleaner_enable: bool = row(BOOLEAN, "true", "", "Whether logs are compacted.")
+    log_cleaner_threads: int = row(INT, "1", "0..", "Threads that compact logs.")
+    log_cleaner_io_max_bytes_per_second: float = row(DOUBLE, "1.7976931348623157E308", "0..", "Bytes per second that compaction may read and write.")
+    log_cleaner_dedupe_buffer_size: int = row(LONG, "134217728", "1..", "Memory for the keys of a compaction.")
+    log_cleaner_io_buffer_size: int = row(INT, "524288", "0..", "Memory for reading and writing in a compaction.")
+    log_cleaner_io_buffer_load_factor: float = row(DOUBLE, "0.9", "0..1", "How full the memory for keys may be.")
+    log_cleaner_backoff_ms: int = row(LONG, "15000", "0..", "How long to wait when there is nothing to compact.")
+    log_cleaner_min_cleanable_ratio: float = row(DOUBLE, "0.5", "0..1", "The share of uncompacted bytes at which a log is compacted.")
+    log_cleaner_delete_retention_ms: int = row(LONG, "86400000", "0..", "How long a deletion marker stays in a compacted log.")
+    log_cleaner_min_compaction_lag_ms: int = row(LONG, "0", "0..", "A record is not compacted before this age.")
+    log_cleaner_max_compaction_lag_ms: int = row(LONG, _FOREVER, "1..", "A record is compacted at this age at the latest.")
 
-REPLICATION: tuple[Row, ...] = (
-    ("replica.lag.time.max.ms", LONG, "30000", "1..", "A follower leaves the ISR when it has not caught up for this time."),
-    ("replica.socket.timeout.ms", INT, "30000", "1..", "How long a follower waits for its leader."),
-    ("replica.socket.receive.buffer.bytes", INT, "65536", "-1 or 1..", "SO_RCVBUF of a follower's sockets."),
-    ("replica.fetch.max.bytes", INT, "1048576", "0..", "Bytes of each partition that a follower asks for."),
-    ("replica.fetch.wait.max.ms", INT, "500", "0..", "How long a follower's fetch may wait for records."),
-    ("replica.fetch.backoff.ms", INT, "1000", "0..", "How long a follower waits after an error."),
-    ("replica.fetch.min.bytes", INT, "1", "0..", "Bytes that a follower's fetch waits for."),
-    ("replica.fetch.response.max.bytes", INT, "10485760", "0..", "The largest response to a follower."),
-    ("num.replica.fetchers", INT, "1", "1..", "Fetching tasks for each other broker."),
-    ("replica.high.watermark.checkpoint.interval.ms", LONG, "5000", "1..", "How often the high watermarks are written to disk."),
-    ("auto.leader.rebalance.enable", BOOLEAN, "true", "", "Whether leadership returns to the preferred replica automatically."),
-    ("leader.imbalance.check.interval.seconds", LONG, "300", "1..", "How often the leader imbalance is checked."),
-    ("leader.imbalance.per.broker.percentage", INT, "10", "0..", "The imbalance, in percent, at which leadership returns."),
-)
+    # Replication
+    replica_lag_time_max_ms: int = row(LONG, "30000", "1..", "A follower leaves the ISR when it has not caught up for this time.")
+    replica_socket_timeout_ms: int = row(INT, "30000", "1..", "How long a follower waits for its leader.")
+    replica_socket_receive_buffer_bytes: int = row(INT, "65536", "-1 or 1..", "SO_RCVBUF of a follower's sockets.")
+    replica_fetch_max_bytes: int = row(INT, "1048576", "0..", "Bytes of each partition that a follower asks for.")
+    replica_fetch_wait_max_ms: int = row(INT, "500", "0..", "How long a follower's fetch may wait for records.")
+    replica_fetch_backoff_ms: int = row(INT, "1000", "0..", "How long a follower waits after an error.")
+    replica_fetch_min_bytes: int = row(INT, "1", "0..", "Bytes that a follower's fetch waits for.")
+    replica_fetch_response_max_bytes: int = row(INT, "10485760", "0..", "The largest response to a follower.")
+    num_replica_fetchers: int = row(INT, "1", "1..", "Fetching tasks for each other broker.")
+    replica_high_watermark_checkpoint_interval_ms: int = row(LONG, "5000", "1..", "How often the high watermarks are written to disk.")
+    auto_leader_rebalance_enable: bool = row(BOOLEAN, "true", "", "Whether leadership returns to the preferred replica automatically.")
+    leader_imbalance_check_interval_seconds: int = row(LONG, "300", "1..", "How often the leader imbalance is checked.")
+    leader_imbalance_per_broker_percentage: int = row(INT, "10", "0..", "The imbalance, in percent, at which leadership returns.")
 
-GROUPS: tuple[Row, ...] = (
-    ("group.initial.rebalance.delay.ms", INT, "3000", "0..", "How long a new group waits for more members."),
-    ("group.min.session.timeout.ms", INT, "6000", "0..", "The shortest session timeout that a member may ask for."),
-    ("group.max.session.timeout.ms", INT, "1800000", "0..", "The longest session timeout that a member may ask for."),
-    ("group.max.size", INT, _UNLIMITED, "1..", "Members in a group."),
-    ("group.coordinator.rebalance.protocols", LIST, "classic,consumer,streams", "consumer|classic|share|streams", "The group protocols that this broker serves."),
-    ("group.consumer.session.timeout.ms", INT, "45000", "1..", "Session timeout of members under KIP-848."),
-    ("group.consumer.min.session.timeout.ms", INT, "45000", "1..", "The lower bound of a group's own session timeout."),
-    ("group.consumer.max.session.timeout.ms", INT, "60000", "1..", "The upper bound of a group's own session timeout."),
-    ("group.consumer.heartbeat.interval.ms", INT, "5000", "1..", "Heartbeat interval of members under KIP-848."),
-    ("group.consumer.min.heartbeat.interval.ms", INT, "5000", "1..", "The lower bound of a group's own heartbeat interval."),
-    ("group.consumer.max.heartbeat.interval.ms", INT, "15000", "1..", "The upper bound of a group's own heartbeat interval."),
-    ("group.consumer.max.size", INT, _UNLIMITED, "1..", "Members in a group under KIP-848."),
-    ("group.consumer.assignors", LIST, "uniform,range", "", "Assignors of the broker; the first is the default."),
-    ("group.consumer.migration.policy", STRING, "bidirectional",
-     "bidirectional|upgrade|downgrade|disabled|BIDIRECTIONAL|UPGRADE|DOWNGRADE|DISABLED", "In which direction groups may change between classic and KIP-848."),
-    ("offset.metadata.max.bytes", INT, "4096", "0..", "The longest metadata text of a committed offset."),
-    ("offsets.commit.timeout.ms", INT, "5000", "1..", "How long an offset commit waits for the replicas."),
-    ("offsets.load.buffer.size", INT, "5242880", "1..", "Bytes read at a time when committed offsets are loaded."),
-    ("offsets.retention.minutes", INT, "10080", "1..", "How long the offsets of an empty group are kept."),
-    ("offsets.retention.check.interval.ms", LONG, "600000", "1..", "How often expired offsets are searched for."),
-    ("offsets.topic.replication.factor", SHORT, "3", "1..",
-     "Replicas of __consumer_offsets, which is created when a client first asks for a coordinator. On a single node it is always one."),
-    ("offsets.topic.num.partitions", INT, "50", "1..", "Partitions of __consumer_offsets."),
-    ("offsets.topic.segment.bytes", INT, "104857600", "1..", "Segment size of __consumer_offsets."),
-    ("offsets.topic.compression.codec", INT, "0", "0..4", "Codec of __consumer_offsets, by its number."),
-)
+    # Groups
+    group_initial_rebalance_delay_ms: int = row(INT, "3000", "0..", "How long a new group waits for more members.")
+    group_min_session_timeout_ms: int = row(INT, "6000", "0..", "The shortest session timeout that a member may ask for.")
+    group_max_session_timeout_ms: int = row(INT, "1800000", "0..", "The longest session timeout that a member may ask for.")
+    group_max_size: int = row(INT, _UNLIMITED, "1..", "Members in a group.")
+    group_coordinator_rebalance_protocols: tuple[str, ...] = row(LIST, "classic,consumer,streams", "consumer|classic|share|streams", "The group protocols that this broker serves.")
+    group_consumer_session_timeout_ms: int = row(INT, "45000", "1..", "Session timeout of members under KIP-848.")
+    group_consumer_min_session_timeout_ms: int = row(INT, "45000", "1..", "The lower bound of a group's own session timeout.")
+    group_consumer_max_session_timeout_ms: int = row(INT, "60000", "1..", "The upper bound of a group's own session timeout.")
+    group_consumer_heartbeat_interval_ms: int = row(INT, "5000", "1..", "Heartbeat interval of members under KIP-848.")
+    group_consumer_min_heartbeat_interval_ms: int = row(INT, "5000", "1..", "The lower bound of a group's own heartbeat interval.")
+    group_consumer_max_heartbeat_interval_ms: int = row(INT, "15000", "1..", "The upper bound of a group's own heartbeat interval.")
+    group_consumer_max_size: int = row(INT, _UNLIMITED, "1..", "Members in a group under KIP-848.")
+    group_consumer_assignors: tuple[str, ...] = row(LIST, "uniform,range", "", "Assignors of the broker; the first is the default.")
+    group_consumer_migration_policy: str = row(STRING, "bidirectional",
+     "bidirectional|upgrade|downgrade|disabled|BIDIRECTIONAL|UPGRADE|DOWNGRADE|DISABLED", "In which direction groups may change between classic and KIP-848.")
+    offset_metadata_max_bytes: int = row(INT, "4096", "0..", "The longest metadata text of a committed offset.")
+    offsets_commit_timeout_ms: int = row(INT, "5000", "1..", "How long an offset commit waits for the replicas.")
+    offsets_load_buffer_size: int = row(INT, "5242880", "1..", "Bytes read at a time when committed offsets are loaded.")
+    offsets_retention_minutes: int = row(INT, "10080", "1..", "How long the offsets of an empty group are kept.")
+    offsets_retention_check_interval_ms: int = row(LONG, "600000", "1..", "How often expired offsets are searched for.")
+    offsets_topic_replication_factor: int = row(SHORT, "3", "1..",
+     "Replicas of __consumer_offsets, which is created when a client first asks for a coordinator. On a single node it is always one.")
+    offsets_topic_num_partitions: int = row(INT, "50", "1..", "Partitions of __consumer_offsets.")
+    offsets_topic_segment_bytes: int = row(INT, "104857600", "1..", "Segment size of __consumer_offsets.")
+    offsets_topic_compression_codec: int = row(INT, "0", "0..4", "Codec of __consumer_offsets, by its number.")
 
-TRANSACTIONS: tuple[Row, ...] = (
-    ("producer.id.expiration.ms", INT, "86400000", "1..", "A partition forgets a producer after this time without a write."),
-    ("producer.id.expiration.check.interval.ms", INT, "600000", "1..", "How often expired producers are searched for."),
-    ("transactional.id.expiration.ms", INT, "604800000", "1..", "A transactional id without an open transaction is forgotten after this time without use."),
-    ("transaction.max.timeout.ms", INT, "900000", "1..", "The longest transaction.timeout.ms that a producer may ask for; the coordinator aborts a transaction after its timeout."),
-    ("transaction.state.log.replication.factor", SHORT, "3", "1..",
-     "Replicas of __transaction_state, which is created when a client first asks for a coordinator. On a single node it is always one."),
-    ("transaction.state.log.num.partitions", INT, "50", "1..", "Partitions of __transaction_state. It has no effect once the topic exists."),
-    ("transaction.state.log.min.isr", INT, "2", "1..", "min.insync.replicas of __transaction_state, at most its replicas. On a single node it is always one."),
-    ("transaction.state.log.segment.bytes", INT, "104857600", "1..", "Segment size of __transaction_state."),
-    ("transaction.state.log.load.buffer.size", INT, "5242880", "1..", "Bytes read at a time when transactions are loaded."),
-    ("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, "10000", "1..", "How often transactions that are older than their timeout are searched for."),
-    ("transaction.remove.expired.transaction.cleanup.interval.ms", INT, "3600000", "1..", "How often expired transactional ids are searched for."),
-    ("transaction.partition.verification.enable", BOOLEAN, "true", "", "Whether a partition verifies that a transaction includes it (KIP-890)."),
-    ("transaction.two.phase.commit.enable", BOOLEAN, "false", "", "Whether a client may keep a transaction prepared (KIP-939)."),
-)
+    # Transactions
+    producer_id_expiration_ms: int = row(INT, "86400000", "1..", "A partition forgets a producer after this time without a write.")
+    producer_id_expiration_check_interval_ms: int = row(INT, "600000", "1..", "How often expired producers are searched for.")
+    transactional_id_expiration_ms: int = row(INT, "604800000", "1..", "A transactional id without an open transaction is forgotten after this time without use.")
+    transaction_max_timeout_ms: int = row(INT, "900000", "1..", "The longest transaction.timeout.ms that a producer may ask for; the coordinator aborts a transaction after its timeout.")
+    transaction_state_log_replication_factor: int = row(SHORT, "3", "1..", "Replicas of __transaction_state, which is created when a client first asks for a coordinator. On a single node it is always one.")
+    transaction_state_log_num_partitions: int = row(INT, "50", "1..", "Partitions of __transaction_state. It has no effect once the topic exists.")
+    transaction_state_log_min_isr: int = row(INT, "2", "1..", "min.insync.replicas of __transaction_state, at most its replicas. On a single node it is always one.")
+    transaction_state_log_segment_bytes: int = row(INT, "104857600", "1..", "Segment size of __transaction_state.")
+    transaction_state_log_load_buffer_size: int = row(INT, "5242880", "1..", "Bytes read at a time when transactions are loaded.")
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = row(INT, "10000", "1..", "How often transactions that are older than their timeout are searched for.")
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = row(INT, "3600000", "1..", "How often expired transactional ids are searched for.")
+    transaction_partition_verification_enable: bool = row(BOOLEAN, "true", "", "Whether a partition verifies that a transaction includes it (KIP-890).")
+    transaction_two_phase_commit_enable: bool = row(BOOLEAN, "false", "", "Whether a client may keep a transaction prepared (KIP-939).")
 
-ROWS: tuple[Row, ...] = NETWORK + IDENTITY + TOPICS + LOG + CLEANUP + REPLICATION + GROUPS + TRANSACTIONS
+
+ROWS: tuple[Row, ...] = tuple(
+    (name.replace("_", "."), *columns) for name, columns in vars(Settings).items() if isinstance(columns, tuple)
+)
+for _name, *_ in ROWS:  # Python reads a value of an instance faster if the class does not have the attribute
+    delattr(Settings, _name.replace(".", "_"))
 
 _ALONE = "this is a single node: clusters are not supported yet"
 
@@ -233,8 +242,8 @@ ORDERED: tuple[tuple[str, str], ...] = (
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
 )
 
-# Settings that Kafka can change at run time: for one broker, or for all. Those for one broker need a restart here.
-PER_BROKER = frozenset(("listeners", "listener.security.protocol.map"))
+# Settings that Kafka can change at run time, for all brokers. `listeners` and `listener.security.protocol.map`, which
+# Kafka can change for one broker, need a restart here.
 CLUSTER_WIDE = frozenset(
     """
     message.max.bytes compression.type compression.gzip.level compression.lz4.level compression.zstd.level max.connections.per.ip

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 
 from headgate.gateway.config import broker_table, topic_table, unsupported_table
 from headgate.gateway.config.definition import Definition, Effect, Type
-
-
-class Update(IntEnum):
-    """Where Kafka can change a setting while brokers run."""
-
-    READ_ONLY = 0
-    PER_BROKER = 1
-    CLUSTER_WIDE = 2
 
 
 def _pending_reason(name: str) -> str:
@@ -100,13 +91,6 @@ def _listener_setting_exists(name: str) -> bool:
         return True
     parts = name.split(".")[3:]
     return any(".".join(parts[start:]) in known() for start in range(min(2, len(parts))))
-
-
-def update_mode(name: str) -> Update:
-    """Whether Kafka can change this broker setting at run time, and for which brokers."""
-    if name in broker_table.PER_BROKER:
-        return Update.PER_BROKER
-    return Update.CLUSTER_WIDE if name in broker_table.CLUSTER_WIDE else Update.READ_ONLY
 
 
 def is_dynamic(name: str) -> bool:

@@ -89,10 +89,6 @@ class Definition(NamedTuple):
             raise ValueError(self.describe_allowed())
         return value
 
-    def effect_of(self, text: str) -> Effect:
-        """The effect of this value."""
-        return self.effect
-
     def default_value(self) -> Value:
         """The default as a value; None if there is no default."""
         return None if self.default is None else self.parse(self.default)

@@ -127,9 +127,8 @@ def _take(setting: Setting, loaded: Loaded) -> None:
         return
     if definition.name in catalogue.BROKER:
         loaded.values[definition.name] = value
-    effect = definition.effect_of(setting.text)
-    reason = "" if effect is Effect.FULL else definition.reason
-    loaded.answers.append(Answer(setting.where, setting.name, shown, effect, reason))
+    reason = "" if definition.effect is Effect.FULL else definition.reason
+    loaded.answers.append(Answer(setting.where, setting.name, shown, definition.effect, reason))
 
 
 def _refuse_unless_harmless(setting: Setting, definition: Definition, loaded: Loaded) -> None:

@@ -5,16 +5,16 @@
                                          append ──> replay ──> high watermark ──> replies, then effects
                                             │ failed: nothing is replayed, the replies become an error
 
-One decision at a time. While a thread writes to a slow disk, later requests wait in a queue. Records above the high
-watermark hold back every later reply, replies to reads too: nobody sees what may be lost.
+Decisions run one at a time. While a thread writes to a slow disk, later requests wait in a queue. Records above the
+high watermark hold back every later reply, replies to reads too: no client sees state that may be lost.
 
-A small write need not be a write of its own: with others of the same turn it is staged, replayed, and written before
-any answer of that turn leaves (`gateway.replication.write_batcher`). Should that write fail, or should the log for any
-other reason hold something else than what was replayed, then the shard is loaded anew from its log. During each load
-requests get COORDINATOR_LOAD_IN_PROGRESS, and clients come again.
+A small write may be staged with others of the same turn. The coordinator replays the staged write; the
+`gateway.replication.write_batcher` writes the group before any reply of the turn leaves. If that write fails, or the
+log differs from the replayed records for another reason, the shard is loaded again from its log. During a load requests
+get COORDINATOR_LOAD_IN_PROGRESS, and clients retry.
 
-A decision is written, replied to and followed by its effects under one leader epoch. In a later epoch another history
-may have been written: the client looks for its coordinator again, and the shard is loaded anew.
+A decision is written, answered and followed by its effects under one leader epoch. A later epoch may have another
+history: the client looks for its coordinator again, and the shard is loaded again.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from typing import Any, Generic, TypeVar
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, Reply, Ticket
 from headgate.gateway.coordinator.internal_topic import InternalTopic
-from headgate.gateway.coordinator.loader import CoordinatorServices, ShardLoader
 from headgate.gateway.coordinator.log_replay import LogReplay
 from headgate.gateway.coordinator.shard import CoordinatorShard
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices, ShardLoader
 from headgate.gateway.replication.append import ACKS_ALL, Append, await_offset
 from headgate.gateway.replication.append_queue import Done
 from headgate.gateway.replication.replica import GATHER_BYTES, Replica
@@ -45,21 +45,21 @@ S = TypeVar("S", bound=CoordinatorShard)
 FailureResponse = Callable[[ErrorCode], Struct]
 """The response of a request that failed as a whole."""
 Perform = Callable[[Sequence[object], int], None]
-"""(effects of one decision, the leader epoch under which it began): carry the effects out."""
+"""(effects of one decision, the leader epoch under which its write began): carry the effects out."""
 
 TICK_RETRY_MS = 500.0
-"""After a tick that could not be written; as Kafka's timers."""
+"""The pause before the retry of a tick whose write failed, as for Kafka's timers."""
 LOAD_RETRY_MS = 1_000.0
 MAX_QUEUED = 10_000
-"""Requests behind a write of a thread. Clients wait for one each, but a client that gave up and came again leaves its
-first request there."""
+"""The limit of requests that wait for a thread's write. A client waits for one request, but a client that gives up and
+reconnects leaves its first request in the queue."""
 
 _TRANSLATED = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    # The log fences producers, and coordinators of their transactions: that is for the client to know
+    # The log fences producers and coordinators of their transactions: the client has to see these errors
     **{
         code: code
         for code in (
@@ -72,7 +72,7 @@ _TRANSLATED = {
 
 
 class RequestTicket(Ticket):
-    """The ticket of one request: its reply, once there is one, and the parked request."""
+    """The ticket of one request: its reply once decided, and the parked request."""
 
     __slots__ = ("_coordinator", "_ended", "_list", "_waiting", "reply")
 
@@ -95,7 +95,7 @@ class RequestTicket(Ticket):
             self._coordinator.services.purgatory.touch(self._list)
 
     def park(self) -> Waiting:
-        """Wait for the reply, or for the end of the shard. Raises KafkaError if the shard ended while deciding."""
+        """Wait for the reply or the end of the shard. Raises KafkaError if the shard ended while deciding."""
         if self._ended is not self._coordinator.ended:
             self.expire()
         self._list = WaitList()
@@ -103,7 +103,7 @@ class RequestTicket(Ticket):
         return self._waiting
 
     def _attempt(self, _: WaitList) -> Any:
-        self._coordinator.services.appends.commit()  # the reply may tell of a staged write
+        self._coordinator.services.appends.commit()  # the reply may depend on a staged write
         if self._ended is not self._coordinator.ended:
             self.reply = None
         elif self.reply is None:
@@ -111,7 +111,10 @@ class RequestTicket(Ticket):
         return self.expire()
 
     def expire(self) -> Any:
-        """The reply there is; raises KafkaError(NOT_COORDINATOR) if there is none: clients look for it again."""
+        """Return the reply, or raise it if it is a KafkaError.
+
+        Raises KafkaError(NOT_COORDINATOR) without a reply: the client looks for its coordinator again.
+        """
         if self.reply is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator is stopped, or moved")
         if isinstance(self.reply, KafkaError):
@@ -120,7 +123,7 @@ class RequestTicket(Ticket):
 
 
 class _StagedReply:
-    """A response that tells of a staged write; `WriteBatcher` calls `refuse` if that write fails."""
+    """A response that depends on a staged write; `WriteBatcher` calls `refuse` if that write fails."""
 
     __slots__ = ("_coordinator", "_failure_response", "_response")
 
@@ -130,18 +133,18 @@ class _StagedReply:
         self._failure_response = failure_response
 
     def refuse(self, error: ErrorCode, message: str | None) -> None:
-        """The write failed: the log does not have what was replayed."""
-        told = translated(KafkaError(error, message))
-        refused = self._failure_response(told.code)
+        """Replace the response by an error: the write failed, so the log lacks the replayed records."""
+        failure = translated(KafkaError(error, message))
+        refused = self._failure_response(failure.code)
         for field in type(refused).fields:
             setattr(self._response, field.name, getattr(refused, field.name))
-        self._coordinator.reload(told.message)
+        self._coordinator.reload(failure.message)
 
 
 class Coordinator(Generic[S]):
-    """Owns a shard, and the log that it is the replay of.
+    """Owns a shard and the log from which the shard is replayed.
 
-    make_shard  makes an empty shard
+    make_shard  returns an empty shard
     loaded      is called after each load
     perform     carries out the effects of decisions
     """
@@ -158,7 +161,7 @@ class Coordinator(Generic[S]):
         self.partition = partition
         self.services = services
         self.ended = WaitList()
-        """Touched, and replaced, when the shard ends: all its requests have to be sent again."""
+        """Touched and replaced when the shard ends: clients have to send all its requests again."""
         self.shard: S | None = None
         self._topic = topic
         self._make_shard = make_shard
@@ -166,16 +169,16 @@ class Coordinator(Generic[S]):
         self._perform = perform
         self._is_closed = False
         self._is_writing = False
-        self._unfinished_writes = 0  # of threads, also for a shard that has ended
+        self._unfinished_writes = 0  # writes of threads, also for a shard that has ended
         self._is_going_on = False
         self._queue: deque[
             tuple[str, Callable[[S, Ticket], Decision], RequestTicket | None, FailureResponse | None]
         ] = deque()
-        self._effects: deque[tuple[int, Decision]] = deque()  # each with the end offset that it waits for
+        self._effects: deque[tuple[int, Decision]] = deque()  # (end offset that must be committed, decision)
         self._effects_are_scheduled = False
-        self._end_offset = 0  # of what was replayed
+        self._end_offset = 0  # the end of the replayed records
         self._is_loading = False
-        self._is_outdated = False  # the log was cut since the load began
+        self._is_outdated = False  # the log was truncated since the load began
         self._timer: Timer | None = None
         self._timer_ms = NEVER
         self._load()
@@ -185,11 +188,12 @@ class Coordinator(Generic[S]):
     def submit(
         self, key: str, decide: Callable[[S, Ticket], Decision], failure_response: FailureResponse | None = None
     ) -> Any:
-        """The reply that `decide` decides, or a `Waiting` for it.
+        """Return the reply that `decide` decides, or a `Waiting` for the reply.
 
-        With `failure_response` the write may be left to the end of the turn, if the decision answers this request
-        alone. Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and what is decided;
-        COORDINATOR_NOT_AVAILABLE where too many requests wait for a slow disk.
+        With `failure_response` the write may wait for the end of the turn, if the decision answers this request alone.
+
+        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS; NOT_COORDINATOR; COORDINATOR_NOT_AVAILABLE if too many requests
+        wait for a slow disk; and the decided error.
         """
         if self.shard is None:
             raise self._absent()
@@ -204,14 +208,14 @@ class Coordinator(Generic[S]):
         return ticket.park() if ticket.reply is None else ticket.expire()
 
     def run(self, key: str, decide: Callable[[S, Ticket], Decision]) -> None:
-        """Decide something without a request, in its turn; nothing if the shard is not there."""
+        """Decide without a request, after the requests in the queue; do nothing without a shard."""
         if self._is_writing:
             self._queue.append((key, decide, None, None))
         elif self.shard is not None:
             self._decide(key, decide, None, None)
 
     def run_each(self, shard: S, decisions: Iterator[Decision]) -> None:
-        """Run decisions of a shard one after another, with a turn for everybody else between any two of them."""
+        """Run decisions of a shard one after another; requests get a turn between any two of them."""
 
         def decide(_: S, __: Ticket) -> Decision:
             decision = next(decisions, None)
@@ -301,12 +305,12 @@ class Coordinator(Generic[S]):
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"no record can hold it: {error}") from error
 
     def _continuation(self, key: str, decision: Decision, now_ms: int, is_tick: bool) -> Done:
-        """What happens when a thread has written."""
+        """Return the function that receives the result of a thread's write."""
         ended = self.ended
 
         def written(result: AppendInfo | KafkaError) -> None:
             self._unfinished_writes -= 1
-            if ended is not self.ended:  # the clients were told to ask again
+            if ended is not self.ended:  # the clients were told to retry
                 self.services.scheduler.call_soon(self._load)
                 return
             self._is_writing = False
@@ -323,12 +327,12 @@ class Coordinator(Generic[S]):
         return written
 
     def _is_fenced(self, decision: Decision) -> bool:
-        """Whether the leader epoch has passed under which the decision was written."""
+        """Whether the decision was written under an earlier leader epoch."""
         return decision.leader_epoch not in (-1, self.partition.leader_epoch)
 
     def _go_on(self) -> None:
-        """Decide what came while a thread wrote, until a decision has to be written again."""
-        if self._is_going_on:  # the writer refused at once; the caller of the writer goes on
+        """Decide the requests that came during a thread's write, until a decision has to be written again."""
+        if self._is_going_on:  # the append queue refused at once; the outer call goes on
             return
         self._is_going_on = True
         while self._queue and not self._is_writing and self.shard is not None:
@@ -363,7 +367,7 @@ class Coordinator(Generic[S]):
             self._defer_effects(decision)
 
     def _failed(self, key: str, decision: Decision, error: KafkaError, is_tick: bool) -> None:
-        """Nothing was replayed. Soft state is put right, the clients try again; so does a tick."""
+        """Answer with the error: nothing was replayed. `Decision.failed` corrects soft state; a tick is retried."""
         error = translated(error)
         if decision.failed is not None:
             decision.failed()
@@ -372,16 +376,16 @@ class Coordinator(Generic[S]):
         if self.partition.log.end_offset != self._end_offset:
             self.reload(error.message)
         elif is_tick:
-            message = "the write of a tick of %s %r failed and is tried again: %s"
+            message = "the write of a tick of %s %r failed; the broker retries it: %s"
             self._topic.logger.error(message, self._topic.key_name, key, error.message)
             self.services.scheduler.call_after(TICK_RETRY_MS, lambda: self._tick_key(key))
 
     # Replies and effects
 
     def _reply(self, decision: Decision) -> None:
-        """Send the replies once everything that was written before is below the high watermark.
+        """Send the replies once everything written so far is below the high watermark.
 
-        The `WriteBatcher` keeps back a reply that tells of a staged write.
+        The `WriteBatcher` holds back a reply that depends on a staged write.
         """
         if not self.partition.fsync_before_commit or self.partition.high_watermark >= self._end_offset:
             for ticket, reply in decision.replies:
@@ -394,7 +398,7 @@ class Coordinator(Generic[S]):
         """Call `done(is_in_time)` when the high watermark reaches the offset; not if the shard ends first."""
         partition, ended = self.partition, self.ended
 
-        def ended_append(_: Append) -> None:  # failed, too, if another leader epoch has begun
+        def ended_append(_: Append) -> None:  # an append also fails if another leader epoch has begun
             if partition.high_watermark >= end_offset:
                 self.services.purgatory.complete(waiting)
 
@@ -407,7 +411,7 @@ class Coordinator(Generic[S]):
         self.services.purgatory.park(waiting, complete)
 
     def _committed(self, decision: Decision, is_in_time: bool) -> None:
-        """The records of the decision are below the high watermark; or its replies have waited for too long."""
+        """Send the replies: the records are below the high watermark, or the wait has timed out."""
         error = None
         if not is_in_time:
             message = f"it was not written to every in-sync replica within {self._topic.write_timeout_ms} ms"
@@ -420,9 +424,10 @@ class Coordinator(Generic[S]):
             self.reload(error.message)
 
     def _defer_effects(self, decision: Decision) -> None:
-        """Perform the effects after all earlier ones, when everything written so far is below the high watermark.
+        """Perform the effects after all earlier ones, once everything written so far is below the high watermark.
 
-        Never in the turn of the decision: what an effect submits must not meet a decision that is half done.
+        Effects never run in the turn of the decision: a request that an effect submits must not meet a decision that is
+        half done.
         """
         self._effects.append((self._end_offset, decision))
         if not self._effects_are_scheduled:
@@ -437,7 +442,7 @@ class Coordinator(Generic[S]):
             self._await_commit(end_offset, NEVER, perform)
 
     def _perform_effects(self, ended: WaitList, is_committed: bool = True) -> None:
-        """Perform what is below the high watermark, in the order of the decisions. A fault stops no later effect.
+        """Perform the committed effects in the order of their decisions. A failed effect does not stop later ones.
 
         `is_committed` is false if the broker stops.
         """
@@ -460,13 +465,13 @@ class Coordinator(Generic[S]):
     # Time
 
     def _arm(self) -> None:
-        """Have one timer, for the key that is due first."""
+        """Set one timer, for the key that is due first."""
         shard = self.shard
-        # Not in the past: the scheduler would run such a timer in the same turn, and nobody else would have a turn
+        # Not in the past: the scheduler would run such a timer in the same turn, before any other work
         when_ms = NEVER if shard is None else max(shard.timers.due_ms, self.services.clock.monotonic_ms())
         if self._timer is not None:
             if self._timer.when_ms <= when_ms and self._timer.callback is not None:
-                return  # it may be too early
+                return  # the timer may fire too early
             self._timer.cancel()
         self._timer_ms = when_ms
         self._timer = None if when_ms == NEVER else self.services.scheduler.call_at(when_ms, self._tick)
@@ -489,28 +494,28 @@ class Coordinator(Generic[S]):
         try:
             self.run(key, lambda shard, _: shard.tick(key, self.services.clock.monotonic_ms()))
         except Exception:
-            message = "%s %r cannot be ticked; it is tried again in %d ms"
+            message = "the tick of %s %r failed; the broker retries it in %d ms"
             self._topic.logger.exception(message, self._topic.key_name, key, TICK_RETRY_MS)
             self.services.scheduler.call_after(TICK_RETRY_MS, lambda: self._tick_key(key))
 
     # Loading and unloading
 
     def close(self) -> None:
-        """Coordinate no more: waiting clients get NOT_COORDINATOR."""
+        """End the shard: waiting clients get NOT_COORDINATOR."""
         self._is_closed = True
         self._end()
 
     def reload(self, why: str) -> None:
-        """The log does not hold what was replayed: begin anew from what it holds."""
+        """Load the shard again: the log differs from the replayed records."""
         if self.shard is not None:
-            self._topic.logger.error("%r is loaded anew: %s", self.partition, why)
+            self._topic.logger.error("%r is loaded again: %s", self.partition, why)
             self._end()
             self.services.scheduler.call_soon(self._load)
 
     def log_was_truncated(self) -> None:
-        """The log ends earlier than it did: the rest of the log is the state, and clients are told so."""
+        """Load the shard again from the rest of the truncated log; clients get an error and retry."""
         self._is_outdated = True
-        self.reload("its log was cut")
+        self.reload("its log was truncated")
 
     def _end(self) -> None:
         self.shard = None
@@ -525,7 +530,7 @@ class Coordinator(Generic[S]):
         self.services.purgatory.touch(ended)
 
     def _load(self) -> None:
-        # A batch that lands behind a load would be missing in the shard: the end of the write calls this again
+        # The shard would miss a batch that lands after the load: so the end of that write calls this again
         if self._is_closed or self.shard is not None or self._is_loading or self._unfinished_writes:
             return
         self._is_loading, self._is_outdated = True, False
@@ -538,9 +543,9 @@ class Coordinator(Generic[S]):
             ShardLoader(log, replay, self.services, buffer_bytes, self._loaded, self._load_failed).start()
 
     def _load_failed(self, error: BaseException) -> None:
-        """The log cannot be read; until it can, clients are told to come again."""
+        """Retry the load after a pause: the log cannot be read. Clients retry meanwhile."""
         self._is_loading = False
-        self._topic.logger.error("%r cannot be loaded, and is tried again: %s", self.partition, error)
+        self._topic.logger.error("%r cannot be loaded; the broker retries: %s", self.partition, error)
         self.services.scheduler.call_after(LOAD_RETRY_MS, self._load)
 
     def _loaded(self, replay: LogReplay[S], began_ms: float) -> None:
@@ -559,7 +564,7 @@ class Coordinator(Generic[S]):
         if replay.skipped:
             logger.error("%r: %d records skipped; %s", self.partition, replay.skipped, replay.problem)
         if replay.unknown:
-            logger.warning("%r: %d records are of kinds that are not served", self.partition, replay.unknown)
+            logger.warning("%r: %d records have types that this broker does not serve", self.partition, replay.unknown)
         self._arm()
         self._when_loaded(self)
 
@@ -570,7 +575,7 @@ class _Nobody(RequestTicket):
     __slots__ = ()
 
     def __init__(self) -> None:
-        """Without a coordinator: no shard keeps it."""
+        """No coordinator is needed: no shard keeps this ticket."""
 
     def answer(self, reply: Reply) -> None:
         pass
@@ -585,7 +590,7 @@ def _answers_only(decision: Decision, ticket: RequestTicket | None) -> bool:
 
 
 def translated(error: KafkaError) -> KafkaError:
-    """The error for a client if the log refuses, as in Kafka: the client looks for the coordinator again, or gives up.
+    """The client's error for a refusal of the log: the client looks for its coordinator again, or gives up.
 
     Source: org.apache.kafka.coordinator.common.runtime.CoordinatorOperationExceptionHelper.
     """

@@ -1,12 +1,12 @@
 """The result of one request or one timer: records to write, replies to send, effects to run.
 
 A shard (`gateway.coordinator.shard`) gets a request, the ticket of its reply, and the time. The shard looks at its
-state and returns a `Decision`; it writes nothing and waits for nothing:
+state and returns a `Decision`; a shard writes nothing and waits for nothing:
 
     decide -> append the records as one batch -> replay them into the shard -> high watermark -> replies, effects
 
-Hard state is what records say, and changes by replay alone. Soft state (tickets, deadlines, members that are joining)
-changes while deciding, and must be sound whether the append succeeds or not.
+Records define the hard state; replay alone changes it. Soft state (tickets, deadlines, joining members) changes while
+deciding, and must be sound whether the append succeeds or fails.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from headgate.protocol.records.control import Marker
 from headgate.protocol.schema import Message, Struct
 
 NEVER = math.inf
-"""The moment that does not come, in milliseconds of any clock."""
+"""A time that never comes, in milliseconds of any clock."""
 
 Records = list[tuple[Message, Message | None]]
 """Keys and values of `protocol.internal`; a value of None is a tombstone."""
 
 Reply: TypeAlias = Struct | KafkaError
-"""A whole response; or one row, where the handler makes a response of many (`CoordinatorRuntime.gather`)."""
+"""A whole response, or one row of a response that a handler assembles (`CoordinatorRuntime.gather`)."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -38,7 +38,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 class RequestContext(NamedTuple):
-    """What a shard may know of a connection and of a request on it; the host as Kafka writes it, "/127.0.0.1"."""
+    """The facts about a request that a shard may use; the host as Kafka writes it, "/127.0.0.1"."""
 
     client_id: str
     client_host: str
@@ -46,39 +46,39 @@ class RequestContext(NamedTuple):
 
 
 class Ticket:
-    """One request that waits for its reply. A shard keeps it as long as it likes, and names it in one decision."""
+    """One request that waits for its reply. A shard may keep the ticket, and names it in exactly one decision."""
 
     __slots__ = ()
 
     @property
     def is_gone(self) -> bool:
-        """Whether the client hung up. A reply is then allowed, and has no effect."""
+        """Whether the client has closed the connection. A reply is still allowed, and has no effect."""
         return False
 
 
 @dataclass(slots=True)
 class Decision:
-    """The result of one request, or of one timer.
+    """The result of one request or one timer.
 
-    records   are appended as one batch, in this order, and then replayed; all or none of them. With `is_atomic` false
-              they may become several batches (tombstones of very many offsets, which need no company).
-    replies   complete responses, or errors that become the error response of the request of that ticket. They leave
-              when the records of this decision, and everything written before, are below the high watermark: nobody
-              reads what may be lost. A ticket that is not among them stays parked until a later decision names it.
-    failed    is called if the append failed, before the replies leave with the error instead: for soft state that
+    records   The coordinator appends them as one batch, in this order, and then replays them: all or none. With
+              `is_atomic` false they may become several batches (tombstones of very many offsets are independent).
+    replies   Complete responses, or errors for the request of the ticket. Replies leave when the records of this
+              decision, and everything written before, are below the high watermark: no client reads what may be lost. A
+              ticket without a reply stays parked until a later decision names it.
+    failed    Called if the append failed, before the replies leave with the error instead: undoes soft state that
               would be wrong without the records. It must not raise.
-    producer  makes the records part of a transaction of that producer: a transactional batch without a sequence, as
+    producer  Makes the records part of this producer's transaction: a transactional batch without a sequence, as
               Kafka's coordinators write it (KIP-447). The records are then atomic.
-    marker    ends the transaction of `producer` in this log, with a control batch. Such a decision has no records.
-    has_raised_epoch  the epoch of `producer` was raised for the marker, as the transaction protocol 2 does (KIP-890):
-              the log then refuses a marker that comes too late (KIP-1228).
-    effects   values that the runtime's `perform` carries out, in the order of the decisions, once the records of
-              this decision, and everything written before, are below the high watermark. They are dropped if the
-              write fails or the shard ends first: the shard that is loaded next must derive them from its records.
-    leader_epoch  of the partition when the decision began to be written; set by the coordinator. The runtime fences
-              the decision if that epoch has passed, and hands it to `perform`: Kafka's markers carry it.
+    marker    Ends the transaction of `producer` in this log with a control batch. Such a decision has no records.
+    has_raised_epoch  The epoch of `producer` was raised for the marker, as the transaction protocol 2 does (KIP-890).
+              The log then refuses a marker that comes too late (KIP-1228).
+    effects   Values that the runtime's `perform` carries out, in the order of the decisions, once the records of this
+              decision, and everything written before, are below the high watermark. Effects are dropped if the write
+              fails or the shard ends first: the next shard must derive them from its records.
+    leader_epoch  The partition's epoch when the write began; set by the coordinator. The runtime fences the decision if
+              that epoch has passed, and hands the epoch to `perform`: Kafka's markers carry it.
 
-    A shard may also raise KafkaError: the request is answered with it, and nothing is written.
+    A shard may also raise KafkaError: the coordinator answers the request with the error and writes nothing.
     """
 
     records: Records = field(default_factory=list)
@@ -93,10 +93,10 @@ class Decision:
 
     @classmethod
     def reply(cls, ticket: Ticket, response: Struct) -> Self:
-        """Answer, and write nothing."""
+        """Answer and write nothing."""
         return cls([], [(ticket, response)])
 
     @classmethod
     def refuse(cls, ticket: Ticket, code: ErrorCode, message: str | None = None) -> Self:
-        """Answer with the error response of the request, and write nothing."""
+        """Answer with the error response of the request and write nothing."""
         return cls([], [(ticket, KafkaError(code, message))])

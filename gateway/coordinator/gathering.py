@@ -11,7 +11,7 @@ from headgate.protocol.errors import KafkaError
 
 
 class Gathering:
-    """The replies to one request, of which some are still to come. An error stands among them as a KafkaError."""
+    """The replies to one request; some may still be missing. A failed key has a KafkaError as its reply."""
 
     def __init__(self, replies: list[Any], assemble: Callable[[list[Any]], Any]) -> None:
         self._replies = replies
@@ -25,7 +25,7 @@ class Gathering:
                     self._owners.setdefault(wait_list, []).append(number)
 
     def look(self) -> None:
-        """Take the replies that came while others were asked for, when nothing was parked yet."""
+        """Take the replies that came while later keys were asked, before the request was parked."""
         for number, waiting in enumerate(self._replies):
             if isinstance(waiting, Waiting):
                 self._attempt_one(number, waiting, next(iter(waiting.lists)))
@@ -59,7 +59,7 @@ class Gathering:
 
 
 def value_of(make: Callable[[], Any]) -> Any:
-    """The result of a call, or the KafkaError that it raised."""
+    """The result of a call, or the KafkaError that the call raised."""
     try:
         return make()
     except KafkaError as error:

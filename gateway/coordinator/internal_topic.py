@@ -1,4 +1,4 @@
-"""An internal topic: the log of a coordinator, with the settings that it is created and used with."""
+"""An internal topic: the log of a coordinator, with the settings for its creation and its use."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from headgate.protocol.records import batch, control
 from headgate.protocol.records.batch import Record
 
 MAX_KEY_BYTES = 0x7FFF
-"""The limit of a string in the key of a record."""
+"""The limit of a string in a record's key, in bytes."""
 SHORT_KEY = MAX_KEY_BYTES // 4
-"""So many characters always fit."""
+"""A key of at most so many characters always fits: UTF-8 has at most 4 bytes a character."""
 SPLIT_BYTES = 1 << 19
-"""The size at which a decision that need not be atomic goes on in another batch."""
+"""The size in bytes at which a decision that need not be atomic continues in another batch."""
 _CACHED_HASHES = 4096
 _LONGEST_CACHED = 256
 
 
 class InternalTopic(NamedTuple):
-    """An internal topic whose partitions are coordinated.
+    """An internal topic whose partitions have coordinators.
 
-    key_name     what a key is the id of, for messages: "group"
-    invalid_key  the error of a key that no record can hold
+    key_name     the kind of id that a key is, for messages: "group"
+    invalid_key  the error for a key that no record can hold
     encode_key, encode_value  the layout of the records
-    partitions, replication_factor  of the topic when it is created, the latter at most the live brokers
-    configs      of the topic when it is created; min.insync.replicas is at most the live brokers
+    partitions, replication_factor, configs  used at the creation of the topic; replication_factor and the config
+                 min.insync.replicas are at most the live brokers
     compression_codec  of the batches; a number of `protocol.records.compression`
-    load_buffer_bytes  so much of a cold log is read at a time
-    write_timeout_ms   so long a reply waits for the high watermark
+    load_buffer_bytes  the size of one read of a cold log
+    write_timeout_ms   the longest wait of a reply for the high watermark
     """
 
     name: str
@@ -55,9 +55,9 @@ class InternalTopic(NamedTuple):
             raise KafkaError(self.invalid_key, f"the id of a {self.key_name} has at most {MAX_KEY_BYTES} bytes")
 
     def encode(self, decision: Decision, now_ms: int) -> bytearray:
-        """The batch of a decision: of its records, or of its marker. Several, if it has many and is not atomic.
+        """The batch of a decision's records or marker; several batches for many records that need not be atomic.
 
-        Raises what an encoder raises for a record that has no encoding.
+        Raises the encoder's exception for a record that has no encoding.
         """
         if decision.producer is not None:
             return self._transactional(decision, decision.producer, now_ms)
@@ -76,7 +76,7 @@ class InternalTopic(NamedTuple):
         return out
 
     def _transactional(self, decision: Decision, producer: ProducerIdAndEpoch, now_ms: int) -> bytearray:
-        """The records as part of a transaction, or the marker that ends it."""
+        """The records as part of a transaction, or the marker that ends the transaction."""
         producer_id, producer_epoch = producer
         if decision.marker is not None:
             return control.build(
@@ -96,7 +96,7 @@ class InternalTopic(NamedTuple):
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode` of Java: over the units of UTF-16, in 32 bits with a sign."""
+    """Java's `String.hashCode`: over the UTF-16 units, as a signed 32-bit number."""
     value = 0
     for unit in array("H", text.encode("utf-16", "surrogatepass")[2:]):
         value = (value * 31 + unit) & 0xFFFF_FFFF
@@ -104,7 +104,7 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """The partition of a group or a transactional id. Source: GroupCoordinator.partitionFor, Utils.abs."""
+    """The partition of a group id or a transactional id. Source: GroupCoordinator.partitionFor, Utils.abs."""
     if len(key) > _LONGEST_CACHED:
         return _partition_of.__wrapped__(key, partitions)
     return _partition_of(key, partitions)

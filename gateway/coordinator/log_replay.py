@@ -1,10 +1,10 @@
 """The replay of a log into an empty shard.
 
-A reader hands over the bytes in pieces; the loop's thread decodes and replays the records, a few at a time: `replay` is
-a generator that yields often, and its caller goes on when it likes. So a million offsets hold up nobody else.
+A reader hands over the bytes in pieces. The loop's thread decodes and replays a few records at a time: `replay` is a
+generator that yields often, and its caller resumes it at will. So a million offsets hold up no other work.
 
-Nothing in a log keeps a shard from being loaded. A record that cannot be decoded, or is of a type that this program
-does not know, is counted and skipped. The shard hears which records belong to a transaction, and how each ended.
+No content of a log prevents the load of its shard. A record that cannot be decoded, or has an unknown type, is counted
+and skipped. The shard learns which records belong to a transaction, and how each transaction ended.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ RECORDS_A_STEP = 32
 
 
 class LogReplay(Generic[S]):
-    """A shard that is being loaded.
+    """The load of one shard.
 
-    end_offset  all batches before it are replayed
-    replayed    records
-    skipped     records, or whole batches, that cannot be decoded; `problem` is the first one, for the log
-    unknown     records of types that this program does not serve
+    end_offset  all batches before this offset are replayed
+    replayed    the number of replayed records
+    skipped     the number of records or whole batches that cannot be decoded; `problem` is the first, for the log
+    unknown     the number of records of types that this program does not serve
     """
 
     __slots__ = ("_load", "_rest", "end_offset", "problem", "replayed", "shard", "skipped", "unknown")
@@ -43,13 +43,13 @@ class LogReplay(Generic[S]):
         self._rest = b""
 
     def replay(self, data: bytes) -> Iterator[None]:
-        """Replay the next bytes of the log, from any position to any other, and yield after every few records."""
+        """Replay the next bytes of the log, cut anywhere, and yield after every few records."""
         data, position = self._rest + data if self._rest else data, 0
         view = memoryview(data)
         while len(data) - position >= HEADER_SIZE:
             try:
                 header = batch.read_header(view, position)
-            except KafkaError as error:  # without a length there is no next batch: the log's own recovery forbids it
+            except KafkaError as error:  # without a length the next batch is unknown: log recovery rules this out
                 self._skip(f"behind offset {self.end_offset}: {error.message}")
                 position = len(data)
                 break
@@ -60,11 +60,11 @@ class LogReplay(Generic[S]):
         self._rest = data[position:]
 
     def wanted(self) -> int:
-        """How many bytes of the next batch are missing, if its header is known."""
+        """The number of missing bytes of the next batch; 0 if its header is incomplete."""
         return batch.read_header(self._rest).size - len(self._rest) if len(self._rest) >= HEADER_SIZE else 0
 
     def forget_rest(self) -> None:
-        """The next bytes are of another segment."""
+        """Drop an incomplete batch: the next bytes are of another segment."""
         self._rest = b""
 
     def _batch(self, header: BatchHeader, view: memoryview) -> Iterator[None]:
@@ -84,7 +84,7 @@ class LogReplay(Generic[S]):
 
     def _marker(self, header: BatchHeader, view: memoryview) -> None:
         marker = control.read(view)
-        if marker is None:  # Kafka's cleaner removed the record, and keeps the batch for the producer's sake
+        if marker is None:  # Kafka's cleaner removes the record, and keeps the batch for the producer's state
             return
         try:
             self.shard.replay_marker(ProducerIdAndEpoch(header.producer_id, header.producer_epoch), marker.is_commit)

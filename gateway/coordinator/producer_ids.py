@@ -1,4 +1,4 @@
-"""Producer ids: every id is handed out once, also across restarts (KIP-98; KIP-730 for the blocks)."""
+"""Producer ids: each id is handed out once, also across restarts (KIP-98; KIP-730 for the blocks)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ProducerIds:
-    """Hands out the ids of one block, then of the next. A stop leaves the rest of a block unused for ever."""
+    """Hands out the ids of one block, then of the next. A stop leaves the rest of the block unused for ever."""
 
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
@@ -20,10 +20,10 @@ class ProducerIds:
         self._change: Change | None = None
 
     def next(self) -> tuple[int, Change | None]:
-        """A producer id that was never handed out before, and the change that takes its block.
+        """A producer id that was never handed out before, and the change that reserves its block.
 
-        The client may see the id once the change has settled without an error; None has. Raises KafkaError if the
-        metadata refuse the block.
+        The change is None if the block is already reserved. Otherwise the client may see the id once the change has
+        settled without an error. Raises KafkaError if the metadata refuse the block.
         """
         self._take_block()
         return self._pop(), self._change
@@ -48,10 +48,10 @@ class ProducerIds:
     def _take_block(self) -> None:
         """Have a block with an id. Raises KafkaError."""
         change = self._change
-        if change is not None and change.error is not None:  # the block was not taken: its ids may be another's
+        if change is not None and change.error is not None:  # the ids of a refused block may be another broker's
             self._block, self._change = range(0), None
         elif change is not None and change.is_settled:
-            self._change = None  # it holds an image
+            self._change = None  # the change holds an image
         if not self._block:
             self._block, self._change = self._metadata.take_producer_ids()
 

@@ -1,8 +1,8 @@
 """The coordinator runtime: the coordinators of one internal topic, one for each partition that this broker leads.
 
-A key (the id of a group, or of a transaction) belongs to the partition that Java's hash of the key names, as in Kafka:
-so a data directory of Kafka is understood here, and the other way round. The topic is created when a client first asks
-for a coordinator.
+A key (the id of a group or of a transaction) belongs to the partition that Java's hash of the key gives, as in Kafka:
+so Headgate and Kafka read each other's data directories. The broker creates the topic when a client first asks for a
+coordinator.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from headgate.gateway.coordinator.coordinator import Coordinator, FailureRespons
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.gathering import Gathering, value_of
 from headgate.gateway.coordinator.internal_topic import SHORT_KEY, InternalTopic, partition_of
-from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.shard import CoordinatorShard
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import Change, MetadataStore
 from headgate.gateway.replication.replica import Replica
@@ -29,10 +29,10 @@ MIN_ISR = "min.insync.replicas"
 
 
 class CoordinatorRuntime(Generic[S]):
-    """The coordinators of one internal topic, on this broker.
+    """The coordinators of one internal topic on this broker.
 
-    make_shard  makes an empty shard
-    node_id     of this broker
+    make_shard  returns an empty shard
+    node_id     the id of this broker
     perform     carries out the effects of decisions
     """
 
@@ -61,14 +61,15 @@ class CoordinatorRuntime(Generic[S]):
     def submit(
         self, key: str, decide: Callable[[S, Ticket], Decision], failure_response: FailureResponse | None = None
     ) -> Any:
-        """Have the shard of the key decide: the reply that was decided, or a `Waiting` for it.
+        """Have the key's shard decide; return the decided reply, or a `Waiting` for the reply.
 
-        With `failure_response`, which makes the response of a failure, a small write may be left to the end of the
-        turn; the handler is then registered with `stages=True`.
+        `failure_response` makes the response of a failed write. With it a small write may wait for the end of the turn;
+        the handler is then registered with `stages=True`.
 
-        Raises KafkaError: the error of a key that is too long, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR,
-        COORDINATOR_LOAD_IN_PROGRESS, and what was decided. An empty key is a key like any other: where Kafka refuses
-        an empty id, the handler does.
+        An empty key is a key like any other: where Kafka refuses an empty id, the handler does.
+
+        Raises KafkaError: the error for a too long key, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS, and the decided error.
         """
         index = self.index_of(key)
         coordinator = self._coordinators.get(index) or self._open_late(index)
@@ -81,9 +82,9 @@ class CoordinatorRuntime(Generic[S]):
         decide: Callable[[S, Ticket], Decision],
         failure_response: FailureResponse | None = None,
     ) -> Any:
-        """`submit` to the shard of a partition: WriteTxnMarkers names no key, but the log where a transaction ends.
+        """`submit` to the shard of a partition: WriteTxnMarkers names the log of the transaction, not a key.
 
-        Raises KafkaError as `submit` does; UNKNOWN_TOPIC_OR_PARTITION for a partition that does not exist.
+        Raises KafkaError as `submit` does; UNKNOWN_TOPIC_OR_PARTITION if the partition does not exist.
         """
         if not 0 <= index < self._count:
             message = f"{self._topic.name} has {self._count} partitions, not {index}"
@@ -99,7 +100,7 @@ class CoordinatorRuntime(Generic[S]):
     ) -> Any:
         """Have the shards of many keys decide; `assemble` makes one response of their replies, in order.
 
-        The error of one key is among them as a KafkaError, and stops no other. Many keys are asked in steps.
+        A failed key has a KafkaError as its reply, and stops no other key. Many keys are asked in steps.
         """
         if len(keys) > FEW_ITEMS:
             return self._gather_in_steps(keys, decide, assemble)
@@ -120,15 +121,15 @@ class CoordinatorRuntime(Generic[S]):
         return value_of(lambda: self.submit(key, lambda shard, ticket: decide(shard, key, ticket)))
 
     def leader_of(self, key: str) -> int:
-        """The broker that coordinates a key.
+        """The id of the broker that coordinates a key.
 
-        Raises KafkaError: the error of a key that is too long, COORDINATOR_NOT_AVAILABLE.
+        Raises KafkaError: the error for a too long key, COORDINATOR_NOT_AVAILABLE.
         """
         index = self.index_of(key)
         return self._metadata.image.topics[self._topic.name].partitions[index].leader
 
     def shards(self) -> Iterator[S]:
-        """The shards of this broker. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) if one is not loaded."""
+        """The shards of this broker. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while a shard is being loaded."""
         for topic, index in self._partitions.opening:
             if topic == self._topic.name and self._count:
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the log of {topic}-{index} is being opened")
@@ -149,7 +150,7 @@ class CoordinatorRuntime(Generic[S]):
         return partition_of(key, self._count)
 
     def _open_late(self, index: int) -> Coordinator[S]:
-        """The coordinator of a partition that was damaged, or out of reach for a moment, and may be there by now."""
+        """The coordinator of a partition that was damaged or offline, and may be available by now."""
         name = self._topic.name
         if self._metadata.image.topics[name].partitions[index].leader != self._node_id:
             message = f"this broker does not lead the partition of the {self._topic.key_name}"
@@ -164,7 +165,7 @@ class CoordinatorRuntime(Generic[S]):
     # The topic
 
     def prepare(self) -> Change | None:
-        """Create the topic if it does not exist; the change of the metadata that the caller awaits."""
+        """Create the topic if it does not exist; return the metadata change for which the caller waits."""
         if self._count:
             return None
         with suppress(KafkaError):
@@ -172,7 +173,7 @@ class CoordinatorRuntime(Generic[S]):
         return self._metadata.submit(()) if not self._count else None
 
     def _make_topic(self) -> None:
-        """Raises KafkaError(COORDINATOR_NOT_AVAILABLE) also while the topic is being created: clients come again."""
+        """Raises KafkaError(COORDINATOR_NOT_AVAILABLE) also while the topic is being created: clients retry."""
         if self._topic.name not in self._metadata.planned.topics:
             self._create_topic()
         if not self._count:
@@ -190,12 +191,12 @@ class CoordinatorRuntime(Generic[S]):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message) from error
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
-        """Follow a change of the metadata, behind `partitions`."""
+        """Follow a change of the metadata, after `partitions`."""
         if self._topic.name in names:
             self._follow(new)
 
     def _follow(self, image: Image) -> None:
-        """Have a coordinator for every partition that is led here, and for no other."""
+        """Keep a coordinator for each partition that this broker leads, and for no other."""
         topic = image.topics.get(self._topic.name)
         states = () if topic is None else topic.partitions
         self._count = len(states)
@@ -204,16 +205,16 @@ class CoordinatorRuntime(Generic[S]):
                 self._coordinators.pop(index).close()
         for index, state in enumerate(states):
             if state.leader == self._node_id and index not in self._coordinators:
-                with suppress(KafkaError):  # the partition is offline; another part has logged that
+                with suppress(KafkaError):  # the partition is offline; the log manager has logged that
                     self._open(index)
 
     def came_online(self, topic: str, index: int) -> None:
-        """The log of a partition is open at last."""
+        """Open the coordinator of a partition whose log is open at last."""
         if topic == self._topic.name and index not in self._coordinators:
             self._open(index)
 
     def log_was_truncated(self, partition: Replica) -> None:
-        """The log of a partition ends earlier than it did: its shard is loaded again."""
+        """Load the shard of a partition again: its log was truncated."""
         coordinator = self._coordinators.get(partition.index)
         if coordinator is not None and coordinator.partition is partition:
             coordinator.log_was_truncated()
@@ -232,13 +233,13 @@ class CoordinatorRuntime(Generic[S]):
         return coordinator
 
     def _loaded(self, coordinator: Coordinator[S]) -> None:
-        """A shard was loaded. A runtime of one kind of shard may do more about it."""
+        """A hook for subclasses: a shard was loaded."""
 
     def start(self) -> None:
-        """Load the shards. The scheduler has to be running: threads read what the page cache does not have."""
+        """Load the shards. The scheduler must run: threads read bytes that are not in the page cache."""
         self._follow(self._metadata.image)
 
     def stop(self) -> None:
-        """Coordinate nothing more."""
+        """Close all coordinators."""
         for coordinator in self._coordinators.values():
             coordinator.close()

@@ -1,11 +1,11 @@
 """The interface of a shard: the state machine over one partition of an internal topic (Kafka's `CoordinatorShard`).
 
 A shard is pure: it knows no log, no clock and no thread, and imports `protocol` alone. Requests are functions of the
-shard that return a `Decision`. `replay` and `replay_marker` are the only mutators of its hard state, live and while the
-log is loaded, so that the live state is always the state that a load gives.
+shard that return a `Decision`. `replay` and `replay_marker` are the only mutators of its hard state, both live and
+during a load: so the live state always equals the loaded state.
 
-`replay` must accept a tombstone for what is not there, and a record that was there before. It raises for nothing that
-the shard itself decided; for anything else it may raise, and the load counts and skips the record.
+`replay` must accept a tombstone for a missing key, and a repeated record. It raises for nothing that the shard itself
+decided. For any other record it may raise; the load then counts and skips the record.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from headgate.gateway.coordinator.timers import Timers
 from headgate.protocol.schema import Message
 
 RecordLoader = Callable[[bytes, bytes | None, int, ProducerIdAndEpoch | None], bool]
-"""(key, value, timestamp in ms, producer): replay one record of the log; false for a type of record that is unknown."""
+"""(key, value, timestamp in ms, producer): replay one record of the log; false for an unknown type of record."""
 
 
 class CoordinatorShard(Protocol):
-    """The state of one partition. Keys are the ids of what is coordinated: of groups, or of transactions."""
+    """The state of one partition. Keys are the ids of groups or of transactions."""
 
     timers: Timers
 
     def replay(
         self, key: Message, value: Message | None, timestamp_ms: int, producer: ProducerIdAndEpoch | None = None
     ) -> None:
-        """Change the hard state as one record says. `producer`: the record is part of its open transaction."""
+        """Apply one record to the hard state. `producer`: the record is part of this producer's open transaction."""
 
     def replay_marker(self, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
-        """The transaction of the producer has ended in this log."""
+        """End the producer's transaction in this log."""
 
     def record_loader(self) -> RecordLoader:
-        """A function that replays records from their bytes, for one load."""
+        """A function that replays encoded records, for one load."""
 
     def start_clocks(self, now_ms: float) -> Iterator[None]:
-        """The log was replayed: start the timers of all keys, a few at each step."""
+        """Start the timers of all keys after the replay of the log, a few at each step."""
 
     def note_due(self, key: str) -> None:
-        """A decision about the key was made: set its timer."""
+        """Set the key's timer after a decision about the key."""
 
     def take_due(self, now_ms: float) -> str | None:
-        """Remove and return a key whose timer is due; None if there is none."""
+        """Remove and return a key whose timer is due; None if no timer is due."""
 
     def tick(self, key: str, now_ms: float) -> Decision:
-        """The timer of the key has fired, perhaps too early; the key may be gone."""
+        """Decide for a timer that fired, perhaps too early; the key may be gone."""
 
 
 S = TypeVar("S", bound=CoordinatorShard)

@@ -1,4 +1,4 @@
-"""The timers of a shard: which key wants a tick, and when."""
+"""The timers of a shard: the keys that want a tick, and their times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Timers:
     """One timer for each key. Times are monotonic milliseconds.
 
     A timer may fire too early, never too late: a later time does not replace an earlier one. The shard answers an early
-    tick with nothing, and sets the timer anew.
+    tick with nothing, and sets the timer again.
     """
 
     __slots__ = ("_heap", "due_ms", "times")

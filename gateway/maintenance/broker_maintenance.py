@@ -12,11 +12,12 @@ from collections.abc import Callable
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.directory_maintenance import DirectoryMaintenance
 from headgate.gateway.maintenance.disk_space import DiskSpace
-from headgate.gateway.maintenance.repair_queue import RepairListener
+from headgate.gateway.maintenance.sync_repair_queue import RepairListener
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager, Retried
+from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler
@@ -25,7 +26,7 @@ from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.files import parent
 from headgate.storage.log.log import Log
 
-logger = logging.getLogger("headgate.upkeep")
+logger = logging.getLogger("headgate.maintenance")
 
 # The longest interval between looks for due flushes; `log.flush.scheduler.interval.ms` may shorten it.
 FLUSH_CHECK_MS = 1_000
@@ -54,7 +55,7 @@ class BrokerMaintenance:
         self._partitions = partitions
         self._clock = clock
         self._scheduler = scheduler
-        self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0
+        self._retry_backoff = Backoff(2 * RETRY_MS, MAX_RETRY_MS)
         self._is_retrying = False
         self._has_lost_metadata = False
         self._config = config
@@ -130,7 +131,7 @@ class BrokerMaintenance:
 
     def _room_changed(self, directory: str, is_low: bool) -> None:
         """Note that the disk of a directory became nearly full, or has space again."""
-        self._retry_ms, self._next_retry_ms = RETRY_MS, 0.0  # there may be space now for failed creations
+        self._retry_backoff.reset()  # there may be space now for failed creations
         self._expire_if_low()
         if not is_low:
             for listener in self._partitions.events.space_recovered:
@@ -138,7 +139,7 @@ class BrokerMaintenance:
 
     def retry(self) -> None:
         """Try again to create partitions whose creation failed: some of them, in a thread."""
-        if not self._is_retrying and self._clock.monotonic_ms() >= self._next_retry_ms:
+        if not self._is_retrying and self._clock.monotonic_ms() >= self._retry_backoff.due_ms:
             self._is_retrying = True
             self._partitions.retry(self._retried)
 
@@ -146,8 +147,10 @@ class BrokerMaintenance:
         """After a success try the others at once; after failures only, wait twice as long."""
         self._is_retrying = False
         created, refused = result
-        self._retry_ms = min(2 * self._retry_ms, MAX_RETRY_MS) if refused and not created else RETRY_MS
-        self._next_retry_ms = self._clock.monotonic_ms() + self._retry_ms if refused and not created else 0.0
+        if refused and not created:
+            self._retry_backoff.postpone(self._clock.monotonic_ms())
+        else:
+            self._retry_backoff.reset()
         if created:
             self._scheduler.call_after(0.0, self.retry)
 

@@ -14,7 +14,7 @@ from headgate.gateway.runtime.metrics import Metrics
 from headgate.storage.log.log import Log
 
 if TYPE_CHECKING:
-    from headgate.storage.cleanup.compaction.job import Collected, Rewritten
+    from headgate.storage.cleanup.compaction.compaction_job import Collected, Rewritten
     from headgate.storage.cleanup.compaction.log_compaction import LogCompaction
     from headgate.storage.cleanup.compaction.planning import CleanableRatio
 

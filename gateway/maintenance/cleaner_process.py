@@ -30,8 +30,8 @@ import headgate
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.steps import Steps, finish
-from headgate.storage.cleanup.compaction.job import Collected, Damaged, Job, Rewritten
-from headgate.storage.cleanup.compaction.work import Compaction
+from headgate.storage.cleanup.compaction.compaction_job import Collected, Damaged, Job, Rewritten
+from headgate.storage.cleanup.compaction.computation import Compaction
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
 

@@ -15,7 +15,7 @@ from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.protocol.errors import KafkaError
 from headgate.storage.cleanup.compaction import log_compaction
-from headgate.storage.cleanup.compaction.job import Collected, Rewritten
+from headgate.storage.cleanup.compaction.compaction_job import Collected, Rewritten
 from headgate.storage.cleanup.compaction.log_compaction import CompactionAborted
 from headgate.storage.cleanup.compaction.planning import CleanableRatio
 from headgate.storage.errors import StorageError

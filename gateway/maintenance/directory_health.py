@@ -4,8 +4,8 @@ A failed disk refuses every write and every sync of every log. So after the firs
 a thread probes the directory: it checks the identity, then creates, writes, syncs and removes a small file. If the
 probe fails, the directory goes offline: its partitions refuse producers with one reason, and serve consumers as long as
 reads work. The thread probes again after growing intervals. After a successful probe, everything that may not be on the
-disk is repaired (`gateway.maintenance.repair_queue`), and the partitions are served as before. Other directories are
-not affected.
+disk is repaired (`gateway.maintenance.sync_repair_queue`), and the partitions are served as before. Other directories
+are not affected.
 
 After an unmount a directory of the same path remains, on the parent disk. It takes files, but they would be hidden
 under the right disk after the next mount. Only `meta.properties` tells the two apart.
@@ -20,13 +20,14 @@ import logging
 from collections.abc import Callable
 
 from headgate.gateway.replication.directory_status import DirectoryStatus
+from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.disk.layout import Meta, check_same
 from headgate.storage.files import NO_DESCRIPTORS, NO_ROOM, Files
 
-logger = logging.getLogger("headgate.upkeep")
+logger = logging.getLogger("headgate.maintenance")
 
 DEVICE_ERRORS = frozenset(
     getattr(errno, name)
@@ -82,7 +83,7 @@ class DirectoryHealth:
         self._clock = clock
         self._scheduler = scheduler
         self._is_probing = False
-        self._wait_ms = FIRST_WAIT_MS
+        self._backoff = Backoff(FIRST_WAIT_MS, MAX_WAIT_MS)
         self._is_healthy_until_ms = 0.0
 
     def note(self, error: object) -> None:
@@ -109,13 +110,12 @@ class DirectoryHealth:
         if isinstance(result, BaseException):
             if not self._status.is_offline:
                 self._go_offline(result)
-            self._scheduler.call_after(self._wait_ms, self._probe)
-            self._wait_ms = min(2 * self._wait_ms, MAX_WAIT_MS)
+            self._scheduler.call_after(self._backoff.next_wait_ms(), self._probe)
             return
         # One file may fail at each append; this must not cause a probe with a sync each time.
         self._is_healthy_until_ms = self._clock.monotonic_ms() + FIRST_WAIT_MS
         if self._status.is_offline:
-            self._wait_ms = FIRST_WAIT_MS
+            self._backoff.reset()
             logger.warning("the log directory %s takes files again; its partitions are repaired", self._status.path)
             self._changed(None)
 

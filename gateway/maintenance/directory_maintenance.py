@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Mapping
 
 from headgate.gateway.maintenance.directory_health import DirectoryHealth
-from headgate.gateway.maintenance.repair_queue import RepairListener, RepairQueue
 from headgate.gateway.maintenance.retention_task import RetentionTask
+from headgate.gateway.maintenance.sync_repair_queue import RepairListener, SyncRepairQueue
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
@@ -22,7 +22,7 @@ from headgate.storage.disk.checkpoint import TopicPartition, offsets_of
 from headgate.storage.log.log import Log
 from headgate.storage.recovery.sync_failure_repair import SyncFailureRepair, apply_index, needing_repair
 
-logger = logging.getLogger("headgate.upkeep")
+logger = logging.getLogger("headgate.maintenance")
 
 
 class DirectoryMaintenance:
@@ -47,7 +47,7 @@ class DirectoryMaintenance:
         self.health = DirectoryHealth(
             status, log_directory.pool.files, log_directory.meta, self._changed, clock, scheduler
         )
-        self._repair_queue = RepairQueue(
+        self._sync_repair_queue = SyncRepairQueue(
             self.needs_repair, self._is_there, listener, clock, scheduler, self.health.note
         )
         self.retention = RetentionTask(self._is_available, self.rebuild_index, self.health.note, clock, scheduler)
@@ -77,7 +77,7 @@ class DirectoryMaintenance:
 
         def removed(result: object) -> None:
             self._is_removing = False
-            pending.take_back(removal, self._clock.monotonic_ms())
+            pending.end_removal(removal, self._clock.monotonic_ms())
             if isinstance(result, BaseException):
                 logger.error("deleted files in %s cannot be removed: %s", self._log_directory.directory, result)
             if not (removal.left or self._scheduler.is_over):  # files that stay would be tried again without a pause
@@ -94,10 +94,10 @@ class DirectoryMaintenance:
     def repair(self) -> None:
         """Repair logs after failed syncs."""
         if not self._status.is_offline:
-            self._repair_queue.run()
+            self._sync_repair_queue.run()
 
     def rebuild_index(self, log: Log, base_offset: int) -> None:
-        """Rebuild the indexes of a segment, after somebody has cut an index file."""
+        """Rebuild the indexes of a segment whose index file was cut by another program."""
         if self._is_rebuilding:  # retention asks again
             return
         self._is_rebuilding = True
@@ -113,15 +113,15 @@ class DirectoryMaintenance:
         self._scheduler.in_slices(work.rebuild_index_steps(base_offset), done)
 
     def _changed(self, error: KafkaError | None) -> None:
-        if error is None:  # nobody knows which of the last writes reached the disk
+        if error is None:  # it is unknown which of the last writes reached the disk
             for log in self._log_directory.logs.values():
                 log.close_files()  # an open file may belong to the previous mount
                 if log.recovery_point < log.end_offset or log.indexes_unsynced:
-                    log.fail(OSError(errno.EIO, "the disk was gone for a time"))
+                    log.sync_failed(OSError(errno.EIO, "the disk was gone for a time"))
         self._status.set_offline(error)
         self._notify_changed(self._status)
         if error is None:
-            self._repair_queue.retry_all()
+            self._sync_repair_queue.retry_all()
 
     def needs_repair(self) -> list[Log]:
         """The logs that need a repair after a failed sync."""

@@ -16,13 +16,15 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.cleaner_metrics import CleanerMetrics
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
+from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler
@@ -53,14 +55,11 @@ class _Cleaning:
     log: Log
     run: CompactionRun | None = None
     is_damaged: bool = False
-    retry_ms: float = 0.0
-    """The earliest time of the next attempt, by the monotonic clock."""
-    delay_ms: float = FIRST_DELAY_MS / 2
-    """The last delay; the next one is twice as long."""
+    backoff: Backoff = field(default_factory=lambda: Backoff(FIRST_DELAY_MS, MAX_DELAY_MS))
 
     def is_blocked(self, log: Log, now_ms: float) -> bool:
         """Whether no compaction of this log may begin now."""
-        return self.run is not None or (self.is_damaged and self.log is log) or now_ms < self.retry_ms
+        return self.run is not None or (self.is_damaged and self.log is log) or now_ms < self.backoff.due_ms
 
 
 class LogCleaner:
@@ -148,7 +147,7 @@ class LogCleaner:
     def _drop_idle(self, key: Key) -> None:
         """Drop the state of a log that neither runs nor has failed."""
         cleaning = self._cleanings[key]
-        if cleaning.run is None and not cleaning.is_damaged and not cleaning.retry_ms:
+        if cleaning.run is None and not cleaning.is_damaged and not cleaning.backoff.due_ms:
             del self._cleanings[key]
 
     @property
@@ -174,9 +173,8 @@ class LogCleaner:
             return
         self._is_looking = False
         self.metrics.looked(cleanable for _, cleanable in found)
-        from headgate.storage.cleanup.compaction import (
-            planning,
-        )  # imported late, here and below: a start needs no compaction
+        # Imported late, here and below: a start needs no compaction
+        from headgate.storage.cleanup.compaction import planning
 
         chosen = planning.dirtiest((one.log.config.min_cleanable_dirty_ratio, cleanable) for one, cleanable in found)
         if chosen is not None and not self.is_stopped:
@@ -201,13 +199,7 @@ class LogCleaner:
 
     def _warm_log(self, disk: str, cold: WouldBlock) -> None:
         """Have a thread read for the first log that waits for a disk."""
-        cold.__traceback__ = None
-
-        def warmed(result: object) -> None:
-            cold.release()
-            self._assess_next_cold(disk, cold.place, result)
-
-        self._scheduler.reads(disk).in_thread(cold.warm, warmed)
+        cold.warm_by(self._scheduler.reads(disk).in_thread, partial(self._assess_next_cold, disk, cold.place))
 
     def _assess_next_cold(self, disk: str, warmed: FilePosition | None = None, result: object = None) -> None:
         """Assess the first waiting log of a disk again, then the next; once none waits, look at all logs again."""
@@ -255,7 +247,7 @@ class LogCleaner:
             return None
 
     def _cleanable(self, partition: Replica, warmed: FilePosition | None) -> CleanableRatio:
-        from headgate.storage.cleanup.compaction.job import assess
+        from headgate.storage.cleanup.compaction.compaction_job import assess
 
         log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
         return planned(lambda blocking: assess(log, now_ms, up_to, blocking), (warmed,))
@@ -321,7 +313,7 @@ class LogCleaner:
 
     def failed(self, partition: Replica, error: BaseException) -> None:
         """Note a failed compaction, or a failed look at a log."""
-        from headgate.storage.cleanup.compaction.job import Damaged
+        from headgate.storage.cleanup.compaction.compaction_job import Damaged
 
         key, cleaning = (partition.topic, partition.index), self._cleaning_of(partition)
         self.metrics.failed()
@@ -329,10 +321,9 @@ class LogCleaner:
             cleaning.is_damaged = True
             logger.error("%s-%d is damaged, and is not compacted any more: %s", *key, error)
             return
-        cleaning.delay_ms = min(2 * cleaning.delay_ms, MAX_DELAY_MS)
-        cleaning.retry_ms = self._clock.monotonic_ms() + cleaning.delay_ms
+        delay_ms = cleaning.backoff.postpone(self._clock.monotonic_ms())
         message = "%s-%d cannot be compacted; the next attempt is in %d s: %s"
-        logger.error(message, *key, cleaning.delay_ms / 1000, error)
+        logger.error(message, *key, delay_ms / 1000, error)
 
     def ended(self, finished: CompactionRun, *, is_done: bool) -> None:
         """Note the end of a run: its worker is free, and the next run may begin."""
@@ -341,7 +332,7 @@ class LogCleaner:
         if cleaning is not None and cleaning.run is finished:
             cleaning.run = None
             if is_done:
-                cleaning.retry_ms, cleaning.delay_ms = 0.0, FIRST_DELAY_MS / 2
+                cleaning.backoff.reset()
             self._drop_idle(key)
         if self.is_stopped:
             finished.worker.close()

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from headgate.gateway.metadata.image import INTERNAL_TOPICS
+from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
@@ -101,7 +102,7 @@ class LogLoader:
         self.progress = Progress()
         self._opened: Callable[[Collection[TopicPartition]], None] = lambda _: None
         self._is_done = False
-        self._retries: dict[TopicPartition, tuple[float, float]] = {}  # time of the next attempt, delay after that
+        self._retries: dict[TopicPartition, Backoff] = {}
         self._when_done: list[Callable[[], None]] = []
         self._log_manager = log_manager
         self._config_of = config_of
@@ -244,9 +245,9 @@ class LogLoader:
         now_ms = self._clock.monotonic_ms()
         for directory in self._directories:
             for key in directory.log_directory.refused:
-                due_ms, delay_ms = self._retries.get(key, (now_ms, RETRY_MS))
-                if due_ms <= now_ms:
-                    self._retries[key] = now_ms + delay_ms, min(2 * delay_ms, MAX_RETRY_MS)
+                backoff = self._retries.setdefault(key, Backoff(RETRY_MS, MAX_RETRY_MS))
+                if backoff.due_ms <= now_ms:
+                    backoff.postpone(now_ms)
                     directory.log_directory.allow_retry(key)
                     directory.queue.append(key)
             self._begin_batches(directory)

@@ -21,7 +21,7 @@ from headgate.storage.log.log import Log
 from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.segment.index import WrongIndex
 
-logger = logging.getLogger("headgate.upkeep")
+logger = logging.getLogger("headgate.maintenance")
 
 # The time on the loop after which other work has its turn.
 SLICE_MS = 2.0
@@ -71,13 +71,12 @@ class RetentionTask:
         if not self._is_available(log):
             return
         try:
-            self._expire(partition)
+            self._begin_deletion(partition)
         except WouldBlock as cold:
             if cold.place == warmed:  # evicted again: the next pass tries again
                 cold.release()
             else:
-                cold.__traceback__ = None  # the traceback holds the frames of the aborted plan
-                self._in_thread(cold.warm, partial(self._warmed, partition, cold))
+                cold.warm_by(self._in_thread, partial(self._warmed, partition, cold.place))
         except WrongIndex as error:
             self._rebuild_index(log, error.base_offset)
         except (OSError, KafkaError) as error:
@@ -85,13 +84,13 @@ class RetentionTask:
         except Exception:  # a bug in one log must not stop the retention of others
             logger.exception("cannot delete old segments of %r", log)
 
-    def _expire(self, partition: Replica) -> None:
+    def _begin_deletion(self, partition: Replica) -> None:
         """Begin a due deletion or roll. Raises OSError, KafkaError, WouldBlock."""
         log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
         expired = retention.begin_segment_deletion(log, now_ms, up_to, SLICE_SEGMENTS, blocking=False)
         if expired is not None:
             partition.advanced(partition)  # the start offset has changed, which fetch sessions report
-            self._in_thread(expired.run, partial(self._ended, partition, expired))
+            self._in_thread(expired.rename_files, partial(self._ended, partition, expired))
         elif retention.all_expired(log, now_ms, up_to, blocking=False):
             partition.roll_soon(partial(log.roll_for_retention, now_ms), partial(self._rolled, partition))
         elif log.is_aged(now_ms):
@@ -109,12 +108,11 @@ class RetentionTask:
         self._is_busy = True
         self._scheduler.in_thread(work, ended)
 
-    def _warmed(self, partition: Replica, cold: WouldBlock, result: object) -> None:
-        cold.release()
+    def _warmed(self, partition: Replica, place: FilePosition, result: object) -> None:
         if isinstance(result, BaseException):
             self._note(partition.log, result)
         else:
-            self._left.appendleft((partition, cold.place))
+            self._left.appendleft((partition, place))
 
     def _ended(self, partition: Replica, expired: SegmentDeletion, result: object) -> None:
         partition.log.end_segment_deletion(expired)

@@ -1,1 +1,1 @@
-"""What the cluster is: topics, partitions, configs, features; and where that is kept."""
+"""The cluster's metadata (topics, partitions, configs, features) and their store."""

@@ -50,7 +50,7 @@ class Topic(NamedTuple):
     def partition(self, index: int) -> PartitionState:
         """A partition. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
         if not 0 <= index < len(self.partitions):
-            message = f"there is no partition {self.name}-{index}"
+            message = f"partition {self.name}-{index} does not exist"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         return self.partitions[index]
 
@@ -92,7 +92,7 @@ class Image(NamedTuple):
         """The topic of that name. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
         topic = self.topics.get(name)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
         return topic
 
     def topic_by_id(self, topic_id: bytes) -> Topic:
@@ -229,7 +229,7 @@ class _Draft:
     def _name(self, topic_id: bytes) -> str:
         name = self._names.get(topic_id)
         if name is None:
-            raise ValueError(f"there is no topic with the id {topic_id.hex()}")
+            raise ValueError(f"no topic has the id {topic_id.hex()}")
         return name
 
 

@@ -1,4 +1,4 @@
-"""The metadata log: one batch a change, so that a change is there as a whole or not at all.
+"""The metadata log: one batch a change, so that a change is stored as a whole or not at all.
 
 A thread writes and syncs, so that the loop never waits for the disk. Changes that are submitted
 meanwhile share the next write and its sync.
@@ -55,7 +55,7 @@ class _Submitted:
         self.records = records
         self.now_ms = now_ms
         self.done = done
-        self.batch = _batch(records, now_ms) if len(records) <= FEW_RECORDS else None
+        self.batch = encoded_batch(records, now_ms) if len(records) <= FEW_RECORDS else None
 
     def steps(self) -> Steps[memoryview]:
         """Encode the change, in slices."""
@@ -114,7 +114,7 @@ class MetadataLog:
         self._check()
         if log.names_unsynced:  # the flush takes descriptors: without any, nothing is written yet
             log.flush()
-        log.stage(_batch(records, now_ms), LEADER_EPOCH, now_ms, HEADER)
+        log.stage(encoded_batch(records, now_ms), LEADER_EPOCH, now_ms, HEADER)
         writing = self._begin_write()
         failure = None
         try:
@@ -143,10 +143,10 @@ class MetadataLog:
             raise log.disk_error(error) from error
 
     def _end_write(self, writing: _Writing, failure: OSError | None) -> None:
-        """Take up a write that was run. Raises KafkaError if it failed.
+        """End a write after its run. Raises KafkaError if it failed.
 
-        After a failed sync the bytes may be on the disk or not. The log takes the bytes back all the same, and at once:
-        the clients hear that the changes failed, so neither a repair nor the next start may find the changes.
+        After a failed sync the bytes may be on the disk or not. The log removes the bytes in any case, and at once:
+        the clients get an error, so neither a repair nor the next start may find the changes.
         """
         log, flush = self._log, writing.flush
         try:
@@ -297,9 +297,9 @@ class MetadataLog:
 
 
 def replay(log: Log, offset: int = 0) -> Iterator[MetadataRecord]:
-    """Every record from an offset on, at which a batch begins.
+    """Every record from an offset on, where a batch begins.
 
-    Raises StorageError for what cannot be understood, or is missing: it is never guessed.
+    Raises StorageError for unreadable or missing records: nothing is guessed.
     """
     while offset < log.end_offset:
         data = _read(log, offset)
@@ -340,7 +340,8 @@ def _where(log: Log, offset: int, what: str) -> str:
     )
 
 
-def _batch(records: Sequence[MetadataRecord], now_ms: int) -> memoryview:
+def encoded_batch(records: Sequence[MetadataRecord], now_ms: int) -> memoryview:
+    """The batch of one change."""
     return memoryview(batch.build([_row(record, now_ms) for record in records]))
 
 
@@ -359,4 +360,4 @@ def _notify(one: _Submitted, error: KafkaError | None) -> None:
     try:
         one.done(error)
     except Exception:  # an unexpected error must not keep the other changes waiting
-        logger.exception("a change of the metadata was written, but could not be taken up")
+        logger.exception("a change of the metadata was written, but its callback failed")

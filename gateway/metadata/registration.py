@@ -27,8 +27,8 @@ from headgate.storage.files import NO_ROOM, parent
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
-    from headgate.gateway.metadata.embedded import EmbeddedMetadata
     from headgate.gateway.metadata.image import Image
+    from headgate.gateway.metadata.metadata_log_store import MetadataLogStore
     from headgate.gateway.runtime.scheduler import Scheduler
     from headgate.storage.disk.reserve import Reserve
 
@@ -36,7 +36,7 @@ logger = logging.getLogger("headgate.metadata")
 
 
 def register(
-    metadata: EmbeddedMetadata, config: BrokerConfig, random: Random, reserve: Reserve, *, was_clean: bool
+    metadata: MetadataLogStore, config: BrokerConfig, random: Random, reserve: Reserve, *, was_clean: bool
 ) -> bool:
     """Write the registration of this start. Returns True if the leader epochs have risen.
 
@@ -71,7 +71,7 @@ def refill(reserve: Reserve, scheduler: Scheduler, directory: str) -> None:
         scheduler.in_thread(reserve.fill, filled)
 
 
-def _write(metadata: EmbeddedMetadata, record: RegisterBrokerRecord, reserve: Reserve) -> None:
+def _write(metadata: MetadataLogStore, record: RegisterBrokerRecord, reserve: Reserve) -> None:
     """Raises KafkaError(KAFKA_STORAGE_ERROR)."""
     while True:
         try:

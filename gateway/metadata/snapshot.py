@@ -100,12 +100,7 @@ class _Reading:
 
     def of_snapshot(self, records: Iterable[MetadataRecord]) -> Iterator[MetadataRecord]:
         """All records but deletions: the image never had those topics."""
-        for record in records:
-            self.count += 1
-            if isinstance(record, RemoveTopicRecord):
-                self.removed.add(record.topic_id)
-            else:
-                yield record
+        return (record for record in self.of_log(records) if not isinstance(record, RemoveTopicRecord))
 
     def of_log(self, records: Iterable[MetadataRecord]) -> Iterator[MetadataRecord]:
         for record in records:

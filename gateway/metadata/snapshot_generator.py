@@ -16,7 +16,7 @@ a partition with that id, and none can appear:
 - all log directories of the configuration are in use, and can be listed (else every id is kept);
 - no directory of a partition has the id, and a sync has made the names durable (`stray_logs.topic_ids_steps`);
 - no thread creates a partition with that id (`LogManager.being_created`);
-- the replicas have followed the deletion (`EmbeddedMetadata.removed_unseen` has the ids of other deletions).
+- the replicas have followed the deletion (`MetadataLogStore.removed_unseen` has the ids of other deletions).
 
 So there are no more such ids than directories, as long as all log directories are in use.
 """
@@ -45,7 +45,7 @@ from headgate.storage.log.log_lock import DELETE_SEGMENTS, ROLL, ROLLING
 from headgate.storage.log.segment_deletion import SegmentDeletion
 
 if TYPE_CHECKING:
-    from headgate.gateway.metadata.embedded import EmbeddedMetadata
+    from headgate.gateway.metadata.metadata_log_store import MetadataLogStore
     from headgate.gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.metadata")
@@ -77,7 +77,7 @@ class SnapshotGenerator:
     """Checks after each change whether a snapshot is due. Writes one snapshot at a time."""
 
     def __init__(
-        self, stores: LogManager, metadata: EmbeddedMetadata, snapshot: Snapshot, clock: Clock, scheduler: Scheduler
+        self, stores: LogManager, metadata: MetadataLogStore, snapshot: Snapshot, clock: Clock, scheduler: Scheduler
     ) -> None:
         """`snapshot`: the one that this start has read. Nothing happens before `start`."""
         self._taken: _Taken | None = None
@@ -230,7 +230,7 @@ def _encode_steps(taken: _Taken, stores: LogManager | None, now_ms: int) -> Step
 def _delete(files: Files, directory: str, expired: SegmentDeletion | None, snapshot: Snapshot) -> None:
     """Delete the segments in front of a snapshot, and the other snapshots. Raises OSError."""
     if expired is not None:
-        expired.run()
+        expired.rename_files()
     for other in among(files.list(directory)):
         if other.name != snapshot.name:
             files.remove(f"{directory}/{other.name}")

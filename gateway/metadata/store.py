@@ -1,4 +1,4 @@
-"""The metadata of the cluster: the image that everybody reads, and the changes that make the next image.
+"""The metadata of the cluster: the image for all readers, and the changes that make the next image.
 
 A `MetadataStore` keeps the image in step with stored records; a subclass knows the store. A change takes four steps:
 
@@ -92,7 +92,7 @@ class MetadataStore(ABC):
         """`touch` wakes `waiters`: it is called after each change has settled."""
         self.image = image
         self.waiters = WaitList()
-        """Those who wait for a change to settle."""
+        """The requests that wait for a change to settle."""
         self._config = config
         self._random = random
         self._prepare = prepare
@@ -295,7 +295,7 @@ class MetadataStore(ABC):
 
 
 def _log_lines(records: Sequence[MetadataRecord], old: Image) -> Iterator[str]:
-    """What the log says of a change. A value is shown for topics alone: others may be secrets."""
+    """The log line of a change. Only values of topics are shown: others may be secrets."""
     for record in records:
         if isinstance(record, TopicRecord):
             yield f"created topic {record.name}"

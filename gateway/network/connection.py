@@ -76,11 +76,11 @@ class Connection:
         dispatcher: Dispatcher,
         max_frame_bytes: int,
         memory: MemoryBudget,
-        complain: Callable[[Client, str], None],
+        report_fault: Callable[[Client, str], None],
     ) -> None:
-        """`complain(client, reason)` reports the client's fault that ends the connection."""
+        """`report_fault(client, reason)` reports the client's fault that ends the connection."""
         self.client = client
-        self._report_fault = complain
+        self._report_fault = report_fault
         self.outgoing: list[Piece] = []
         self.closing = False  # nothing more is read or answered; the pieces in `outgoing` are still sent
         self.ended = False  # the client has closed its sending side
@@ -164,13 +164,13 @@ class Connection:
 
     def _end_with(self, fault: InvalidFrameSize) -> None:
         """Close the connection over an invalid frame. A known other protocol gets an answer in that protocol."""
-        stranger = detect(fault.size) if fault.is_first else None
-        if stranger is None:
+        detected = detect(fault.size) if fault.is_first else None
+        if detected is None:
             self.close(str(fault))
             return
-        self._queue([stranger.answer])
+        self._queue([detected.answer])
         self.lingers = True
-        self.close(stranger.reason)
+        self.close(detected.reason)
 
     def room(self) -> memoryview | None:
         """Return the buffer for the rest of a large request, which saves a copy. None: the driver calls `receive`.

@@ -1,20 +1,20 @@
 """An append of a client's batches, from its beginning to its acknowledgement, and the queue for the high watermark.
 
-An append takes one of four ways: the loop writes it inline; the write batcher writes it at the end of the turn; the
-append queue of a slow disk has a thread write it; or a conversion comes first, and then one of the others. Whichever
-way it takes, it is one `Append`, in one state:
+An append is written in one of four ways: inline by the loop; by the write batcher at the end of the turn; by a thread
+of a slow disk's append queue; or in one of these ways after a conversion. In each of them the append is one `Append`,
+in one state:
 
-    CONVERTING ──> PENDING ──> WRITTEN ──> COMMITTED      with acks=0 and acks=1 an append is committed when written
+    CONVERTING ──> PENDING ──> WRITTEN ──> COMMITTED      with acks=0 and acks=1 a write commits the append
          └────────────┴───────────┴──────> FAILED
 
-An append needs no object where nothing can come between its beginning and its acknowledgement: one that is written and
-acknowledged before the handler returns, and one that waits for nothing but the write at the end of the turn. There the
-response is its state (`WriteBatcher.promise`), as an object for each would cost a small produce request two percent.
+Two kinds of appends need no object: an append that is written and acknowledged before the handler returns, and one that
+waits only for the write at the end of the turn. There the response is the state (`WriteBatcher.promise`): an object
+for each would cost a small produce request two percent.
 
-Appends that wait for the high watermark stand in a `CommitQueue`, in the order of their offsets: a move of the high
-watermark costs what it completes. Who waits for records stands elsewhere (`Replica.waiters`).
+Appends that wait for the high watermark are in a `CommitQueue`, in the order of their offsets: a move of the high
+watermark costs only as much as it completes. Fetches that wait for records are in `Replica.waiters`.
 
-Here is no knowledge of requests and responses: a handler renders the state of its appends.
+This module knows no requests and no responses: a handler renders the state of its appends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ACKS_ALL = -1
 
 
 class AppendState(Enum):
-    """How far an append has come."""
+    """The progress of an append."""
 
     CONVERTING = auto()
     PENDING = auto()
@@ -48,12 +48,12 @@ COMMITTED, FAILED = AppendState.COMMITTED, AppendState.FAILED
 
 
 class Append:
-    """One append to one partition. `info` says where the batches are, `error` why they are not there."""
+    """One append to one partition. `info` has the place of the batches, `error` the reason of a failure."""
 
     __slots__ = ("end_offset", "error", "info", "leader_epoch", "listener", "replica", "required_acks", "state")
 
     def __init__(self, replica: Replica, required_acks: int, listener: Callable[[Append], None] | None = None) -> None:
-        """`listener(append)` is called when the conversion has ended, and when the append has ended."""
+        """`listener(append)` is called at the end of the conversion, and at the end of the append."""
         self.replica = replica
         self.required_acks = required_acks
         self.leader_epoch = replica.leader_epoch
@@ -61,7 +61,7 @@ class Append:
         self.state = PENDING
         self.info: AppendInfo | None = None
         self.end_offset = -1
-        """The offset behind the last record, once that is known."""
+        """The offset after the last record, once known."""
         self.error: KafkaError | OSError | None = None
         self.listener = listener
 
@@ -70,18 +70,18 @@ class Append:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the outcome is known."""
+        """Whether the append is committed or has failed."""
         return self.state is COMMITTED or self.state is FAILED
 
     # Conversion
 
     def begin_conversion(self) -> None:
-        """Convert first: other appends to the partition that need a conversion queue up behind this one."""
+        """Convert first: later appends to the partition that need a conversion queue up after this one."""
         self.state = CONVERTING
         self.replica.converting += 1
 
     def end_conversion(self) -> None:
-        """The batches are converted, and wait to be written."""
+        """Wait for the write: the batches are converted."""
         if self.state is CONVERTING:
             self.replica.converting -= 1
             self.state = PENDING
@@ -91,7 +91,7 @@ class Append:
     # Outcome
 
     def end_write(self, result: AppendInfo | KafkaError | OSError) -> None:
-        """The write has ended. An append that was given up stays so."""
+        """Record the result of the write. A failed append stays failed."""
         if self.state is not PENDING:
             return
         if not isinstance(result, AppendInfo):
@@ -104,10 +104,10 @@ class Append:
             self.replica.await_commit(self)
 
     def commit(self) -> None:
-        """Acknowledge: every in-sync replica has the batches, unless another leader epoch began meanwhile.
+        """Acknowledge: every in-sync replica has the batches. Fail if another leader epoch began meanwhile.
 
-        The epoch is checked here, and not where the append begins: what a leader wrote in an older epoch may have been
-        cut from its log since.
+        The epoch is checked here and not at the beginning: a leader's log may have lost records of an older epoch to a
+        truncation since.
         """
         if self.state is not WRITTEN:
             return
@@ -118,7 +118,7 @@ class Append:
             self.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
 
     def fail(self, error: KafkaError | OSError) -> None:
-        """The batches were not appended, or may be lost, or took too long."""
+        """End with an error: the batches were not appended, or may be lost, or took too long."""
         if self.has_ended:
             return
         if self.state is CONVERTING:
@@ -128,25 +128,25 @@ class Append:
 
     def _end(self, state: AppendState) -> None:
         self.state = state
-        listener, self.listener = self.listener, None  # which holds the whole request
+        listener, self.listener = self.listener, None  # the listener holds the whole request
         if listener is not None:
             listener(self)
 
     def fail_if_lost(self) -> None:
-        """Fail if the disk did not take what was written, or the topic was deleted: it will never be committed."""
+        """Fail an append that will never be committed: the disk lost it, or the topic was deleted."""
         log = self.replica.log
         if log.sync_error is not None:
             self.fail(log.sync_error)
         elif self.end_offset > log.end_offset:
-            lost = "the disk has lost it before it was replicated"
+            lost = "the disk lost the records before they were replicated"
             self.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, lost))
         elif log.is_retired and log.flushing is None:
-            deleted = "the topic was deleted before it was on the disk"
+            deleted = "the topic was deleted before the records were on the disk"
             self.fail(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, deleted))
 
 
 def await_offset(replica: Replica, end_offset: int, listener: Callable[[Append], None] | None) -> Append:
-    """Stand for everything before `end_offset` that was written without an object, and is not all committed yet."""
+    """An `Append` that stands for everything before `end_offset` that was written without an object."""
     append = Append(replica, ACKS_ALL, listener)
     append.end_offset, append.state = end_offset, WRITTEN
     replica.await_commit(append)
@@ -154,9 +154,9 @@ def await_offset(replica: Replica, end_offset: int, listener: Callable[[Append],
 
 
 class CommitQueue:
-    """The appends of a partition that wait for its high watermark, the lowest end offset first.
+    """The appends of a partition that wait for its high watermark, by end offset.
 
-    An append that was given up stays until the high watermark passes it.
+    A failed append stays until the high watermark passes it.
     """
 
     __slots__ = ("_heap", "_number")
@@ -169,18 +169,18 @@ class CommitQueue:
         return len(self._heap)
 
     def add(self, append: Append) -> None:
-        """Have `append.commit` called once the high watermark has reached its end offset."""
+        """Have `append.commit` called once the high watermark has reached the append's end offset."""
         self._number += 1
         heapq.heappush(self._heap, (append.end_offset, self._number, append))
 
     def advance(self, high_watermark: int) -> None:
-        """Commit what the high watermark has reached."""
+        """Commit the appends that the high watermark has reached."""
         heap = self._heap
         while heap and heap[0][0] <= high_watermark:
             heapq.heappop(heap)[2].commit()
 
     def fail_lost(self) -> None:
-        """Fail what can never be committed; the rest goes on waiting."""
+        """Fail the appends that can never be committed; the others keep waiting."""
         for _, _, append in self._heap:
             append.fail_if_lost()
         self._heap = [entry for entry in self._heap if entry[2].state is WRITTEN]

@@ -1,14 +1,14 @@
-"""Slow disks: appends by a thread, one after another for each partition, in the order they came.
+"""Slow disks: a thread appends to each partition, one write after another, in the order of arrival.
 
-A write goes to the page cache and takes microseconds, as long as the kernel has room. When the kernel has none, a write
-waits for the disk, and the loop would wait with it, and all clients that have nothing to do with that disk. So writes
-are timed. A write that took long makes the disk suspect: the process may only have lost the processor to another. If
-then another one takes long, and its thread went to sleep meanwhile, the disk is slow: for a while a thread writes every
-append, as many of a partition together as have come in the meantime. A thread also closes a segment that is full or
-old, before it writes what belongs into the next one. Then the loop tries again.
+A write goes to the page cache and takes microseconds while the kernel has room. Without room a write waits for the
+disk. The loop must not wait: that would stop all clients, also those of other disks. So writes are timed. After a long
+write the disk is suspect; another process may only have had the processor. After a second long write, during which the
+writing thread went to sleep, the disk is slow. For a while then a thread writes every append, together with all that
+arrived for the partition meanwhile. A thread also rolls a segment that is full or old before it writes to the next one.
+Then the loop tries again.
 
-What becomes of an append afterwards stands in `append.py`; what may be done with a log while a thread writes, in
-`storage.log.log_lock`.
+`append.py` has the further course of an append; `storage.log.log_lock` has the operations that are allowed on a log
+during a thread's write.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ logger = logging.getLogger("headgate.replication")
 
 SLOW_MS = 5.0
 CALM_MS = 10_000.0
-# Maximum bytes that wait for one directory. Clients hold less, by what `Connection` reserves for them; but clients
-# that time out and try again would fill the memory.
+# Maximum bytes that wait for one directory. Reservations of `Connection` limit live clients to less; but clients that
+# time out and retry would fill the memory.
 MAX_WAITING_BYTES = 256 << 20
 PAUSE_BYTES = 16 << 20
-"""If more bytes wait, a client that wants no reply is not read from until there are fewer."""
+"""Above so many waiting bytes, the broker stops reading from clients that want no reply."""
 _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 _unknown = itertools.count()
 
@@ -55,11 +55,11 @@ Done = Callable[[AppendInfo | KafkaError], None]
 
 
 class RollIsDue(Exception):
-    """An append needs a new segment first, and a thread is to begin that."""
+    """An append needs a new segment first, and a thread has to create it."""
 
 
 class _Queued(NamedTuple):
-    """An append that waits for its turn; `records` are its own."""
+    """A waiting append; it owns its `records`."""
 
     records: memoryview
     required_acks: int
@@ -69,9 +69,9 @@ class _Queued(NamedTuple):
 
 
 def voluntary_waits() -> int:
-    """How often this thread gave up the processor by itself, as it does to wait for a disk.
+    """How often this thread gave up the processor voluntarily, as it does to wait for a disk.
 
-    Where the system does not tell, the count rises with each call.
+    Where the system does not report the number, each call returns a higher one.
     """
     if _OF_THREAD is None or resource is None:
         return next(_unknown)
@@ -79,15 +79,15 @@ def voluntary_waits() -> int:
 
 
 class _Taken(NamedTuple):
-    """An append that was staged. A new segment ends a write, so appends that are taken together may be in several."""
+    """A staged append. A new segment ends a write, so appends of one batch may be in several writes."""
 
     append: _Queued
     info: AppendInfo
-    staged: PendingWrite | None  # None if it had come before, and nothing was to be written
+    staged: PendingWrite | None  # None for a duplicate, which needs no write
 
 
 class DiskMonitor:
-    """The pace of one log directory's disk, for all partitions in it."""
+    """The speed of one log directory's disk, for all its partitions."""
 
     def __init__(
         self,
@@ -102,31 +102,31 @@ class DiskMonitor:
         self.failed = failed
         self.group_commit = GroupCommit(clock, scheduler, failed)
         self.is_slow = False
-        self.waiting_bytes = 0  # of appends that no thread has taken yet
+        self.waiting_bytes = 0  # of appends in queues
         self._when_uncrowded: list[Callable[[], None]] = []
         self._waits = waits
         self._is_suspect = False
         self._share = BoundedExecutor(scheduler)
 
     def in_thread(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
-        """Have a thread do what waits for this disk; if much came before, that is done first. See `Scheduler`."""
+        """Have a thread do work that waits for this disk, after earlier work. See `Scheduler`."""
         self._share.in_thread(work, done)
 
     def when_free(self, begin: Callable[[], None]) -> None:
-        """Call `begin` on the loop, once a thread is free for what it has `in_thread`."""
+        """Call `begin` on the loop once a thread is free for its `in_thread`."""
         self._share.when_free(begin)
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so much waits that clients without acks have to be held up."""
+        """Whether so many bytes wait that clients without acks have to be held up."""
         return self.waiting_bytes > PAUSE_BYTES
 
     def when_uncrowded(self, callback: Callable[[], None]) -> None:
-        """Call `callback()` once the disk is crowded no more."""
+        """Call `callback()` once the disk is no longer crowded."""
         self._when_uncrowded.append(callback)
 
     def taken(self, size: int) -> None:
-        """So many bytes of appends wait no longer."""
+        """Subtract bytes of appends that have left their queue."""
         self.waiting_bytes -= size
         if self._when_uncrowded and not self.is_crowded:
             callbacks, self._when_uncrowded = self._when_uncrowded, []
@@ -134,7 +134,7 @@ class DiskMonitor:
                 callback()
 
     def write(self, write: Callable[[], None]) -> None:
-        """Write inline, and see how long it takes."""
+        """Write inline, and time the write. Raises what `write` raises."""
         began_ms = self.clock.monotonic_ms()
         waits = self._waits() if self._is_suspect else None
         try:
@@ -151,7 +151,7 @@ class DiskMonitor:
             self._suspect()
         elif not self.is_slow and self._waits() > waits:
             self.is_slow = True
-            logger.warning("a write waited for the disk: for %d s appends are made by threads", CALM_MS / 1000)
+            logger.warning("the disk is slow: threads make appends for %d s", CALM_MS / 1000)
             self.scheduler.call_after(CALM_MS, self._try_again)
 
     def _suspect(self) -> None:
@@ -169,7 +169,7 @@ class DiskMonitor:
 
 
 class Cold:
-    """Stands for no queue: nothing was appended since the start, and the first append may have to read first."""
+    """A placeholder for the queue before the first append since the start: that append may have to read first."""
 
     rolls = False
 
@@ -185,21 +185,21 @@ class AppendQueue:
         self._disk = disk
         self._queue: deque[_Queued] = deque()
         self._is_writing = False
-        self._warmed_place: FilePosition | None = None  # the last that was not in memory
+        self._warmed_place: FilePosition | None = None  # the last place read into the page cache
         self.rolls = False
-        """Whether a thread begins new segments, as it will write what is staged now."""
+        """Whether a thread creates new segments, as it will write the staged batches."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that came is written."""
+        """Whether no append waits or is being written."""
         return not (self._is_writing or self._queue)
 
     def append(
         self, records: memoryview, required_acks: int, now_ms: int, done: Done, validate: str | None = None
     ) -> None:
-        """Append `records`, which are copied; `done` is called once, with where they are or why they were refused."""
+        """Append a copy of `records`; `done` is called once, with their place or the reason of a refusal."""
         if self._disk.waiting_bytes > MAX_WAITING_BYTES and required_acks:  # clients without acks are held up instead
-            message = f"the disk is slow: {self._disk.waiting_bytes} bytes wait to be written"
+            message = f"the disk is slow: {self._disk.waiting_bytes} bytes wait for it"
             done(KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
             return
         self._disk.waiting_bytes += len(records)
@@ -208,7 +208,7 @@ class AppendQueue:
             self._write()
 
     def _write(self) -> None:
-        """Go on with what has come, once a thread is free: until then no file is open for it."""
+        """Write the next appends once a thread is free: the queue opens no file for them before."""
         self._is_writing = bool(self._queue) and not self._disk.scheduler.is_over
         if self._is_writing:
             self._disk.when_free(self._write_next)
@@ -225,14 +225,14 @@ class AppendQueue:
             if staged is not None:
                 self._write_by_thread(staged, taken)
                 return
-            self._tell(taken)
+            self._notify(taken)
         self._is_writing = False
 
     def _warms_first(self) -> bool:
-        """Whether a thread reads first what the first append since the start asks for.
+        """Whether a thread first reads the data that the first append since the start needs.
 
-        If that has left the memory again when the thread is done, the append itself waits for the disk. The append
-        finds errors too.
+        If the page cache has dropped the data again before the append, the append itself waits for the disk. The append
+        reports errors too.
         """
         try:
             self._partition.log.look_up()
@@ -241,20 +241,11 @@ class AppendQueue:
                 cold.release()
                 return False
             self._warmed_place = cold.place
-            self._warm_by_thread(cold)
+            cold.warm_by(self._disk.in_thread, lambda _: self._write())
             return True
         except (OSError, KafkaError):
             return False
         return False
-
-    def _warm_by_thread(self, cold: WouldBlock) -> None:
-        cold.__traceback__ = None
-
-        def brought(_: object) -> None:
-            cold.release()
-            self._write()
-
-        self._disk.in_thread(cold.warm, brought)
 
     def _roll_for_append(self, now_ms: int) -> None:
         log = self._partition.log
@@ -266,7 +257,7 @@ class AppendQueue:
         self.roll(lambda: log.roll(now_ms), rolled)
 
     def roll(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
-        """Have a thread begin a new segment, then call `done` with what went wrong, then write what has come."""
+        """Have a thread create a new segment; then call `done` with the error, if any, and write the queue."""
         log = self._partition.log
 
         def rolled(result: object) -> None:
@@ -274,12 +265,12 @@ class AppendQueue:
             if isinstance(result, OSError):
                 self._disk.failed(result)
             elif isinstance(result, BaseException):
-                logger.error("a segment of %r cannot be begun", log, exc_info=result)
-                result = OSError(errno.EIO, "an error of the broker, see its log")
+                logger.error("no segment of %r can be created", log, exc_info=result)
+                result = OSError(errno.EIO, "internal error; see the broker's log")
             try:
                 done(result if isinstance(result, OSError) else None)
             finally:
-                self._partition.sync_soon()  # no flush could begin meanwhile, and one is due since
+                self._partition.sync_soon()  # a flush could not begin meanwhile, and may be due
                 self._write()
                 self._partition.give_up_writer()
 
@@ -296,7 +287,7 @@ class AppendQueue:
         self._disk.in_thread(staged.write, lambda result: self._written(staged, taken, result))
 
     def _stage(self) -> tuple[PendingWrite | None, list[_Taken]]:
-        """Stage what belongs into one write. The write is None if there is nothing to write, or if it cannot begin."""
+        """Stage the appends of one write. The write is None if all are duplicates, or if the write cannot begin."""
         log, taken = self._partition.log, list[_Taken]()
         while self._queue and (log.staged is None or _fits(log.staged, self._queue[0].records)):
             append = self._queue[0]
@@ -315,7 +306,7 @@ class AppendQueue:
             self._queue.popleft()
             self._disk.taken(len(append.records))
             taken.append(_Taken(append, info, log.staged))
-        with suppress(KafkaError):  # it stands in `PendingWrite.error`
+        with suppress(KafkaError):  # `PendingWrite.error` has it
             return log.begin_write(), taken
         return None, taken
 
@@ -323,20 +314,20 @@ class AppendQueue:
         if isinstance(result, BaseException):
             self._disk.failed(result)
         try:
-            with suppress(KafkaError):  # it stands in `PendingWrite.error`
+            with suppress(KafkaError):  # `PendingWrite.error` has it
                 self._partition.log.end_write(staged, result if isinstance(result, BaseException) else None)
-            self._tell(taken)
-        finally:  # a fault of ours must not keep the others waiting
+            self._notify(taken)
+        finally:  # an exception here must not keep the others waiting
             self._write()
 
-    def _tell(self, taken: list[_Taken]) -> None:
+    def _notify(self, taken: list[_Taken]) -> None:
         self._partition.advance()
         for append, info, staged in taken:
             append.done((staged and staged.error) or info)
 
 
 def _fits(staged: PendingWrite, records: memoryview) -> bool:
-    """Whether these records can be staged too: else the loop would write first what is staged."""
+    """Whether these records fit into the staged write: otherwise staging would write it on the loop first."""
     try:
         header = batch.read_header(records[: batch.HEADER_SIZE])
     except KafkaError:

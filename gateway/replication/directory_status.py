@@ -1,12 +1,12 @@
-"""One log directory as the broker sees it: its health, its free space, and the pace of its disk.
+"""The status of one log directory: its health, its free space, and the speed of its disk.
 
-    offline   the disk is gone: nothing is written
-    full      hardly any room is left: clients produce nothing, the broker itself still writes
-    hung      the disk does not answer: new partitions go elsewhere
+    offline   the disk is gone: the broker writes nothing
+    full      the disk is nearly full: clients cannot produce, the broker itself still writes
+    hung      the disk does not respond: new partitions go to other directories
     online    none of these
 
-Several of them may hold at a time. Who finds out stands in `gateway.maintenance` (`directory_health`, `disk_space`);
-what follows for partitions is done by `ReplicaManager`. Here is no file and no thread.
+Several states may hold at a time. `gateway.maintenance` (`directory_health`, `disk_space`) detects them;
+`ReplicaManager` applies them to partitions. This module uses no file and no thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class DirectorySpace(NamedTuple):
-    """Bytes of the volume that holds a directory, and those of them that may still be written."""
+    """The size of the volume that holds a directory, and its free part, in bytes."""
 
     total: int
     free: int
@@ -39,12 +39,12 @@ class DirectoryStatus:
         self.disk = disk
         self._changed = changed
         self.offline_error: KafkaError | None = None
-        """Why nothing is written; None while the disk is there."""
+        """The reason to write nothing; None while the disk is available."""
         self.full_error: KafkaError | None = None
-        """Why clients produce nothing; None while there is room."""
+        """The reason to refuse clients; None while the disk has room."""
         self.is_hung = False
         self.space: DirectorySpace | None = None
-        """The last answer of the disk to the question for its space; None if it could not tell."""
+        """The space of the last query; None if the query failed."""
 
     @property
     def is_offline(self) -> bool:
@@ -53,29 +53,29 @@ class DirectoryStatus:
 
     @property
     def is_full(self) -> bool:
-        """Whether hardly any room is left."""
+        """Whether the disk is nearly full."""
         return self.full_error is not None
 
     @property
     def is_avoided(self) -> bool:
-        """Whether new partitions go elsewhere, as long as there is another directory."""
+        """Whether new partitions go to other directories, if there are any."""
         return self.is_hung or self.is_full or self.is_offline
 
     def refusal(self, topic: str) -> KafkaError | None:
-        """Why clients cannot produce to partitions of a topic here; None if they can."""
+        """The reason why clients cannot produce to a topic's partitions here; None if they can."""
         return self.offline_error or (None if topic in INTERNAL_TOPICS else self.full_error)
 
     def set_offline(self, error: KafkaError | None) -> None:
-        """The disk is gone, for this reason; without one it is back."""
+        """Set or clear the reason to write nothing."""
         self.offline_error = error
         self._changed(self)
 
     def set_full(self, error: KafkaError | None) -> None:
-        """Hardly any room is left, for this reason; without one there is room again."""
+        """Set or clear the reason to refuse clients: the disk is nearly full."""
         self.full_error = error
         self._changed(self)
 
     def set_hung(self, *, is_hung: bool) -> None:
-        """The disk does not answer, or answers again."""
+        """Record that the disk hangs, or responds again."""
         self.is_hung = is_hung
         self._changed(self)

@@ -1,7 +1,7 @@
-"""What happens to partitions and log directories, and who hears of it.
+"""The events of partitions and log directories, and their listeners.
 
-The wiring (`gateway.app.composition`) fills these lists, in the order in which listeners are called. Nothing else
-subscribes. No log, file or thread is known here.
+The wiring (`gateway.app.composition`) fills these lists, in the order of the calls. No other module subscribes. This
+module knows no log, file or thread.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class ReplicationEvents:
     disk_failed: list[Callable[[str, object], None]] = field(default_factory=list)
     """(log directory, error): a write or a sync has failed."""
     disk_recovered: list[Callable[[str], None]] = field(default_factory=list)
-    """(log directory): the disk takes everything again, or a log in the directory was repaired."""
+    """(log directory): the disk accepts all writes again, or a log in the directory was repaired."""
     space_recovered: list[Callable[[str], None]] = field(default_factory=list)
-    """(log directory): clients may produce again, after the disk was nearly full."""
+    """(log directory): clients may produce again; the disk was nearly full."""
     epoch_needed: list[Callable[[], None]] = field(default_factory=list)
     """(): a partition needs a higher leader epoch; see `ReplicaManager.awaiting_epoch`."""
     online: list[Callable[[str, int], None]] = field(default_factory=list)
-    """(topic, index): a partition has come online after the broker."""
+    """(topic, index): a partition came online after the start of the broker."""
     truncated: list[Callable[[Replica], None]] = field(default_factory=list)
-    """(replica): the log ends earlier than it did. What is kept in memory of the log has to be read again."""
+    """(replica): the log was truncated. State in memory that depends on the log has to be read again."""

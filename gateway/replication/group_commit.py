@@ -1,15 +1,13 @@
-"""Syncs of the logs in one directory, by threads: some are awaited by clients, the others only have to be made.
+"""Syncs of the logs in one directory, by threads: clients wait for some; nobody waits for the others.
 
 With `headgate.flush=commit` a produce request with acks=all is answered when its records are on the disk. One sync
-serves all appends that came before it began: while a thread waits for the disk, other appends come, and are in the next
-sync. The logs that were written to in one turn are shared among a few threads, as a disk can do several syncs at a
-time.
+serves all appends made before it began: appends that arrive during a sync are in the next one. A few threads share the
+logs written in one turn, as a disk can do several syncs at a time.
 
-Nobody waits for what `flush.messages`, `flush.ms` or a roll have flushed. That may be a gigabyte, so it has a thread of
-its own, one log after another.
+No client waits for the flushes of `flush.messages`, `flush.ms` and rolls. Each may be a gigabyte: so they have one
+thread of their own, and run one log after another.
 
-What a flush covers, and what a failed one means for a log, is said in `storage.log.flush`; appends that wait stand in
-`append.py`.
+`storage.log.flush` has the extent of a flush and the meaning of a failure; `append.py` has the waiting appends.
 """
 
 from __future__ import annotations
@@ -30,24 +28,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headgate.replication")
 
-MOST_THREADS = 4
-"""Maximum threads for syncs that a client awaits: `docs/durability.md` has the figures."""
+MAX_SYNC_THREADS = 4
+"""Maximum threads for syncs that a client awaits; `docs/durability.md` has the figures."""
 
-MOST_FILES = 16
-"""The files that one of these threads holds open. The last log may add a few: each of its unsynced segments is one."""
+MAX_OPEN_FILES = 16
+"""Maximum files that one of these threads holds open. The last log may exceed it by its number of unsynced segments."""
 
 WRITE_MS = 100.0
-"""Small files are collected for so long before they are written."""
+"""The pause in which small files are collected before a write."""
 
 _Begun = tuple["Replica", Flush]
 
 
 class GroupCommit:
-    """The logs that are to be synced, and the threads that sync. One thread at a time flushes a log."""
+    """The logs that need a sync, and the threads that sync. A log has at most one flush at a time."""
 
     def __init__(self, clock: Clock, scheduler: Scheduler, failed: Callable[[object], None]) -> None:
         """`failed` is called with each error."""
-        self._told = failed
+        self._on_failure = failed
         self._clock = clock
         self._scheduler = scheduler
         self._wanted: dict[Replica, None] = {}
@@ -59,27 +57,27 @@ class GroupCommit:
         self._is_writing = False
 
     def commit(self, partition: Replica) -> None:
-        """Sync a log after the present turn, as a client may wait."""
+        """Sync a log after the present turn: a client may wait."""
         self._wanted[partition] = None
-        if not self._is_planned and self._threads < MOST_THREADS:
+        if not self._is_planned and self._threads < MAX_SYNC_THREADS:
             self._is_planned = True
             self._scheduler.call_soon(self._begin)
 
     def flush(self, partition: Replica) -> None:
-        """Flush a log in its turn."""
+        """Flush a log after the flushes in the queue."""
         self._queue[partition] = None
         if not self._is_flushing:
             self._flush_next()
 
     def given_back(self, partition: Replica) -> None:
-        """A thread has released the log, which could not be flushed meanwhile."""
+        """Resume the syncs of a log that a thread has released."""
         if partition in self._wanted:
             self.commit(partition)
         if partition in self._queue:
             self.flush(partition)
 
     def write(self, write: Callable[[], None]) -> None:
-        """Have a small file written that nobody waits for; one thread writes what comes within `WRITE_MS`."""
+        """Have a small file written without a waiting client; one thread writes all files of `WRITE_MS`."""
         self._writes.append(write)
         if not self._is_writing:
             self._is_writing = True
@@ -96,23 +94,23 @@ class GroupCommit:
             self._scheduler.in_thread(write_small_files, self._written)
 
     def _written(self, result: object) -> None:
-        if isinstance(result, BaseException):  # the next flush or checkpoint writes it, or tells of it
-            self._told(result)
+        if isinstance(result, BaseException):  # the next flush or checkpoint writes the files, or reports the error
+            self._on_failure(result)
         self._write()
 
     # Syncs that are awaited
 
     def _begin(self) -> None:
         self._is_planned = False
-        if self._is_beginning or self._scheduler.is_over:  # the store flushes everything when it is closed
+        if self._is_beginning or self._scheduler.is_over:  # the log manager flushes everything when it closes
             return
         self._is_beginning = True
         try:
-            while self._threads < MOST_THREADS:
+            while self._threads < MAX_SYNC_THREADS:
                 ready = [partition for partition in self._wanted if not partition.log.waits(FLUSH)]
                 if not ready:
                     break
-                begun = self._begun(ready[: -(-len(ready) // (MOST_THREADS - self._threads))])
+                begun = self._begun(ready[: -(-len(ready) // (MAX_SYNC_THREADS - self._threads))])
                 if begun:
                     self._threads += 1
                     self._run(begun)
@@ -122,7 +120,7 @@ class GroupCommit:
     def _begun(self, partitions: list[Replica]) -> list[_Begun]:
         begun, files = list[_Begun](), 0
         for partition in partitions:
-            if files >= MOST_FILES:
+            if files >= MAX_OPEN_FILES:
                 break
             del self._wanted[partition]
             flush = self._flush_of(partition)
@@ -146,7 +144,7 @@ class GroupCommit:
 
         self._scheduler.in_thread(work, done)
 
-    # Syncs that only have to be made
+    # Syncs that no client awaits
 
     def _flush_next(self) -> None:
         self._is_flushing = False
@@ -171,9 +169,9 @@ class GroupCommit:
     # Both
 
     def _flush_of(self, partition: Replica) -> Flush | None:
-        """The flush that is to be made now; None if the log is gone, or none of its files can be opened."""
+        """The flush to be made now; None if the log is retired, or none of its files can be opened."""
         log = partition.log
-        if log.is_retired:  # its files may be another's by now
+        if log.is_retired:  # its files may belong to another log by now
             partition.fail_lost_appends()
             return None
         try:
@@ -191,11 +189,11 @@ class GroupCommit:
         partition.synced()
 
     def _failed(self, partition: Replica, error: BaseException) -> None:
-        self._told(error)
+        self._on_failure(error)
         if partition.log.sync_error is None:
-            logger.error("%r cannot be flushed, and is tried again: %s", partition.log, error)
+            logger.error("%r cannot be flushed; the broker retries: %s", partition.log, error)
         else:
-            message = "%r takes nothing more: a sync failed, after which nobody knows what is on the disk: %s"
+            message = "%r accepts no more writes: after a failed sync the content of the disk is unknown: %s"
             logger.error(message, partition.log, error)
 
 

@@ -1,9 +1,8 @@
-"""Higher leader epochs for partitions whose logs lost records while the broker runs.
+"""Higher leader epochs for partitions whose logs lost records while the broker ran.
 
-`ReplicaManager.await_epoch` takes such a partition out of service. `LeaderEpochBumps` submits one change with higher
-epochs for all such partitions of a turn. Once the change is stored, `ReplicaManager.follow` serves the partitions
-again. A failed change is tried again, at growing intervals: no partition is served under an epoch in which records were
-lost.
+`ReplicaManager.await_epoch` stops serving such a partition. `LeaderEpochBumps` submits one change with higher epochs
+for all such partitions of a turn. Once the change is stored, `ReplicaManager.follow` serves the partitions again. A
+failed change is retried, at growing intervals: a partition is never served under an epoch in which records were lost.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headgate.gateway.metadata.planning.leader_epochs import raise_leader_epochs
+from headgate.gateway.runtime.backoff import Backoff
 from headgate.protocol.errors import KafkaError
 from headgate.storage.disk.checkpoint import TopicPartition
 
@@ -27,20 +27,20 @@ FIRST_WAIT_MS, LONGEST_WAIT_MS = 1_000.0, 16_000.0
 
 
 class LeaderEpochBumps:
-    """Asks the metadata for higher leader epochs until no partition waits for one."""
+    """Requests higher leader epochs from the metadata until no partition waits for one."""
 
     def __init__(self, metadata: MetadataStore, partitions: ReplicaManager, scheduler: Scheduler) -> None:
         self._metadata = metadata
         self._partitions = partitions
         self._scheduler = scheduler
         self._pending: dict[TopicPartition, Change] = {}
-        self._wait_ms = FIRST_WAIT_MS
+        self._backoff = Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS)
         self._is_due = self._is_waiting = False
         if partitions.awaiting_epoch:
             self.soon()
 
     def soon(self) -> None:
-        """A partition needs a higher leader epoch."""
+        """Run soon: a partition needs a higher leader epoch."""
         if not self._is_due:
             self._is_due = True
             self._scheduler.call_soon(self._run)
@@ -58,7 +58,7 @@ class LeaderEpochBumps:
         if self._partitions.awaiting_epoch:
             self._look_again()
         else:
-            self._wait_ms = FIRST_WAIT_MS
+            self._backoff.reset()
 
     def _ask(self, wanted: dict[TopicPartition, int]) -> None:
         try:
@@ -74,11 +74,10 @@ class LeaderEpochBumps:
         logger.error("%s: not served until a higher leader epoch can be written: %s", names, error.message)
 
     def _look_again(self) -> None:
-        """Try again later: the change may fail, or take long."""
+        """Check again later: the change may fail, or take long."""
         if not self._is_waiting:
             self._is_waiting = True
-            self._scheduler.call_after(self._wait_ms, self._waited)
-            self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
+            self._scheduler.call_after(self._backoff.next_wait_ms(), self._waited)
 
     def _waited(self) -> None:
         self._is_waiting = False

@@ -1,19 +1,19 @@
-"""The state of every partition that this broker hosts: one record for each, and one function that changes states.
+"""The states of all partitions that this broker hosts: one record for each, and one function that changes states.
 
-A partition is in one state, and a key that is in none is no partition:
+A partition is in one state; a key without a state is no partition:
 
-    state           its log                              `ReplicaManager.get` raises   what comes next
+    state           its log                              `ReplicaManager.get` raises   next states
     ONLINE          is open, and led here                nothing                       deleted; AWAITING_EPOCH; REMOTE
-    LOADING         is there, and will be opened         NOT_LEADER_OR_FOLLOWER        opened: ONLINE, or OFFLINE
-    CREATING        is being created by a thread         NOT_LEADER_OR_FOLLOWER        created: ONLINE; refused: OFFLINE
-    AWAITING_EPOCH  lost what clients may have read      NOT_LEADER_OR_FOLLOWER        a higher leader epoch: ONLINE
+    LOADING         exists, and will be opened           NOT_LEADER_OR_FOLLOWER        opened: ONLINE, or OFFLINE
+    CREATING        a thread creates it                  NOT_LEADER_OR_FOLLOWER        created: ONLINE; refused: OFFLINE
+    AWAITING_EPOCH  lost records that clients may know   NOT_LEADER_OR_FOLLOWER        a higher leader epoch: ONLINE
     OFFLINE         is damaged, or could not be created  KAFKA_STORAGE_ERROR           `retry`: RETRYING
-    RETRYING        is being created once more           KAFKA_STORAGE_ERROR           created: ONLINE; refused: OFFLINE
-    REMOTE          stays here, and another node leads   NOT_LEADER_OR_FOLLOWER        led here: any of the above
+    RETRYING        a thread creates it again            KAFKA_STORAGE_ERROR           created: ONLINE; refused: OFFLINE
+    REMOTE          stays here; another node leads       NOT_LEADER_OR_FOLLOWER        led here: any of the above
     DELETING        was deleted while a thread opens it  UNKNOWN_TOPIC_OR_PARTITION    opened: deleted
 
-An online partition is its `Replica`, which `online` finds by one look-up; in every other state it is an `Unavailable`.
-What leads into a state, and out of it, is done by `ReplicaManager`; here is no log, no file and no thread.
+`online` finds the `Replica` of an online partition by one look-up; in every other state a partition is an
+`Unavailable`. `ReplicaManager` causes the transitions; this module knows no log, file or thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class PartitionState(Enum):
-    """What a broker can do with a partition. NONE: there is no such partition."""
+    """The state of a partition on this broker. NONE: the partition does not exist."""
 
     NONE = auto()
     ONLINE = auto()
@@ -70,17 +70,17 @@ class Unavailable(NamedTuple):
 
     state: PartitionState
     topic_id: bytes = b""
-    """CREATING, RETRYING, OFFLINE: the topic that the partition belongs to."""
+    """CREATING, RETRYING, OFFLINE: the id of the partition's topic."""
     is_new: bool = False
-    """There never was a log: one may be created though a directory cannot be looked into."""
+    """No log existed before: one may be created although a directory cannot be read."""
     error: KafkaError | None = None
-    """OFFLINE, RETRYING: what keeps the partition there."""
+    """OFFLINE, RETRYING: the reason."""
     leader: int = -1
-    """REMOTE: the node that leads, or -1."""
+    """REMOTE: the id of the leader, or -1."""
     deleted_topic_id: bytes | None = None
-    """LOADING, DELETING: the log that is being opened belongs to this topic, which was deleted meanwhile."""
+    """LOADING, DELETING: the id of a topic that was deleted while its log is being opened."""
     queued: Topic | None = None
-    """CREATING, RETRYING: the topic, while an older partition of the name is still being created."""
+    """CREATING, RETRYING: the topic of the next partition, while an older one of the name is still being created."""
     replica: Replica | None = None
     """AWAITING_EPOCH."""
 
@@ -97,14 +97,14 @@ class Unavailable(NamedTuple):
                 led = f"node {self.leader} leads it" if self.leader >= 0 else "it has no leader at present"
                 return _not_led(f"{topic}-{index}: {led}")
             case PartitionState.OFFLINE | PartitionState.RETRYING if self.error is not None:
-                # A copy: each raise would add to the traceback of the one that is kept
+                # A copy: each raise would extend the traceback of the stored error
                 return KafkaError(self.error.code, self.error.message)
         return unknown(topic, index)
 
 
 def unknown(topic: str, index: int) -> KafkaError:
     """The error for an unknown partition."""
-    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {topic}-{index} does not exist")
 
 
 def _not_led(message: str) -> KafkaError:
@@ -112,16 +112,16 @@ def _not_led(message: str) -> KafkaError:
 
 
 class PartitionStates:
-    """(topic, index) -> the partition. Those that are not online stand in the order in which they entered a state."""
+    """(topic, index) -> the partition. Unavailable partitions are in the order in which they entered their states."""
 
     def __init__(self) -> None:
         self.online: dict[TopicPartition, Replica] = {}
-        """The partitions that are online. Only `move` changes it."""
+        """The online partitions. Only `move` changes the mapping."""
         self._unavailable: dict[TopicPartition, Unavailable] = {}
         self._counts = dict.fromkeys(PartitionState, 0)
 
     def unavailable(self, key: TopicPartition) -> Unavailable | None:
-        """The partition, if it is not online."""
+        """The record of the partition; None if it is online or does not exist."""
         return self._unavailable.get(key)
 
     def replica(self, key: TopicPartition) -> Replica | None:
@@ -148,7 +148,7 @@ class PartitionStates:
         return _ONLINE if key in self.online else _NONE
 
     def move(self, key: TopicPartition, to: Replica | Unavailable | None) -> None:
-        """Bring a partition into its next state: online, another one, or none. `TRANSITIONS` has all that may be."""
+        """Move a partition to its next state: online, an unavailable one, or none. `TRANSITIONS` has all moves."""
         before = self.state(key)
         after = to.state if isinstance(to, Unavailable) else _NONE if to is None else _ONLINE
         assert after in TRANSITIONS[before], f"{key[0]}-{key[1]} cannot go from {before.name} to {after.name}"
@@ -158,7 +158,7 @@ class PartitionStates:
             del self._unavailable[key]
             self._counts[before] -= 1
             if not self._unavailable:
-                self._unavailable.clear()  # it has room for all of them until then
+                self._unavailable.clear()  # releases the memory of the table
         if isinstance(to, Unavailable):
             self._unavailable[key] = to
             self._counts[after] += 1
@@ -166,7 +166,7 @@ class PartitionStates:
             self.online[key] = to
 
     def within(self, *states: PartitionState) -> Collection[TopicPartition]:
-        """The partitions that are in one of these states when they are looked at. None of the states is ONLINE."""
+        """A live view of the partitions in these states, which exclude ONLINE."""
         return _Within(self._unavailable, self._counts, states)
 
 

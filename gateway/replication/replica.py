@@ -1,15 +1,14 @@
-"""One partition as its leader sees it: leader epoch, in-sync replicas, high watermark.
+"""One replica of a partition in the leader's role: leader epoch, in-sync replicas, high watermark.
 
-A topic with one replica is a replicated topic with factor one. Consumers see only what is below the high watermark,
-`acks=all` waits for it, and the last stable offset never passes it; where the replicas are makes no difference here.
-With `headgate.flush=commit` a record that is not yet on the disk is not yet replicated either: the high watermark
-follows the synced end of the log. The high watermark never passes the written end: batches that are only staged, or
-that a thread still writes, can be taken back.
+A topic with one replica is a replicated topic with factor one. Consumers see only records below the high watermark,
+`acks=all` waits for it, and the last stable offset never passes it; the place of the replicas makes no difference here.
+With `headgate.flush=commit` a record that is not on the disk is not replicated: the high watermark follows the synced
+end of the log. The high watermark never passes the written end: batches that are only staged, or that a thread still
+writes, can be dropped again.
 
-Here is one partition. Which partitions there are stands in `replica_manager.py`, how appends wait in `append.py`, how a
-thread writes in `append_queue.py`. No network and no request is known here.
-Sources: the replication chapter of Apache Kafka's design document, KIP-101 (leader epochs), KIP-320 (fencing of
-fetchers).
+`replica_manager.py` has all partitions, `append.py` the waiting appends, `append_queue.py` the writes of threads. This
+module knows no network and no requests. Sources: the replication chapter of Apache Kafka's design document, KIP-101
+(leader epochs), KIP-320 (fencing of fetchers).
 """
 
 from collections.abc import Callable
@@ -27,14 +26,14 @@ from headgate.storage.segment.file_slice import FileSlice
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 GATHER_BYTES = 4096
-"""Batches up to this size are written together with others of the turn: a copy costs less than a system call."""
+"""Batches up to this size are written together with others of the turn: a copy is cheaper than a system call."""
 
 
 class Replica:
-    """The leader's state over one log. Synchronous.
+    """The leader's state of one log. Synchronous.
 
-    `advanced(replica)` is called when something has changed that a fetch response shows: the high watermark, if a fetch
-    waits or watches, the start of the log, the leader epoch.
+    `advanced(replica)` is called when a fact in fetch responses has changed: the start of the log, the leader epoch, or
+    the high watermark, if a fetch waits or watches.
     """
 
     __slots__ = (
@@ -74,20 +73,20 @@ class Replica:
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.fsync_before_commit = log.config.fsync_before_commit
-        """Whether the high watermark waits for a sync. If not, the write alone moves it: acks=all waits for no more."""
+        """Whether the high watermark waits for a sync. If not, the write alone moves it, and acknowledges acks=all."""
         self.high_watermark = log.recovery_point if self.fsync_before_commit else log.end_offset
         if log.has_transactions:
             log.producers.transactions.replicated(self.high_watermark)
         self.validate = validate
-        """headgate.validate.records, or OWN if the broker alone writes to the partition."""
+        """headgate.validate.records, or OWN if only the broker writes to the partition."""
         self._read_only: KafkaError | None = None
         self.stores_verbatim = log.config.allows_verbatim and validate == HEADER
-        """Whether a sound batch is appended as the client sent it, without a look at the records."""
+        """Whether a valid batch is appended as the client sent it, without decoding its records."""
         self.converting = 0
-        """How many appends wait for their conversion: later ones have to stay behind them."""
+        """The number of appends that wait for their conversion: later ones have to stay after them."""
         self.waiters = WaitList()
-        """Those who wait for records, and watch the start of the log and the leader epoch: fetches."""
-        self._commits: CommitQueue | None = None  # for most partitions no append ever waits
+        """Fetches that wait for records, or watch the start of the log and the leader epoch."""
+        self._commits: CommitQueue | None = None  # in most partitions no append ever waits
         self.disk = disk
         self._writer: AppendQueue | Cold | None = COLD if log.active.is_sealed else None
         self.advanced = advanced
@@ -97,41 +96,41 @@ class Replica:
 
     @property
     def read_only(self) -> KafkaError | None:
-        """Why clients cannot produce at present; the broker itself still writes."""
+        """The reason why clients cannot produce now; the broker itself still writes."""
         return self._read_only
 
     @read_only.setter
     def read_only(self, reason: KafkaError | None) -> None:
         self._read_only = reason
-        self._look_at_batches(self.log.config)
+        self._update_verbatim(self.log.config)
 
     def check_writable(self) -> None:
-        """Raises KafkaError with the reason of `read_only`. Not asked where `stores_verbatim` holds."""
+        """Raises KafkaError with the reason of `read_only`. Not called where `stores_verbatim` holds."""
         if self._read_only is not None:
             raise KafkaError(self._read_only.code, self._read_only.message)
 
     def configure(self, config: LogConfig) -> None:
-        """Take up settings of the log."""
+        """Apply new settings to the log and the replica."""
         log = self.log
         log.configure(config)
-        self._look_at_batches(config)
+        self._update_verbatim(config)
         self.fsync_before_commit = config.fsync_before_commit
         if log.staged is None and log.being_written is None:
             self.advance()
             if self.high_watermark < log.end_offset:
                 self.sync_soon()
 
-    def _look_at_batches(self, config: LogConfig) -> None:
+    def _update_verbatim(self, config: LogConfig) -> None:
         self.stores_verbatim = config.allows_verbatim and self.validate == HEADER and self._read_only is None
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of what read_committed consumers may see."""
+        """The end offset for read_committed consumers."""
         return min(self.high_watermark, self.log.stable_offset)
 
     @property
     def written_end(self) -> int:
-        """The offset behind the last batch that is in the segment file, not only staged or in the hands of a thread."""
+        """The offset after the last batch in the segment file, without batches that are staged or being written."""
         log = self.log
         unwritten = log.being_written or log.staged
         return log.end_offset if unwritten is None else unwritten.first_offset
@@ -139,8 +138,8 @@ class Replica:
     def append(self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None) -> AppendInfo:
         """Append a client's batches as the leader; offsets are patched into `records` in place.
 
-        `validate`: how closely the batches are validated, if not as the topic asks for.
-        Raises KafkaError: NOT_ENOUGH_REPLICAS, and what `Log.append` refuses.
+        `validate`: the level of validation; None for the topic's.
+        Raises KafkaError: NOT_ENOUGH_REPLICAS, and the errors of `Log.append`.
         """
         info = self.stage_owned(records, required_acks, now_ms, validate)
         self.write_staged()
@@ -149,7 +148,7 @@ class Replica:
     def stage(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
         """Append, but leave the write of small batches to `write_staged`.
 
-        Until then no client may hear of the batches, and nothing may read the log. Raises KafkaError as `append` does.
+        Until then no client may learn of the batches, and nothing may read the log. Raises KafkaError as `append` does.
         """
         if required_acks == ACKS_ALL:
             self._check_in_sync()
@@ -167,7 +166,7 @@ class Replica:
     def stage_owned(
         self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None
     ) -> AppendInfo:
-        """`stage` for a caller that writes by itself: `records` have to stay as they are until then."""
+        """`stage` for a caller that writes itself: `records` must not change until the write."""
         if required_acks == ACKS_ALL:
             self._check_in_sync()
         self.check_writable()
@@ -180,23 +179,23 @@ class Replica:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, in_sync)
 
     def write_staged(self) -> None:
-        """Write what was staged. Raises KafkaError(KAFKA_STORAGE_ERROR) if none of it was appended."""
+        """Write the staged batches. Raises KafkaError(KAFKA_STORAGE_ERROR) if none of them was appended."""
         try:
             self.disk.write(self.log.write_staged)
         finally:
             self.advance()
 
     def writer(self) -> AppendQueue | None:
-        """The queue that appends have to go through while the disk is slow; None if they are written inline.
+        """The queue for appends while the disk is slow; None to write inline.
 
-        The first append since the start goes through a queue too, if it would have to read from the disk.
+        The first append since the start also goes through a queue, if it would have to read from the disk.
         """
         if not (self.disk.is_slow or self._writer):
             return None
-        if self.log.staged is not None:  # promised before the disk was slow: the loop writes that at the turn's end
+        if self.log.staged is not None:  # promised before the disk became slow: the loop writes at the turn's end
             return None
         if isinstance(self._writer, Cold):
-            self._writer = None if self.disk.is_slow or self._is_awake() else AppendQueue(self, self.disk)
+            self._writer = None if self.disk.is_slow or self._is_warm() else AppendQueue(self, self.disk)
             return self._writer or self.writer()
         if self._writer is None:
             self._writer = AppendQueue(self, self.disk)
@@ -205,13 +204,13 @@ class Replica:
         return self._writer
 
     def give_up_writer(self) -> None:
-        """Drop the queue if nothing waits in it and the disk is quick."""
+        """Drop the queue if it is idle and the disk is not slow."""
         writer = self._writer
         if isinstance(writer, AppendQueue) and writer.is_idle and not self.disk.is_slow:
             self._writer = COLD if self.log.active.is_sealed else None
 
-    def _is_awake(self) -> bool:
-        """Whether an append would not have to read from the disk; an append that fails counts too."""
+    def _is_warm(self) -> bool:
+        """Whether an append needs no read from the disk; true for an append that fails."""
         try:
             self.log.look_up()
         except WouldBlock as cold:
@@ -222,16 +221,16 @@ class Replica:
         return True
 
     def advance(self) -> None:
-        """Move the high watermark to what every in-sync replica has: with one replica, to the written end of its log.
+        """Move the high watermark to the offset that every in-sync replica has.
 
-        With `headgate.flush=commit`, to the end of what is on its disk.
+        With one replica that is the written end of its log; with `headgate.flush=commit`, the synced end.
         """
         log = self.log
         end_offset = log.end_offset if log.staged is None and log.being_written is None else self.written_end
         if end_offset != self.high_watermark:
             if self.fsync_before_commit:
                 end_offset = min(log.recovery_point, end_offset)
-                if end_offset <= self.high_watermark:  # a recovery point that was set back takes nothing from anybody
+                if end_offset <= self.high_watermark:  # the high watermark does not follow a lower recovery point
                     return
             self.high_watermark = end_offset
             if log.has_transactions:
@@ -249,18 +248,18 @@ class Replica:
 
     @property
     def uncommitted(self) -> int:
-        """How many appends wait for the high watermark."""
+        """The number of appends that wait for the high watermark."""
         return 0 if self._commits is None else len(self._commits)
 
     def fail_lost_appends(self) -> None:
-        """Fail the appends that can never be committed: the log lost them, or takes nothing more, or is gone."""
+        """Fail the appends that can never be committed: the log lost them, or is read-only, or is deleted."""
         if self._commits is not None:
             self._commits.fail_lost()
 
     def was_truncated(self) -> bool:
-        """The log ends earlier than it did: what followed is lost. Appends that wait for that fail.
+        """Apply a truncation of the log: lower the high watermark, and fail the appends that wait for lost records.
 
-        Returns whether consumers may have read some of the lost records: then the partition needs a higher epoch.
+        True if consumers may have read lost records: then the partition needs a higher leader epoch.
         """
         log = self.log
         was_readable = log.end_offset < self.high_watermark
@@ -270,21 +269,21 @@ class Replica:
         return was_readable
 
     def repaired(self) -> None:
-        """The log takes records again, and everything in it is on the disk."""
+        """Apply a repair of the log: it accepts records again, and all its records are on the disk."""
         log = self.log
         self.advance()
-        if log.has_transactions:  # its producers' state may have been made anew
+        if log.has_transactions:  # the state of the producers may have been rebuilt
             log.producers.transactions.replicated(self.high_watermark)
         self.advanced(self)
 
     def run_roll(self, roll: Callable[[], None]) -> None:
-        """Roll inline, and see how long that takes. Raises RollIsDue if a thread of the queue is to roll."""
+        """Roll inline, and time the roll. Raises RollIsDue if a thread of the queue has to roll."""
         if self._writer is not None and self._writer.rolls:
             raise RollIsDue
         self.disk.write(roll)
 
     def roll_soon(self, roll: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
-        """Have a thread begin a new segment, for which appends wait, then call `done` with the error, if any.
+        """Have a thread create a new segment while appends wait; then call `done` with the error, if any.
 
         `done` is not called if the log cannot be rolled now.
         """
@@ -296,24 +295,24 @@ class Replica:
             writer.roll(roll, done)
 
     def sync_soon(self) -> None:
-        """Have the log flushed: at once, together with others, if a client may wait, else in its turn."""
+        """Have the log flushed: at once, together with others, if a client may wait; else after others."""
         if self.fsync_before_commit:
             self.disk.group_commit.commit(self)
         else:
             self.disk.group_commit.flush(self)
 
     def write_epochs_soon(self) -> None:
-        """Have a thread write the leader epochs of the log: a start need not look for them in the batches then."""
+        """Have a thread write the leader epochs of the log: then a start need not search the batches for them."""
         self.disk.group_commit.write(self.log.write_epochs)
 
     def synced(self) -> None:
-        """A flush of the log has ended: the high watermark may follow, or appends that wait for it fail."""
+        """Move the high watermark after a flush of the log, or fail the appends that wait for it."""
         self.advance()
         if self.log.sync_error is not None or self.log.is_retired:
             self.fail_lost_appends()
 
     def readable_end(self, isolation_level: int) -> int:
-        """The offset behind the last one that a consumer of this isolation level may see."""
+        """The offset after the last one that a consumer of this isolation level may see."""
         return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
 
     def read(
@@ -321,11 +320,11 @@ class Replica:
     ) -> FileSlice | None:
         """Plan a read for a consumer; None if there is nothing to read yet.
 
-        Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of [log start, log end]; WouldBlock, if not `blocking`, rather
-        than wait for the disk.
+        Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of [log start, log end]; WouldBlock, if not `blocking`, instead
+        of waiting for the disk.
         """
         if not self.log.start_offset <= offset <= self.high_watermark:
-            if self.high_watermark < offset <= self.log.end_offset:  # a producer with acks=1 may know that offset
+            if self.high_watermark < offset <= self.log.end_offset:  # a producer with acks=1 may know this offset
                 return None
             there = f"[{self.log.start_offset}, {self.high_watermark}] of {self.topic}-{self.index}"
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside of {there}")
@@ -335,7 +334,7 @@ class Replica:
         return self.log.read(offset, max_bytes, end, at_least_one, blocking)
 
     def aborted(self, offset: int, piece: FileSlice, blocking: bool = True) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions in a piece that `read` planned for read_committed.
+        """(producer id, first offset) of the aborted transactions in a slice that `read` planned for read_committed.
 
         Raises as `read` does.
         """
@@ -343,15 +342,15 @@ class Replica:
 
     @property
     def latest_epoch(self) -> int:
-        """The highest leader epoch in which the partition was served, or that its log knows."""
+        """The highest leader epoch in which the partition was served, or that its log has."""
         return max(self.leader_epoch, self.log.epochs.latest)
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        """The largest leader epoch at most `epoch`, and the offset where it ends: see `Epochs.end_offset_led`."""
+        """The largest leader epoch at most `epoch`, and its end offset: see `Epochs.end_offset_led`."""
         return self.log.epochs.end_offset_led(epoch, self.leader_epoch, self.log.end_offset)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Refuse a client that knows another leader (KIP-320). -1: the client does not say which it knows.
+        """Refuse a client with another leader epoch (KIP-320). -1: the client sends no epoch.
 
         Raises KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
         """

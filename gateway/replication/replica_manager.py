@@ -1,19 +1,19 @@
 """All partitions that this broker hosts, kept in step with the cluster's image.
 
-Each is in one state; `partition_states.py` has the states, and the transitions between them. Here is what leads from
-one to the next: the image, threads that open and create logs, the repair of a log. What a leader does with one
-partition stands in `replica.py`, what is known of a log directory in `directory_status.py`.
+Each partition is in one state; `partition_states.py` has the states and the transitions. This module causes the
+transitions: by the image, by threads that open and create logs, by the repair of a log. `replica.py` has the leader's
+work on one partition, `directory_status.py` the status of a log directory.
 
-A new partition is created before the image that has it is anybody's to see (`prepare`), so that no client meets
-CREATING that does not guess the name; but a disk that hangs keeps no change from being seen for longer than
-`PREPARE_MS`. A deleted partition is none any more from then on; its directory is renamed by a thread.
+A new partition is created before its image becomes visible (`prepare`): so no client gets CREATING unless it guesses
+the name. But a disk that hangs delays no change for longer than `PREPARE_MS`. A deleted partition is gone at once; a
+thread renames its directory.
 
-Files are worked on by a thread for each log directory (`file_tasks.py`), and what becomes of a topic that is created
-anew does not depend on which of them is quicker. All is begun in the order it came, so that the old partition has left
-the log manager when the new one gets its place. If that is in the same directory, it comes behind the renaming there.
-If it is not, the one has nothing to do with the other: should a stop come between them, the next start finds both, and
-knows by their ids which was deleted. Of one name one partition is created at a time, as nobody knows yet in which
-directory: the next one is CREATING, and `queued`, until that is known.
+One thread for each log directory works on files (`partition_file_tasks.py`). The result for a topic that is created
+again does not depend on the speeds of the threads. All work begins in order: so the old partition has left the log
+manager when the new one gets its place. In the same directory the creation follows the renaming. In different
+directories both are independent: if a stop comes between them, the next start finds both, and knows from their ids
+which one was deleted. Only one partition of a name is created at a time, as its directory is not yet known: the next
+one is CREATING, and `queued`, until then.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headgate.gateway.metadata.image import Image, Topic
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.replication.events import ReplicationEvents
-from headgate.gateway.replication.file_tasks import CountdownLatch, FileTaskQueue
+from headgate.gateway.replication.partition_file_tasks import CountdownLatch, PartitionFileTasks
 from headgate.gateway.replication.partition_states import PartitionState, PartitionStates, Unavailable, unknown
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Purgatory
@@ -46,15 +46,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headgate.replication")
 
-# Partitions that are created, or deleted, between two looks of the loop: to begin and to take up one takes 10 us or
-# more.
+# The number of partitions created or deleted in one turn of the loop: to begin and to end one takes 10 us or more.
 AT_ONCE = 64
-# So long a change of the metadata waits for the files of its new partitions, and later changes wait with it.
+# The longest wait of a metadata change for the files of its new partitions; later changes wait with it.
 PREPARE_MS = 5_000.0
 _LOADING = Unavailable(PartitionState.LOADING)
 
 MakeDisk = Callable[[Callable[[object], None]], DiskMonitor]
-"""Makes the monitor of a log directory's disk, which passes each error to the function."""
+"""Makes the monitor of a log directory's disk; the monitor passes each error to the function."""
 
 
 class _Begun(NamedTuple):
@@ -72,14 +71,14 @@ class _Begun(NamedTuple):
 
 
 class Retried(NamedTuple):
-    """How many partitions could be created now that could not be created before, and how many still not."""
+    """The numbers of partitions that a retry could create, and still could not create."""
 
     made: int
     refused: int
 
 
 class ReplicaManager:
-    """(topic, index) -> Replica. Follows the image: creates logs for new partitions, removes those of deleted ones."""
+    """(topic, index) -> Replica. Follows the image: creates logs for new partitions, removes logs of deleted ones."""
 
     def __init__(
         self,
@@ -90,32 +89,32 @@ class ReplicaManager:
         scheduler: Scheduler,
         events: ReplicationEvents,
     ) -> None:
-        """Files are created and renamed at once until `go_on_in_threads`, then in threads."""
+        """Work on files is done at once until `go_on_in_threads`, then in threads."""
         self._store = store
         self._scheduler = scheduler
-        self._files = FileTaskQueue()
+        self._files = PartitionFileTasks()
         self._config = config
         self._purgatory = purgatory
         self.events = events
         self._states = PartitionStates()
-        self._online = self._states.online  # what `get` looks into
+        self._online = self._states.online  # for `get`
         self.directories: Mapping[str, DirectoryStatus] = {
             one.directory: DirectoryStatus(
                 one.directory, make_disk(partial(self._disk_failed, one.directory)), self._directory_changed
             )
             for one in store
         }
-        """The log directories that are in use, by their paths."""
+        """The log directories in use, by path."""
         self._names: dict[bytes, str] = {}
         self._image = Image.empty()
         self._is_following = False
-        self._tell = self._advanced  # one for all of them
+        self._on_advance = self._advanced  # one bound method for all replicas
         self._epochs_are_raised = True
         self.has_legacy_format = False
-        """Whether a log that was ever opened may hold messages of magic 0 and 1, which have to be converted."""
+        """Whether any log opened so far may hold messages of magic 0 and 1, which have to be converted."""
 
     def __iter__(self) -> Iterator[Replica]:
-        """The replicas that are online, then those that wait for a higher leader epoch."""
+        """The online replicas, then those that wait for a higher leader epoch."""
         return iter(self._states)
 
     def __len__(self) -> int:
@@ -129,8 +128,8 @@ class ReplicaManager:
     def get(self, topic: str, index: int) -> Replica:
         """The replica of a partition that this broker leads.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, also while the log is being opened or
-        created, KAFKA_STORAGE_ERROR for a damaged one.
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER, also while the log is being opened or
+        created; KAFKA_STORAGE_ERROR for a damaged log.
         """
         replica = self._online.get((topic, index))
         if replica is None:
@@ -139,14 +138,14 @@ class ReplicaManager:
         return replica
 
     def of_log(self, log: Log) -> Replica | None:
-        """The replica that owns a log; None for the metadata log, or a partition that another broker leads."""
+        """The replica of a log; None for the metadata log, or a partition that another broker leads."""
         replica = self._states.replica(log.key)
         return replica if replica is not None and replica.log is log else None
 
     # Leader epochs
 
     def log_was_truncated(self, log: Log) -> None:
-        """A log ends earlier than it did. If consumers may have read the rest, the partition needs a higher epoch."""
+        """Handle the truncation of a log. If consumers may have read lost records, a higher leader epoch is needed."""
         replica = self.of_log(log)
         if replica is not None:
             was_readable = replica.was_truncated()
@@ -156,7 +155,7 @@ class ReplicaManager:
                 self.await_epoch(replica)
 
     def await_epoch(self, replica: Replica) -> None:
-        """Serve a partition no more until its leader epoch is higher: its log lost what clients may have read."""
+        """Stop serving a partition until its leader epoch is higher: its log lost records that clients may know."""
         key = replica.log.key
         if self._states.state(key) is PartitionState.ONLINE:
             self._await_epoch(replica)
@@ -172,11 +171,11 @@ class ReplicaManager:
 
     @property
     def awaiting_epoch(self) -> dict[tuple[str, int], int]:
-        """The partitions that need a higher leader epoch, each with the epoch that it has to be above."""
+        """(topic, index) -> the epoch to exceed, for partitions that need a higher leader epoch."""
         return {replica.log.key: replica.latest_epoch for replica in self._states.awaiting_epoch()}
 
     def _serve_again(self, replica: Replica) -> None:
-        """Serve a partition under the leader epoch that it has now."""
+        """Serve a partition under its present leader epoch."""
         key = replica.log.key
         self._states.move(key, replica)
         self._check_writable(replica)
@@ -187,16 +186,16 @@ class ReplicaManager:
 
     @property
     def held(self) -> HeldFiles:
-        """The files that slices keep open, of answers that were not sent yet."""
+        """The files that slices of unsent responses keep open."""
         return self._store.held
 
     @property
     def refused_directories(self) -> Collection[str]:
-        """The log directories that could not be taken at the start."""
+        """The log directories that were refused at the start."""
         return self._store.refused
 
     def space(self, directory: str) -> tuple[int, int]:
-        """Bytes of the volume with a log directory, and those of them that are left. Raises OSError."""
+        """(size, free bytes) of the volume with a log directory. Raises OSError."""
         return self._store.files.space(directory)
 
     def _disk_failed(self, directory: str, error: object) -> None:
@@ -204,7 +203,7 @@ class ReplicaManager:
             listener(directory, error)
 
     def disk_recovered(self, directory: str) -> None:
-        """The disk of a log directory takes everything again, or a log in the directory was repaired."""
+        """Notify the listeners: the directory's disk accepts all writes again, or one of its logs was repaired."""
         for listener in self.events.disk_recovered:
             listener(directory)
 
@@ -214,27 +213,27 @@ class ReplicaManager:
                 self._check_writable(replica)
 
     def _check_writable(self, replica: Replica) -> None:
-        """Have a replica refuse clients if its directory takes nothing, or if it waits for a leader epoch."""
+        """Have a replica refuse clients if its directory accepts no writes, or if it waits for a leader epoch."""
         found = self._states.unavailable(replica.log.key)
         if found is not None and found.replica is replica:
             replica.read_only = found.refusal(*replica.log.key)
         else:
             replica.read_only = self.directories[parent(replica.log.directory)].refusal(replica.topic)
 
-    # What is not online
+    # Unavailable partitions
 
     @property
     def opening(self) -> Collection[tuple[str, int]]:
-        """The partitions, by topic and index, that are this broker's and have no leader yet, but soon."""
+        """(topic, index) of the partitions that this broker will serve once their log or leader epoch is ready."""
         return self._states.within(PartitionState.LOADING, PartitionState.CREATING, PartitionState.AWAITING_EPOCH)
 
     @property
     def offline(self) -> Collection[tuple[str, int]]:
-        """The partitions, by topic and index, that are this broker's and cannot be opened or created."""
+        """(topic, index) of this broker's partitions that cannot be opened or created."""
         return self._states.within(PartitionState.OFFLINE, PartitionState.RETRYING)
 
     def topic_name(self, topic_id: bytes) -> str:
-        """The name behind an id; raises KafkaError(UNKNOWN_TOPIC_ID)."""
+        """The name of the topic with an id; raises KafkaError(UNKNOWN_TOPIC_ID)."""
         try:
             return self._names[topic_id]
         except KeyError:
@@ -243,9 +242,9 @@ class ReplicaManager:
     # Following the image
 
     def start(self, image: Image, *, epochs_are_raised: bool = True) -> None:
-        """Have the partitions of the image that a broker starts with: none of them is new.
+        """Host the partitions of the image at the start of the broker: none of them is new.
 
-        `epochs_are_raised`: this start has raised all leader epochs, so that one that a log knows belongs to the past.
+        `epochs_are_raised`: this start has raised all leader epochs, so the epochs in logs are of the past.
         """
         self._image, self._epochs_are_raised = image, epochs_are_raised
         for topic in image.topics.values():
@@ -256,9 +255,9 @@ class ReplicaManager:
         self._files.go_on_in_threads(self._scheduler)
 
     def prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
-        """Create the logs that `follow` will find missing in these topics; call `done` then, whatever became of them.
+        """Create the logs that `follow` will need for these topics; then call `done`, also after failures.
 
-        If that takes long, `done` is called before: clients meet CREATING then, and come again.
+        After `PREPARE_MS` `done` is called in any case: clients then get CREATING, and retry.
         """
         latch = CountdownLatch(done)
         for name in names:
@@ -285,17 +284,17 @@ class ReplicaManager:
             if after is not None and after is not before:
                 self._put(after, _known(before, after))
         node_id = self._config.node_id
-        if old.broker_configs(node_id) != new.broker_configs(node_id):  # they stand in for what a topic does not set
+        if old.broker_configs(node_id) != new.broker_configs(node_id):  # the defaults of topics
             for topic in new.topics.values():
                 self._put(topic, known=len(topic.partitions))
 
     def opened(self, keys: Collection[tuple[str, int]]) -> None:
-        """The logs of these are open now, or stay closed."""
+        """Host partitions whose logs were opened, or cannot be opened."""
         for key in keys:
             try:
                 self._opened(key)
-            except Exception:  # a fault of ours, which those behind it may not have
-                logger.exception("%s-%d was opened, and cannot be taken up", *key)
+            except Exception:  # an exception here must not affect the other partitions
+                logger.exception("%s-%d was opened, but cannot be served", *key)
 
     def _opened(self, key: tuple[str, int]) -> None:
         name, index = key
@@ -317,7 +316,7 @@ class ReplicaManager:
             listener(*key)
 
     def _put(self, topic: Topic, known: int) -> None:
-        """Have its partitions; those from the number `known` on were not there before."""
+        """Host the partitions of a topic; those from the index `known` on are new."""
         log_config = self._config.log_config(topic.configs)
         self._names[topic.topic_id] = topic.name
         missing = [(topic, index) for index in range(len(topic.partitions)) if self._put_one(topic, index, log_config)]
@@ -326,7 +325,7 @@ class ReplicaManager:
             self._create([row for row in missing if row[1] >= known], is_new=True)
 
     def _put_one(self, topic: Topic, index: int, log_config: LogConfig) -> bool:
-        """Have a partition as far as it is there; whether its log is to be created."""
+        """Host a partition as far as it exists; true if its log has to be created."""
         key, state = (topic.name, index), topic.partitions[index]
         if state.leader != self._config.node_id:
             self._leave(key, state.leader)
@@ -348,7 +347,7 @@ class ReplicaManager:
         elif failed is not None:
             error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(failed))  # the opening has logged it
             self._states.move(key, Unavailable(PartitionState.OFFLINE, topic.topic_id, error=error))
-        elif found is None or found.topic_id != topic.topic_id:  # else it is being created, or will be tried again
+        elif found is None or found.topic_id != topic.topic_id:  # else the partition is being created or retried
             return self._is_to_be_created(topic, index)
         return False
 
@@ -371,14 +370,14 @@ class ReplicaManager:
             self._serve_again(replica)
 
     def _serve(self, topic: Topic, index: int, log: Log, log_config: LogConfig) -> None:
-        """The log of a partition is there; serve the partition from now on."""
+        """Serve a partition whose log exists."""
         if log.topic_id == topic.topic_id:
             log.share_topic_id(topic.topic_id)
         self.has_legacy_format = self.has_legacy_format or log.has_legacy_format
         status = self.directories[parent(log.directory)]
         validate = OWN if topic.is_internal else self._config.headgate_validate_records
         leader_epoch = topic.partitions[index].leader_epoch
-        replica = Replica(topic.name, index, log, leader_epoch, self._tell, status.disk, validate)
+        replica = Replica(topic.name, index, log, leader_epoch, self._on_advance, status.disk, validate)
         if self._has_later_epoch(replica):
             self._await_epoch(replica)
         else:
@@ -388,12 +387,12 @@ class ReplicaManager:
         self._set(replica, topic, log_config)
 
     def _has_later_epoch(self, replica: Replica) -> bool:
-        """Whether the log knows the leader epoch of the metadata, or a later one: another history has written it."""
+        """Whether the log has the metadata's leader epoch or a later one: another history wrote it."""
         log = replica.log
         return log.epochs.latest >= replica.leader_epoch + (not self._epochs_are_raised)
 
     def _refuse(self, topic: Topic, index: int, error: KafkaError, *, is_new: bool = False) -> None:
-        """A partition cannot be had: the others go on, and `get` says why."""
+        """Take a partition offline: the others are served, and `get` raises the error."""
         key = topic.name, index
         before = self._states.unavailable(key)
         if before is None or before.error is None:
@@ -401,12 +400,12 @@ class ReplicaManager:
         self._states.move(key, Unavailable(PartitionState.OFFLINE, topic.topic_id, is_new, error))
 
     def _leave(self, key: tuple[str, int], leader: int) -> None:
-        """Serve no more what another broker leads; the log stays. Fetches that wait are told."""
+        """Stop serving a partition that another broker leads; the log stays. Waiting fetches are woken."""
         self._forget(key)
         self._states.move(key, Unavailable(PartitionState.REMOTE, leader=leader))
 
     def _forget(self, key: tuple[str, int]) -> None:
-        """Serve a partition no more. Fetches that wait are told, and appends once the log is gone."""
+        """Stop serving a partition. Waiting fetches are woken; appends fail once the log is gone."""
         replica = self._states.replica(key)
         if replica is not None:
             self._states.move(key, None)
@@ -424,7 +423,7 @@ class ReplicaManager:
         state: PartitionState = PartitionState.CREATING,
         latch: CountdownLatch | None = None,
     ) -> None:
-        """Have the logs of these created, some at a time."""
+        """Have the logs of partitions created, `AT_ONCE` in one turn."""
         lost = set()
         for topic, index in wanted:
             key = topic.name, index
@@ -451,22 +450,22 @@ class ReplicaManager:
         return begun
 
     def _wanted(self, key: tuple[str, int], topic: Topic) -> Unavailable | None:
-        """The partition, if it still is one of this topic that is not online."""
+        """The record of the partition, if it is still unavailable and of this topic."""
         found = self._states.unavailable(key)
         return found if found is not None and found.topic_id == topic.topic_id else None
 
     def _give_up(self, topic: Topic, index: int) -> None:
-        """Have a partition tried again later that nobody came to: no thread, or a fault of ours."""
+        """Leave a partition to a later retry: no thread has worked on it, or an exception came between."""
         found = self._wanted((topic.name, index), topic)
         if found is not None and found.state in (PartitionState.CREATING, PartitionState.RETRYING):
             error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic.name}-{index} could not be created yet")
             self._refuse(topic, index, error, is_new=found.is_new)
 
     def _begin_creation(self, topic: Topic, index: int, lost: Collection[tuple[str, int]]) -> PartitionCreation | None:
-        """A new log. One that should have been there may be in a refused directory; else its loss is logged."""
+        """Begin a new log. A log that should exist may be in a refused directory; else its loss is logged."""
         key = topic.name, index
         found = self._wanted(key, topic)
-        if found is None:  # it was deleted meanwhile
+        if found is None:  # the partition was deleted meanwhile
             return None
         if self._store.is_creating(key):
             self._states.move(key, found._replace(queued=topic))
@@ -476,7 +475,7 @@ class ReplicaManager:
                 self._store.check_not_refused(*key)
                 offset = self._store.high_watermark(key) if key in lost else 0
                 if offset:
-                    logger.error("%s-%d begins anew: its directory is gone, with offsets up to %d", *key, offset)
+                    logger.error("%s-%d starts empty: its directory is gone, with offsets up to %d", *key, offset)
             return self._store.begin_creation(
                 key, topic.topic_id, self._config.log_config(topic.configs), self._now_ms(), self._avoided()
             )
@@ -493,22 +492,22 @@ class ReplicaManager:
     def _created(self, ended: Iterable[_Begun]) -> None:
         for topic, creation in ended:
             try:
-                self._take_up(topic, creation)
-            except Exception:  # a fault of ours, which those behind it may not have
-                logger.exception("%s-%d was created, and cannot be taken up", *creation.key)
+                self._end_creation(topic, creation)
+            except Exception:  # an exception here must not affect the other partitions
+                logger.exception("%s-%d was created, but cannot be served", *creation.key)
             if not self._files.is_over:
                 self._give_up(topic, creation.key[1])
                 self._create_queued(creation.key)
 
-    def _take_up(self, topic: Topic, creation: PartitionCreation) -> None:
-        """A log was created, or could not be. What its topic has met meanwhile stands in the image, or in `removed`."""
+    def _end_creation(self, topic: Topic, creation: PartitionCreation) -> None:
+        """Serve a created log, or record the failure. The topic may have changed or been deleted meanwhile."""
         key, index = creation.key, creation.key[1]
         found = self._wanted(key, topic)
         try:
             log = self._store.end_creation(creation)
         except KafkaError as error:
             self._disk_failed(creation.directory, error)
-            if found is not None and creation.error is not None:  # else no thread came to it
+            if found is not None and creation.error is not None:  # without an error no thread ran the creation
                 self._refuse(topic, index, error, is_new=found.is_new)
             return
         if found is not None:
@@ -522,17 +521,17 @@ class ReplicaManager:
             self._delete([key], topic.topic_id)
 
     def _create_queued(self, key: tuple[str, int]) -> None:
-        """Create the partition that waited for an older one of its name."""
+        """Create the partition that waited for the creation of an older one of its name."""
         found = self._states.unavailable(key)
         if found is not None and found.queued is not None:
             self._create([(found.queued, key[1])], is_new=found.is_new, state=found.state)
 
     def retry(self, done: Callable[[Retried], None] = lambda _: None) -> None:
-        """Try again to create some of what could not be created: the reason may have been a moment without room.
+        """Try again to create some of the offline partitions: the disk may have been full for a moment.
 
-        The next call goes on where this one ended; `done` is called at its end, or earlier if that takes long. What
-        could not be opened is tried again by `gateway.maintenance.log_loading`; what is in a refused directory stays
-        there.
+        The next call continues where this one ended; `done` is called at the end, or after `PREPARE_MS`.
+        `gateway.maintenance.log_loading` retries logs that could not be opened; partitions in a refused directory stay
+        offline.
         """
         store, topics = self._store, self._image.topics
         offline = (key for key in self._states.within(PartitionState.OFFLINE) if key not in store.failed)
@@ -540,7 +539,7 @@ class ReplicaManager:
         new, old = list[tuple[Topic, int]](), list[tuple[Topic, int]]()
         for name, index in keys:
             log = store.logs.get((name, index))
-            if log is not None and log.topic_id in (None, topics[name].topic_id):  # a fault of ours, and not the disk's
+            if log is not None and log.topic_id in (None, topics[name].topic_id):  # the log exists: serving it failed
                 self.opened([(name, index)])
             else:
                 (new if self._is_new((name, index)) else old).append((topics[name], index))
@@ -575,22 +574,22 @@ class ReplicaManager:
             log = self._store.logs.get(key)
             if log is not None and log.topic_id == topic.topic_id:
                 keys.append(key)
-            elif self._store.unopened.get(key) is not None:  # a thread has it, maybe for the second time
+            elif self._store.unopened.get(key) is not None:  # a thread opens it, perhaps for the second time
                 self._states.move(key, Unavailable(PartitionState.DELETING, deleted_topic_id=topic.topic_id))
             else:
-                others.append(key)  # what nobody has yet, nobody may get
+                others.append(key)  # no thread may open these any more
         self._delete(others, topic.topic_id)
         for first in range(0, len(keys), AT_ONCE):
             self._delete_later(keys[first : first + AT_ONCE], topic.topic_id)
 
     def _delete(self, keys: Sequence[tuple[str, int]], topic_id: bytes) -> None:
-        """Have no logs of these any more. What cannot be renamed now goes at the next start, by its topic id."""
+        """Delete these logs. Logs that cannot be renamed now go at the next start, by their topic ids."""
         deletions = self._begin_deletions(keys, topic_id)
         if deletions:
             self._files.add_begun(deletions, self._deleted)
 
     def _delete_later(self, keys: Sequence[tuple[str, int]], topic_id: bytes) -> None:
-        """The same when its turn has come: for many that nobody else will take."""
+        """`_delete` in a later turn, for many logs that nothing else will touch."""
         self._files.add(partial(self._begin_deletions, keys, topic_id), self._deleted)
 
     def _begin_deletions(self, keys: Sequence[tuple[str, int]], topic_id: bytes) -> list[PartitionDeletion]:
@@ -606,5 +605,5 @@ class ReplicaManager:
 
 
 def _known(before: Topic | None, after: Topic) -> int:
-    """How many partitions of a topic there were before."""
+    """The number of partitions of the topic before a change."""
     return len(before.partitions) if before is not None and before.topic_id == after.topic_id else 0

@@ -1,18 +1,17 @@
-"""What was staged in the present turn: written together, before any answer to it leaves.
+"""The staged writes of the present turn: written together, before any reply to them leaves.
 
-Small batches cost the broker little but a write each. So a turn of the loop first takes what all its connections sent,
-and then writes once for each partition. Everything else that may look into a log or answer a client comes after
-`commit`.
+The main cost of a small batch is its write. So a turn of the loop first takes the requests of all connections, and then
+writes once for each partition. Everything else that may read a log or answer a client comes after `commit`.
 
-The invariant: nothing staged outlives a turn, and no high watermark passes what is written. A parked request waits for
-a high watermark that only the write can move, so a forgotten write would hang the request. Hence `commit` does not
-depend on how a turn went: each of these ends with one.
+The invariant: no staged write survives a turn, and no high watermark passes the written end. A parked request waits for
+a high watermark that only the write can move, so a forgotten write would hang the request. Hence each of these ends
+with a `commit`, whatever happened before:
 
-- a round of `gateway.network.sockets`, whatever its connections did in it;
+- a round of `gateway.network.sockets`;
 - a step of `gateway.network.streams`, before its task waits for anything;
-- what `gateway.runtime.scheduler` runs: timers, ends of threads and tasks, touched waiters (`Scheduler.settle`).
+- a run of `gateway.runtime.scheduler`: timers, ends of threads and tasks, touched waiters (`Scheduler.settle`).
 
-Both drivers assert it before they wait.
+Both drivers assert the invariant before they wait.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ from headgate.storage.log.pending_write import AppendInfo, PendingWrite
 logger = logging.getLogger("headgate.replication")
 
 Refuse = Callable[[ErrorCode, str | None], None]
-"""Turns a part of a response into an error: nothing was appended after all."""
+"""Turns a part of a response into an error, after a failed write."""
 
 
 class Encoder(Protocol):
-    """Makes a response into bytes; one of appends has no pieces of files in it, so that they are one bytearray."""
+    """Encodes a response. A response to appends has no file slices: its encoding is one bytearray."""
 
     def encode(self, response: Message, correlation_id: int) -> list[Any]: ...
 
 
 class WriteBatcher:
-    """The appends that still have to be written, and the responses that promise them.
+    """The staged writes, and the responses that depend on them.
 
-    `is_open`: there are some, and no answer may leave.
+    `is_open`: a write is staged, and no reply may leave.
     """
 
     __slots__ = ("_drafts", "_promises", "_waiting", "is_open")
@@ -54,7 +53,7 @@ class WriteBatcher:
         self._drafts: list[tuple[Any, Encoder, Message, int]] = []
 
     def promise(self, partition: Replica, staged: PendingWrite, refuse: Refuse) -> None:
-        """A response says already that what was staged is written; `refuse` changes that if the write fails."""
+        """Note that a response already reports the staged write; `refuse` corrects it if the write fails."""
         promised = self._promises.get(staged)
         if promised is None:
             self.is_open = True
@@ -63,18 +62,18 @@ class WriteBatcher:
             promised[1].append(refuse)
 
     def await_write(self, staged: PendingWrite, append: Append, info: AppendInfo) -> None:
-        """Have an append told that what was staged for it is written, or why it is not."""
+        """Call `append.end_write` with the result of its staged write."""
         if staged not in self._promises:
             self.is_open = True
             self._promises[staged] = append.replica, []
         self._waiting.append((staged, append, info))
 
     def draft(self, reply: Any, encoder: Encoder, response: Message, correlation_id: int) -> None:
-        """`reply` holds such a response, or comes behind one: a failed write encodes the response anew, in place."""
+        """Note a reply with or after such a response: after a failed write it is encoded again, in place."""
         self._drafts.append((reply, encoder, response, correlation_id))
 
     def commit(self) -> None:
-        """Write everything. Promises whose write failed are taken back, and their replies are encoded anew."""
+        """Write everything that is staged. Responses to failed writes are corrected and encoded again."""
         if not self.is_open:
             return
         self.is_open = False
@@ -97,15 +96,15 @@ class WriteBatcher:
 
 
 def _write(partition: Replica, staged: PendingWrite) -> KafkaError | None:
-    """Write what is staged, unless that was done already; returns what kept it from being written."""
-    if partition.log.staged is not staged:  # a later append needed a new segment, and had it written
+    """Write the staged batches, unless they are written already; return the error, or None."""
+    if partition.log.staged is not staged:  # a later append rolled the segment, and wrote them
         partition.advance()
     else:
         try:
             partition.write_staged()
-        except KafkaError as error:  # it stands in `PendingWrite.error`, as that of an earlier write may
-            logger.error("refused to producers: %s", error.message)
-        except Exception:  # a fault of ours: nobody may be told that it is there
-            logger.exception("what was staged for %s-%d could not be written", partition.topic, partition.index)
+        except KafkaError as error:  # also in `PendingWrite.error`
+            logger.error("produce requests are refused: %s", error.message)
+        except Exception:  # no client may get an offset for batches that are not written
+            logger.exception("the staged batches of %s-%d cannot be written", partition.topic, partition.index)
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the write failed")
     return staged.error

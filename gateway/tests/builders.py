@@ -12,16 +12,16 @@ from random import Random
 from typing import Any, ClassVar
 
 from headgate.gateway.api.context import Client, HandlerContext
-from headgate.gateway.api.handlers import Outcome, Registration, load
+from headgate.gateway.api.handler_registration import Outcome, Registration, load
 from headgate.gateway.app.composition import BrokerParts, EmbeddedSource, Foundation, Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Topic
 from headgate.gateway.metadata.image import Node as Broker
-from headgate.gateway.metadata.image import Topic
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.tests.manual import InlineScheduler, ManualTime
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualTime
 from headgate.gateway.tests.shared_metadata import Cluster, SharedSource
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -30,6 +30,7 @@ from headgate.protocol.schema import Message
 from headgate.protocol.steps import finish, is_steps
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.files import File, Files
+from headgate.storage.tests.builders import open_all
 
 NOW_MS = 1_700_000_000_000
 """The time of `ManualClock` at its start."""
@@ -83,9 +84,10 @@ class Node:
 
     def metadata_scheduler(self) -> Scheduler:
         """The threads that write metadata: changes are there at once, also where a test holds up all other threads."""
-        return InlineScheduler(self.time.clock)
+        return FakeScheduler(self.time.clock)
 
-    def _start(self) -> None:
+    def seams(self) -> Seams:
+        """The world of the broker; a subclass may have another one."""
         seams = Seams(
             self.time.clock,
             self.disk(),
@@ -96,7 +98,10 @@ class Node:
         )
         if self.cluster is not None:  # which knows the topics of logs without a metadata log beside them
             seams = replace(seams, metadata=partial(SharedSource, self.cluster), check_directories=lambda *_: None)
-        self.parts = BrokerParts(self.config, seams)
+        return seams
+
+    def _start(self) -> None:
+        self.parts = BrokerParts(self.config, self.seams())
         self.services, self.log_manager = self.parts.services, self.parts.log_manager
         self.services.groups.start()
         self.services.transactions.start()
@@ -151,12 +156,25 @@ def _registrations() -> Mapping[int, Registration]:
 
 def _open_all(log_manager: LogManager, _log_loader: LogLoader, now_ms: int) -> None:
     for directory in log_manager:
-        directory.open_all(now_ms)
+        open_all(directory, now_ms)
 
 
 def records(*values: bytes, timestamp: int = NOW_MS) -> memoryview:
     """One batch, as a client sends it."""
     return memoryview(build([Record(timestamp=timestamp, value=value) for value in values]))
+
+
+def parked(node: Node, outcome: object) -> list[Any]:
+    """Park a reply; the list gets it."""
+    assert isinstance(outcome, Waiting)
+    replies: list[Any] = []
+    node.services.purgatory.park(outcome, replies.append)
+    return replies
+
+
+def offsets_partitions(node: Node) -> list[Replica]:
+    """The partitions of the topic of committed offsets."""
+    return [replica for replica in node.services.partitions if replica.topic == CONSUMER_OFFSETS]
 
 
 def reach(replica: Replica, offset: int) -> None:

@@ -12,7 +12,7 @@ from headgate.gateway.app.broker import Broker
 from headgate.gateway.app.composition import Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.runtime.scheduler import TrioClock
-from headgate.gateway.tests.manual import InlineScheduler
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler
 from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.schema import Message
 
@@ -86,7 +86,7 @@ def run_broker(directory: Path, scenario: Callable[[MemoryBroker], Awaitable[Non
         )
         listener = MemoryListener()
         # While a thread runs, all tasks wait, and the clock jumps to where every deadline has passed.
-        broker = Broker(config, Seams(TrioClock(), random=Random(0), make_scheduler=InlineScheduler))
+        broker = Broker(config, Seams(TrioClock(), random=Random(0), make_scheduler=FakeScheduler))
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run, [("PLAINTEXT", listener)])
             await scenario(MemoryBroker(broker, listener))

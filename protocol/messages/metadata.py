@@ -21,7 +21,7 @@ from headgate.protocol.schema import (
 )
 
 OPERATIONS_UNKNOWN = -0x8000_0000
-"""What stands in a bit field of authorized operations that nobody asked for."""
+"""The value of a bit field of authorized operations that the request did not ask for."""
 
 
 class MetadataRequestTopic(Struct):

@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import NamedTuple
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.kafka_directory import CLUSTER_METADATA
-from headgate.storage.directory.log_opening import ConfigOf, LogOpening
+from headgate.storage.directory.log_opening import LogOpening
 from headgate.storage.directory.log_states import LogState, LogStates
 from headgate.storage.directory.partition_files import CreationTarget, PartitionCreation, PartitionDeletion
 from headgate.storage.disk import checkpoint, layout
@@ -45,13 +44,6 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 MANY_LOGS = 32
 
 
-class Configs(NamedTuple):
-    """The source of topic settings: `known_by(log)` reads them from the log of the partition `first`."""
-
-    first: TopicPartition
-    known_by: Callable[[Log], ConfigOf]
-
-
 class LogDirectory:
     """The logs of one log directory. Each partition is in one state of `log_states.py`.
 
@@ -60,7 +52,7 @@ class LogDirectory:
     """
 
     def __init__(self, directory: str, pool: Pool, lock: Lock, meta: Meta, config: LogConfig, random: Random) -> None:
-        """Use `LogDirectory.open`."""
+        """Use `LogDirectory.take`."""
         self.directory = directory
         self.pool = pool
         self.meta = meta
@@ -91,36 +83,6 @@ class LogDirectory:
         }
         self._was_clean = False
         self._is_open = True
-
-    @classmethod
-    def open(
-        cls,
-        directory: str,
-        *,
-        files: Files,
-        node_id: int,
-        config: LogConfig,
-        now_ms: int,
-        random: Random,
-        cluster_id: str | None = None,
-        configs: Configs | None = None,
-    ) -> LogDirectory:
-        """Take a log directory, creating a missing one, and open every log in it at once.
-
-        `config` is the initial configuration of logs. `configs` finds the settings of topics for recovery, which
-        rebuilds indexes by these settings. A damaged partition is logged and stays in `failed`; the others open.
-        Raises DirectoryLocked, naming the other process; StorageError for the directory of another node or cluster;
-        OSError.
-        """
-        log_directory = cls.take(
-            directory, files=files, node_id=node_id, config=config, random=random, cluster_id=cluster_id
-        )
-        try:
-            log_directory.open_all(now_ms, configs)
-        except BaseException:
-            log_directory.abandon()
-            raise
-        return log_directory
 
     @classmethod
     def take(
@@ -195,16 +157,6 @@ class LogDirectory:
 
     # Opening
 
-    def open_all(self, now_ms: int, configs: Configs | None = None) -> None:
-        """Open every unopened log at once, `configs.first` first."""
-        config_of: ConfigOf = self._default_config
-        if configs is not None and configs.first in self.unopened:
-            log = self.open_now(configs.first, self.config, now_ms)
-            if log is not None:
-                config_of = configs.known_by(log)
-        for key in list(self.unopened):
-            self.open_now(key, config_of(key[0]), now_ms)
-
     def open_now(self, key: TopicPartition, config: LogConfig, now_ms: int) -> Log | None:
         """Open one log at once; None if that fails."""
         opening = self.begin_opening(key, config, now_ms)
@@ -264,9 +216,6 @@ class LogDirectory:
             is_clean=self._was_clean,
             high_watermark=self._high_watermarks.get(key, 0),
         )
-
-    def _default_config(self, topic: str) -> LogConfig:
-        return self.config
 
     def _partitions(self, names: Mapping[str, int]) -> list[TopicPartition]:
         """The partitions with directories. Directories of deleted partitions become pending deletions."""
@@ -440,7 +389,7 @@ class LogDirectory:
         removal = self.pool.pending_deletions.take(0.0, at_once=True)
         if removal is not None:
             removal.run()
-            self.pool.pending_deletions.take_back(removal, 0.0)
+            self.pool.pending_deletions.end_removal(removal, 0.0)
 
     def high_watermark(self, key: TopicPartition) -> int:
         """The high watermark of a partition in the last checkpoint; 0 if the checkpoint lacks it."""

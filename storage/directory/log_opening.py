@@ -3,7 +3,7 @@
 The thread uses only the files of this one partition, through a pool of its own. After a crash a log of a gigabyte takes
 seconds; an idle log takes a fraction of a millisecond.
 
-`storage.recovery.open_log` has the steps; `log_directory.py` applies the result.
+`storage.recovery.recovery_steps` has the steps; `log_directory.py` applies the result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile, NotALog, StorageError
 from headgate.storage.files import Files
 from headgate.storage.log.log import Log
-from headgate.storage.recovery import open_log
+from headgate.storage.recovery import recovery_steps
 from headgate.storage.recovery.recovery_input import RecoveryInput
 
 logger = logging.getLogger("headgate.storage")
@@ -68,7 +68,9 @@ class LogOpening:
         pool = Pool(self._files, _OPEN_SEGMENTS, _INDEX_BYTES)
         try:
             recovery.topic_id = self._topic_id()
-            self.log = yield from open_log.open_log_steps(pool, recovery, self._config, self._random, self._now_ms)
+            self.log = yield from recovery_steps.open_log_steps(
+                pool, recovery, self._config, self._random, self._now_ms
+            )
             self._log_loss(self.log.end_offset)
         except NotALog as error:
             self.error = error

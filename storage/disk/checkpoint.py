@@ -110,7 +110,7 @@ class OffsetCheckpoint:
             if number < self._written:
                 return
             if offsets != self._content:
-                self._content = None  # until this is done, nobody knows
+                self._content = None  # unknown until the write has succeeded
                 write_offsets(self._files, self._path, offsets)
             self._content, self._written = offsets, number  # equal ones too: these are held anyway
 

@@ -1,11 +1,11 @@
-"""Names and small files of a data directory and of the partitions' directories in it, as Apache Kafka has them.
+"""Names and small files of a data directory and of its partitions' directories, as in Apache Kafka.
 
     <log.dirs>/.lock  .kafka_cleanshutdown  meta.properties  *-checkpoint
     <log.dirs>/<topic>-<partition>/                     partition.metadata and the log
     <log.dirs>/<topic>-<partition>.<32 hex>-delete/     being deleted
 
-`meta.properties` names the node and the cluster that own the directory; `partition.metadata` names the topic by id, so
-that a topic made anew under an old name is not taken for the old one.
+`meta.properties` names the node and the cluster that own the directory. `partition.metadata` has the topic id, so that
+a new topic of an old name is not mistaken for the old one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def base_of(name: str) -> int | None:
 
 
 def is_of_log(name: str) -> bool:
-    """Whether a log gives this name to a file in a partition's directory; other files are somebody else's."""
+    """Whether a log gives this name to a file in a partition's directory; other programs own all other files."""
     return base_of(name) is not None or _BESIDE_SEGMENTS.fullmatch(name) is not None
 
 

@@ -1,8 +1,8 @@
 """Pending deletions: renamed segment files, and directories of deleted partitions, that are still on the disk.
 
 They stay for `file.delete.delay.ms`, for readers that have planned to open them. The removal of a large file takes
-long, so a thread does it: the loop takes what is due, the thread removes it, the loop takes back what is left. A start
-finds such files by their suffix, and need not wait for readers.
+long: so the loop takes the due entries, a thread removes them, and the loop puts failed ones back. A start finds such
+files by their suffix, and need not wait for readers.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from headgate.storage.files import NO_ROOM, Files
 logger = logging.getLogger("headgate.storage")
 
 RETRY_MS = 60_000.0
-"""A removal that failed is tried again after this time."""
+"""The delay before a failed removal is retried."""
 
 
 class Entry(NamedTuple):
-    """A path, how long it stays, and whether it is a directory."""
+    """A path, its delay, and whether it is a directory."""
 
     path: str
     delay_ms: float
@@ -31,7 +31,7 @@ class Entry(NamedTuple):
 
 
 class Removal:
-    """One removal. `run` may be called in any thread; afterwards `left` is what could not be removed."""
+    """One removal. Any thread may call `run`; `left` then has the entries that could not be removed."""
 
     __slots__ = ("_entries", "_files", "left")
 
@@ -49,7 +49,7 @@ class Removal:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                logger.warning("%s cannot be removed, which is tried again: %s", entry.path, error)
+                logger.warning("%s cannot be removed; the broker retries: %s", entry.path, error)
                 self.left.append(entry)
 
 
@@ -77,13 +77,13 @@ class PendingDeletions:
         self._new.append(Entry(path, delay_ms, is_directory))
 
     def rename(self, path: str, ending: str, delay_ms: float) -> None:
-        """Put an ending behind the name of a file now, and remove it after this time. May be called again.
+        """Append an ending to the name of a file now, and remove the file after this time. May be called again.
 
-        Also in any thread. Does nothing where there is no such file. Raises OSError.
+        Any thread may call this. Does nothing if the file does not exist. Raises OSError.
         """
         try:
             self._files.rename(path, path + ending)
-        except FileNotFoundError:  # there was none, or an attempt before came this far
+        except FileNotFoundError:  # no such file, or an earlier attempt has renamed it
             return
         except OSError as error:
             if error.errno not in NO_ROOM:  # a longer name may need room in the directory
@@ -93,12 +93,12 @@ class PendingDeletions:
         self.add(path + ending, delay_ms)
 
     def extend(self, other: PendingDeletions) -> None:
-        """Take over the entries that another one has not yet scheduled."""
+        """Take over the unscheduled entries of another instance."""
         while other._new:
             self._new.append(other._new.popleft())
 
     def take(self, now_ms: float, *, at_once: bool = False) -> Removal | None:
-        """The removal that is due by a monotonic clock; with `at_once` of everything. None if nothing is due."""
+        """The due removal by a monotonic clock; of everything with `at_once`. None if nothing is due."""
         while self._new:
             entry = self._new.popleft()
             self._put(now_ms + entry.delay_ms, entry)
@@ -107,8 +107,8 @@ class PendingDeletions:
             entries.append(heapq.heappop(self._due)[2])
         return Removal(self._files, entries) if entries else None
 
-    def take_back(self, removal: Removal, now_ms: float) -> None:
-        """A removal was run: what is left is tried again."""
+    def end_removal(self, removal: Removal, now_ms: float) -> None:
+        """End a removal after its run: failed entries are retried."""
         for entry in removal.left:
             self._put(now_ms + RETRY_MS, entry)
 

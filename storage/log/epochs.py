@@ -1,7 +1,7 @@
-"""Which leader wrote what: leader epochs and the offsets at which they begin (`leader-epoch-checkpoint`).
+"""Leader epochs and their start offsets (`leader-epoch-checkpoint`): the leader that wrote each record.
 
-A follower asks where an epoch ends, to cut what another leader never had. Source: KIP-101, KIP-279, KIP-320; Kafka's
-`LeaderEpochFileCache`.
+A follower asks for the end of an epoch, to truncate records that another leader never had. Source: KIP-101, KIP-279,
+KIP-320; Kafka's `LeaderEpochFileCache`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _making_locks = threading.Lock()
 
 
 class Epochs:
-    """The epochs of one log, both columns increasing.
+    """The epochs of one log. Epochs and start offsets both increase.
 
-    An append changes the epochs in memory. A thread writes them at the next checkpoint or before the next flush: they
-    are on the disk before any record is said to be, and until then a start finds them in the batches. The file of a new
-    log is not synced alone, as making a thousand partitions must not make the disk stand still.
+    An append changes the epochs in memory. A thread writes them at the next checkpoint or before the next flush: so the
+    file is on the disk before any record is reported as flushed; until then a start finds the epochs in the batches.
+    The file of a new log is not synced alone: creating a thousand partitions must not block the disk.
     """
 
     __slots__ = (
@@ -41,15 +41,15 @@ class Epochs:
         self._directory = directory
         self._entries: list[tuple[int, int]] = []
         self.latest = NO_EPOCH
-        """The newest epoch; -1 if there is none. A plain value, as every append asks for it."""
+        """The newest epoch; -1 for none. A plain attribute, as every append reads it."""
         self.is_synced = True
-        """Whether the next flush may leave the file alone."""
+        """Whether the next flush may leave out the file."""
         self._lock: threading.Lock | None = None  # of the file
         self._has_file = False
-        self._changes = self._written = 0  # the number of changes, and of those that the file has
+        self._changes = self._written = 0  # the number of changes, and of written ones
 
     def load(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Take what was read from the file."""
+        """Take the entries of the file."""
         self._take(entries)
         self._has_file = bool(self._entries)
 
@@ -58,7 +58,7 @@ class Epochs:
         self.latest = self._entries[-1][0] if self._entries else NO_EPOCH
 
     def replace(self, entries: Iterable[tuple[int, int]], *, always: bool = False) -> None:
-        """Replace the entries and the file, if they differ, or `always`. Raises OSError, and then nothing changed."""
+        """Replace entries and file, if they differ, or `always`. Raises OSError, and then nothing has changed."""
         changed = list(entries)
         if always or changed != self._entries:
             with self._locked():
@@ -74,13 +74,13 @@ class Epochs:
 
     @property
     def path(self) -> str:
-        """The file of the epochs."""
+        """The path of the file."""
         return f"{self._directory}/{FILE_NAME}"
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """A leader of `epoch` writes from `start_offset` on.
+        """Record that a leader of `epoch` writes from `start_offset` on.
 
-        Entries that contradict this go; an epoch that is known stays.
+        Contradicting entries are removed; a known epoch stays.
         """
         if epoch <= self.latest or epoch < 0:
             return
@@ -89,9 +89,9 @@ class Epochs:
         self.is_synced = False
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """The largest epoch at most `epoch`, and the offset where it ends; (-1, -1) if unknown.
+        """The largest epoch at most `epoch`, and its end offset; (-1, -1) if unknown.
 
-        The latest epoch ends where the log does.
+        The latest epoch ends at the end of the log.
         """
         if epoch < 0 or not self._entries or epoch > self.latest:
             return NO_EPOCH, NO_OFFSET
@@ -102,9 +102,9 @@ class Epochs:
         return (self._entries[after - 1][0] if after else epoch), end_offset
 
     def end_offset_led(self, epoch: int, leader_epoch: int, log_end: int) -> tuple[int, int]:
-        """The largest epoch at most `epoch`, and the offset where it ends, where a leader of `leader_epoch` writes.
+        """The largest epoch at most `epoch`, and its end offset, if the leader has the epoch `leader_epoch`.
 
-        A leader's epoch begins at the end of the log when the leader takes over, though its first record brings the
+        A leader's epoch begins at the log's end when the leader takes over, although only its first record adds the
         entry. (-1, -1) for an epoch above the leader's.
         """
         if epoch < self.latest:
@@ -115,16 +115,16 @@ class Epochs:
         return epoch if is_known else self.latest, log_end
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch in which the record at `offset` was written; -1 if unknown."""
+        """The epoch of the record at `offset`; -1 if unknown."""
         after = bisect_right(self._entries, offset, key=lambda entry: entry[1])
         return self._entries[after - 1][0] if after else NO_EPOCH
 
     def truncate_to(self, end_offset: int) -> None:
-        """Forget the epochs from `end_offset` on, where the log ends now, on the disk too. Raises OSError."""
+        """Remove the epochs from `end_offset` on, the new end of the log, on the disk too. Raises OSError."""
         self.replace(self._below(end_offset))
 
     def forget_behind(self, end_offset: int) -> None:
-        """Forget the epochs from `end_offset` on, in memory."""
+        """Remove the epochs from `end_offset` on, in memory."""
         kept = self._below(end_offset)
         if kept != self._entries:
             self._keep(kept)
@@ -134,7 +134,7 @@ class Epochs:
         return [entry for entry in self._entries if entry[1] < end_offset]
 
     def start_from(self, start_offset: int) -> None:
-        """The log begins at `start_offset` now: the epoch there begins there, older epochs go."""
+        """Let the log begin at `start_offset`: older epochs are removed, and the epoch there begins there."""
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if after:
             changed = [(self._entries[after - 1][0], start_offset), *self._entries[after:]]
@@ -142,10 +142,10 @@ class Epochs:
                 self._keep(changed)
 
     def keep(self, entries: Iterable[tuple[int, int]], *, always: bool = False) -> None:
-        """`replace` for entries that the log's batches tell: they hold, even without room on the disk for the file.
+        """`replace` for entries taken from the log's batches: they are valid even if the disk has no room for the file.
 
-        Entries that only follow those of the file are written with the next checkpoint, as after an append: the batches
-        tell them until then. Waiting here for the disk doubled the start of 3,000 partitions after a kill: 4.6 s.
+        Entries that only extend the file are written with the next checkpoint, as after an append: until then the
+        batches have them. A wait for the disk here doubled the start of 3,000 partitions after a kill: 4.6 s.
         """
         changed = list(entries)
         if self._has_file and not always and changed != self._entries == changed[: len(self._entries)]:
@@ -163,19 +163,19 @@ class Epochs:
         self._changes += 1
 
     def note_synced(self) -> None:
-        """The file is on the disk, or somebody is about to sync it."""
+        """Note that the file is on the disk, or is about to be synced."""
         self.is_synced = True
 
     @property
     def is_stale(self) -> bool:
-        """Whether the file lags behind."""
+        """Whether the file is older than the entries."""
         return self._changes != self._written
 
     def begin_write(self, *, needs_room: bool = True) -> Callable[[], None]:
-        """A write of the epochs of this moment, for any thread. It raises OSError.
+        """A write of the present epochs, for any thread. The write raises OSError.
 
-        Any but the first file of a log is on the disk afterwards. If not `needs_room`, the first file is left out on a
-        full disk: the batches tell.
+        Afterwards the file is on the disk, unless it is a log's first. If not `needs_room`, a full disk leaves out the
+        first file: the batches have the epochs.
         """
         number, content = self._changes, _text(self._entries)
 
@@ -203,7 +203,7 @@ class Epochs:
         return True
 
     def _locked(self) -> threading.Lock:
-        """The lock of the file, made at first use: most logs are never written to again."""
+        """The lock of the file, created at first use: most logs are never written to again."""
         with _making_locks:
             self._lock = self._lock or threading.Lock()
             return self._lock
@@ -214,7 +214,7 @@ def _text(entries: Iterable[tuple[int, int]]) -> bytes:
 
 
 def read_entries(files: Files, directory: str) -> list[tuple[int, int]] | None:
-    """The entries in the file of a partition's directory; None if there is no file. Raises BadFile."""
+    """The entries in the file of a partition's directory; None without a file. Raises BadFile."""
     path = f"{directory}/{FILE_NAME}"
     try:
         rows = checkpoint.read_lines(files, path)

@@ -1,12 +1,11 @@
-"""One flush of a log: everything before an offset becomes safe on the disk.
+"""One flush of a log: makes everything before an offset durable.
 
-The log begins and ends a flush (`Log.begin_flush`, `Log.end_flush`). In between `run` only waits for the disk, and may
-do so in another thread while the log goes on appending. One flush serves everybody who waits for an offset before its
-end.
+The log begins and ends a flush (`Log.begin_flush`, `Log.end_flush`). In between, `run` only waits for the disk, also in
+another thread while the log appends. One flush serves all waits for offsets before its end.
 
-After a sync that failed, the system may have dropped what it could not write, and report success at the next sync: so
-there is no next sync. The log keeps the error, and takes nothing until `storage.recovery.sync_failure_repair` has made
-sure.
+After a failed sync the system may have dropped the unwritten data, and may report success at the next sync: so the log
+makes no next sync. The log keeps the error, and accepts no records until `storage.recovery.sync_failure_repair` has
+secured its content.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from collections.abc import Callable, Iterable, Sequence
 from headgate.storage.files import NO_DESCRIPTORS, File, Files
 from headgate.storage.segment.segment import Segment
 
-MOST_SEGMENTS = 16
-"""One flush holds the files of so many segments open: after a start without a recovery checkpoint all are unsynced."""
+MAX_SEGMENTS = 16
+"""Maximum segments that one flush holds open: after a start without a recovery checkpoint all are unsynced."""
 NOT_BEGUN = (*NO_DESCRIPTORS, errno.ENOMEM)
-"""Why a file could not even be opened for its sync: that can be tried again."""
+"""Errors of opening a file for its sync: such a flush can be retried."""
 
 
 class Flush:
-    """The open files, files and directories to sync, in this order. Takes over a reference on each open file."""
+    """The files and directories to sync, in this order. Takes over a reference on each open file."""
 
     __slots__ = (
         "_directories",
@@ -54,7 +53,7 @@ class Flush:
         *,
         is_part: bool = False,
     ) -> None:
-        """`write` writes a file of `paths`, before anything is synced. `stable_offset`: the log's, at the beginning."""
+        """`write` writes a file of `paths` before all syncs. `stable_offset`: the log's at the beginning."""
         self._files = files
         self._write = write
         self._open_files = open_files
@@ -65,18 +64,18 @@ class Flush:
         self.stable_offset = stable_offset
         self.is_done = False
         self.is_part = is_part
-        """Whether there are more segments, for another one."""
+        """Whether more segments remain, for another flush."""
         self.error: OSError | None = None
-        """Why a sync failed: of what was to be written then, nobody knows what is on the disk."""
+        """The error of a failed sync: the disk's content of the synced data is then unknown."""
 
     @property
     def held_files(self) -> int:
-        """How many files it keeps open."""
+        """The number of files that the flush keeps open."""
         return len(self._open_files)
 
     def run(self) -> None:
-        """Wait until all of it is on the disk. Raises OSError."""
-        if self._write is not None:  # a failure takes nothing from what is on the disk already
+        """Wait until everything is on the disk. Raises OSError."""
+        if self._write is not None:  # a failed write changes nothing that is on the disk
             self._write()
         try:
             for file in self._open_files:
@@ -95,14 +94,14 @@ class Flush:
                 sync(path)
 
     def release(self) -> None:
-        """Give up the open files."""
+        """Release the open files."""
         for file in self._open_files:
             file.release()
         self._open_files = ()
 
 
 def hold(segments: Iterable[Segment]) -> list[File]:
-    """The open files of these segments, held all or none. Raises OSError."""
+    """Hold the files of these segments open, all or none. Raises OSError."""
     files: list[File] = []
     try:
         files.extend(segment.hold() for segment in segments)

@@ -1,8 +1,8 @@
 """A partition's log: append, read, find, roll, truncate, flush.
 
-Synchronous and single-writer; knows nothing of connections or replication. Segments lie one behind the other, the last
-is written to. What is appended is in the page cache when `append` returns, as in Apache Kafka; `flush` makes it durable
-and moves `recovery_point`, below which nothing may be missing after a crash.
+Synchronous and single-writer; knows nothing of connections or replication. Segments are in order; appends go to the
+last. Appended bytes are in the page cache when `append` returns, as in Apache Kafka; `flush` makes them durable and
+moves `recovery_point`, below which nothing may be missing after a crash.
 
 `LogState` has the values, `Segments` the files; `Log` alone changes both.
 """
@@ -23,7 +23,7 @@ from headgate.storage.disk.layout import PARTITION_METADATA
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import parent
 from headgate.storage.log import rolling, snapshots, validation
-from headgate.storage.log.flush import MOST_SEGMENTS, Flush, hold
+from headgate.storage.log.flush import MAX_SEGMENTS, Flush, hold
 from headgate.storage.log.log_lock import BY_NAME, DELETING
 from headgate.storage.log.pending_write import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Owner, PendingWrite
 from headgate.storage.log.producers import Producers, WrittenBatch
@@ -42,7 +42,7 @@ _RECALL_BYTES = 64 * 1024 * 1024
 
 
 class Log(LogReader):
-    """The log of one partition. Offsets: start <= stable <= end; `end_offset` is the one that comes next."""
+    """The log of one partition. Offsets: start <= stable <= end; `end_offset` is the next offset."""
 
     __slots__ = ()
 
@@ -65,14 +65,14 @@ class Log(LogReader):
         validate: str = validation.HEADER,
         owner: Owner | None = None,
     ) -> AppendInfo:
-        """Append a client's batches as the leader; with `validation.OWN` those of a coordinator, and its markers.
+        """Append a client's batches as the leader; with `validation.OWN` a coordinator's batches and markers.
 
         Offsets and epoch are patched in place, or in a copy of a read-only buffer. `owner` has threads wait for the
-        disk; without an owner this call does.
+        disk; without an owner this call waits.
 
-        Raises UnverifiedTransaction for the first batch of a client's transaction. Raises KafkaError: what
-        `batch.split`, `validation` and `Producers.check` refuse, RECORD_LIST_TOO_LARGE for more than a segment,
-        KAFKA_STORAGE_ERROR when the disk fails; the log is then as it was.
+        Raises UnverifiedTransaction for the first batch of a client's transaction. Raises KafkaError: the errors of
+        `batch.split`, `validation` and `Producers.check`; RECORD_LIST_TOO_LARGE for more than a segment;
+        KAFKA_STORAGE_ERROR when the disk fails. The log is then unchanged.
         """
         view = records if isinstance(records, memoryview) and not records.readonly else memoryview(bytearray(records))
         info = self.stage(view, leader_epoch, now_ms, validate, owner=owner)
@@ -88,10 +88,10 @@ class Log(LogReader):
         gather_bytes: int = 0,
         owner: Owner | None = None,
     ) -> AppendInfo:
-        """Append, but leave the write to `write_staged`, which must come before anything else looks into the log.
+        """Append, but leave the write to `write_staged`, which must come before any read of the log.
 
-        A `view` of up to `gather_bytes` is copied; a larger one must stay as it is until the write. Raises KafkaError
-        as `append` does; what was staged before is then still staged, or was written.
+        A `view` of up to `gather_bytes` is copied; a larger one must not change until the write. Raises KafkaError as
+        `append` does; earlier staged batches are then still staged, or written.
         """
         config = self.config
         is_kept = (config.allows_verbatim and validate != FULL) or validate == OWN
@@ -134,7 +134,7 @@ class Log(LogReader):
         gather_bytes: int,
         owner: Owner | None,
     ) -> AppendInfo:
-        """Stage anything but one plain batch: several, or such as have to be changed; or find what is wrong."""
+        """Stage several batches, or batches that need a change; or raise their error."""
         if validate != validation.PREPARED:
             view = validation.prepare(view, self.config, now_ms, validate)
         batches = validation.stored(view, self.config, now_ms)
@@ -171,7 +171,7 @@ class Log(LogReader):
             staged.aborted += (aborted,)
 
     def _duplicate(self, written: WrittenBatch) -> AppendInfo:
-        """Where a batch is that came before."""
+        """The place of a duplicate batch, from its first append."""
         append_time = written.timestamp if self.config.message_timestamp_type == LOG_APPEND_TIME else NO_TIMESTAMP
         first_offset, last_offset, timestamp = written.first_offset, written.last_offset, written.timestamp
         return AppendInfo(first_offset, last_offset, append_time, self.start_offset, timestamp, True)
@@ -179,7 +179,7 @@ class Log(LogReader):
     def _make_room(
         self, size: int, max_timestamp: int, last_offset: int, now_ms: int, leader_epoch: int, owner: Owner | None
     ) -> PendingWrite:
-        """Write what is staged, roll if that is due, and begin anew with as much room as the segment has."""
+        """Write the staged batches, roll if due, and begin a new write with all the room of the segment."""
         self.write_staged()
         if self.sync_error is not None:
             raise self.refusal()
@@ -201,7 +201,7 @@ class Log(LogReader):
         except OSError as error:
             raise self.disk_error(error) from error
         staged = self.staged = PendingWrite(self.end_offset, self.epochs.latest, owner)
-        # With less to go by, each append looks for itself.
+        # With less information, each append checks for itself.
         if active.size and active.first_timestamp >= 0 and not active.is_full(config.segment_index_bytes, MAX_BATCHES):
             staged.max_bytes = min(config.segment_bytes - active.size, MAX_STAGED_BYTES)
             staged.max_timestamp = active.first_timestamp + longest_ms
@@ -209,77 +209,77 @@ class Log(LogReader):
         return staged
 
     def follow_transactions(self) -> None:
-        """The log has transactions from now on."""
+        """Note that the log has transactions from now on."""
         self.has_transactions = True
         self._segments.active.follow_transactions()
 
     def write_staged(self) -> None:
-        """Write what `stage` took.
+        """Write the staged batches.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR), which stands in `PendingWrite.error` too; if the write failed, the log
-        is as it was before the first staged batch.
+        Raises KafkaError(KAFKA_STORAGE_ERROR), also in `PendingWrite.error`; after a failed write the log is as before
+        the first staged batch.
         """
         staged, self.staged = self.staged, None
         if staged is None:
             return
         if self.sync_error is not None:
-            raise self._take_back(staged, self.refusal())
+            raise self._undo_staged(staged, self.refusal())
         try:
             self._segments.active.append(staged.content(), staged.written, self.config.index_interval_bytes)
         except OSError as error:
-            raise self._take_back(staged, error) from error
+            raise self._undo_staged(staged, error) from error
         self._written(staged)
 
     def look_up(self) -> None:
-        """Load what the next append needs. Raises WouldBlock rather than wait for the disk.
+        """Load the data that the next append needs. Raises WouldBlock instead of waiting for the disk.
 
         Raises OSError and KafkaError, with which the append would be refused too.
         """
         self._segments.active.look_up()
 
     def begin_write(self) -> PendingWrite | None:
-        """Hand out what is staged: a thread may call its `write`, then comes `end_write`. None if nothing is staged.
+        """Hand out the staged write: a thread may call its `write`; then call `end_write`. None without one.
 
-        `log_lock` says what may be done with the log meanwhile. Raises KafkaError(KAFKA_STORAGE_ERROR).
+        `log_lock` has the operations that are allowed meanwhile. Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
         staged, self.staged = self.staged, None
         if staged is not None:
             if self.sync_error is not None:
-                raise self._take_back(staged, self.refusal())
+                raise self._undo_staged(staged, self.refusal())
             active = self._segments.active
             try:
                 staged.place(active.begin_append(), active.size)
             except OSError as error:
-                raise self._take_back(staged, error) from error
+                raise self._undo_staged(staged, error) from error
         self.being_written = staged
         return staged
 
     def end_write(self, staged: PendingWrite, error: BaseException | None) -> None:
-        """The write has ended. Raises KafkaError(KAFKA_STORAGE_ERROR) as `write_staged` does."""
+        """End a write after its run. Raises KafkaError(KAFKA_STORAGE_ERROR) as `write_staged` does."""
         self.being_written = None
         staged.release()
-        if error is not None and not isinstance(error, OSError):  # no thread, no memory: nothing was written either
+        if error is not None and not isinstance(error, OSError):  # no thread or no memory: nothing was written
             error = OSError(errno.ECANCELED, repr(error))
         interval_bytes = self.config.index_interval_bytes
         try:
             self._segments.active.finish_append(staged.written, interval_bytes, error, in_memory=True)
         except OSError as failure:
-            raise self._take_back(staged, failure) from failure
+            raise self._undo_staged(staged, failure) from failure
         self._written(staged)
 
-    def _take_back(self, staged: PendingWrite, error: OSError | KafkaError) -> KafkaError:
-        """What was staged was not written: the log is as before. The error to raise, and to tell the producers."""
+    def _undo_staged(self, staged: PendingWrite, error: OSError | KafkaError) -> KafkaError:
+        """Restore the log after a failed write; return the error for the producers."""
         active = self._segments.active
         self.end_offset = staged.first_offset
-        # The file was cut where it ended before; until that is on the disk, what was cut off can come back.
+        # The file was truncated to its former end; until that is on the disk, the dropped bytes can come back.
         self.recovery_point = min(self.recovery_point, active.base_offset)
-        self.owe([active.path])  # a segment that is empty now has no offset to be flushed
+        self.sync_with_next_flush([active.path])  # an empty segment has no offset to be flushed
         staged.restore(self.producers)
         staged.error = self.disk_error(error) if isinstance(error, OSError) else error
         return staged.error
 
     def _written(self, staged: PendingWrite) -> None:
-        """What was staged is in the page cache: flush it where that is due. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        """Note that the staged batches are in the page cache; flush if due. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         if staged.aborted:
             self._segments.active.follow_transactions(staged.aborted)
         if self.end_offset - self.recovery_point < self.config.records_unsynced:
@@ -294,12 +294,12 @@ class Log(LogReader):
             raise
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment. The old one becomes durable with the next `flush`, which is then due. Raises OSError.
+        """Begin a new segment. The next `flush`, which is then due, makes the old one durable. Raises OSError.
 
-        May be called in a thread, which has acquired `ROLLING`.
+        A thread may call this; it has acquired `ROLLING`.
         """
-        # By name, as a flush that is under way may bring the bytes to the disk before.
-        if not self.seal():  # a roll that failed had come so far
+        # By name, as a flush under way may sync the file earlier.
+        if not self.seal():  # a failed roll came so far
             self.indexes_unsynced += self._segments.active.sealed_files
         self._begin_segment(now_ms)
 
@@ -314,19 +314,19 @@ class Log(LogReader):
         self._segments.add(segment)
 
     def truncate_to(self, offset: int, write_recovery_points: Callable[[], None]) -> None:
-        """Forget everything at and behind `offset`, with the whole batch that holds it. Raises OSError.
+        """Remove everything from `offset` on, with the whole batch that contains it. Raises OSError.
 
-        `write_recovery_points` writes the checkpoint of the log's directory: it must not promise what will be gone.
+        `write_recovery_points` writes the checkpoint of the log's directory: it must not promise removed bytes.
         """
         if offset >= self.end_offset:
             return
         if offset < self.start_offset:
-            raise ValueError(f"{self!r} cannot be cut at {offset}, before its start")
-        if offset == self.start_offset:  # which may be in the middle of a batch: no end of bytes would be there
+            raise ValueError(f"{self!r} cannot be truncated to {offset}, before its start")
+        if offset == self.start_offset:  # may be in the middle of a batch, where no bytes end
             self.restart_at(offset, self.active.created_ms, write_recovery_points)
             return
-        self.promise_less(offset)
-        write_recovery_points()  # the file may promise more than is known here: see `_take_back`
+        self.limit_durable_end(offset)
+        write_recovery_points()  # the file may promise more than this log knows: see `_undo_staged`
         segment = self._segments.owner(offset)
         self.drop_behind(segment, segment.locate(offset))
         self.end_offset = offset
@@ -334,12 +334,12 @@ class Log(LogReader):
         self.reload_producers()
 
     def restart_at(self, offset: int, now_ms: int, write_recovery_points: Callable[[], None]) -> None:
-        """Forget everything, and go on at `offset`. Raises OSError.
+        """Remove everything, and continue at `offset`. Raises OSError.
 
-        There is a segment at any time: of a log without segments everything would seem to be lost.
+        A segment exists at any time: a log without segments would seem to be lost completely.
         """
         segments, first = self._segments, self._segments[0]
-        self.promise_less(first.base_offset)
+        self.limit_durable_end(first.base_offset)
         write_recovery_points()
         self.drop_behind(first, 0)
         if first.base_offset != offset:
@@ -353,41 +353,41 @@ class Log(LogReader):
         self.reload_producers()
 
     def drop_behind(self, segment: Segment, position: int) -> None:
-        """Remove the bytes from a position on, and the segments behind. The caller sets what else tells of them."""
+        """Remove the bytes from a position on, and all later segments. The caller corrects all other state."""
         self._segments.drop_behind(segment, position)
-        # Else what was cut off could come back, in a crash, behind what is appended from now on.
+        # Otherwise a crash could restore the removed bytes after newly appended ones.
         self.pool.files.sync_directory(self.directory)
 
     # Recovery and repair
 
     def recovered(self, end_offset: int, unsynced: Sequence[str] = (), *, is_clean: bool) -> None:
-        """A start has found where the log ends; `unsynced`: files for the next flush.
+        """Take the end of the log that a start has found; `unsynced`: files for the next flush.
 
-        After a crash nobody knows whether the leader epochs' file is on the disk.
+        After a crash it is unknown whether the leader epochs' file is on the disk.
         """
         self.end_offset = end_offset
-        self.owe(unsynced)
+        self.sync_with_next_flush(unsynced)
         if not is_clean:
             self.epochs.is_synced = False
 
     def start_at(self, start_offset: int, recovery_point: int) -> None:
-        """The log begins at `start_offset`, or with its first segment, and is on the disk up to `recovery_point`."""
+        """Let the log begin at `start_offset` or its first segment; it is durable up to `recovery_point`."""
         self.start_offset = max(start_offset, self._segments[0].base_offset)
         self.recovery_point = min(self.end_offset, recovery_point)
 
     def opened(self, *, is_clean: bool) -> None:
-        """A start has opened the log."""
-        self._segments.active.was_truncated = not is_clean  # perhaps: a killed broker may have cut it, even to nothing
-        self.names_unsynced = not is_clean or not self.size  # an empty log has never had a reason to be flushed
+        """Note that a start has opened the log."""
+        self._segments.active.was_truncated = not is_clean  # perhaps: a killed broker may have truncated it
+        self.names_unsynced = not is_clean or not self.size  # an empty log never needed a flush
 
     def note_transactions(self) -> None:
-        """There are, or were, transactions in the log."""
+        """Note that the log has, or had, transactions."""
         self.has_transactions = True
 
     def forget_behind(self, base_offset: int, position: int, offset: int) -> None:
-        """Cut the log in memory alone, behind a position of a segment that was renewed up to that position.
+        """Truncate the log in memory alone, after a position of a segment that was renewed up to that position.
 
-        A thread makes the producers' state anew, and changes the files.
+        A thread rebuilds the producers' state, and changes the files.
         """
         self._segments.forget_behind(base_offset, position)
         self.end_offset = offset
@@ -395,9 +395,9 @@ class Log(LogReader):
         self.is_ahead = True
 
     def forget_all(self) -> None:
-        """Cut the log at its start, in memory alone."""
+        """Truncate the log to its start, in memory alone."""
         segments = self._segments
-        segments.begin_anew(
+        segments.replace_all(
             Segment(self.pool, self.directory, self.start_offset, created_ms=segments.active.created_ms)
         )
         segments.active.may_be_longer = True
@@ -407,22 +407,22 @@ class Log(LogReader):
         self.is_ahead = True
 
     def renew(self, segment: Segment) -> None:
-        """Replace a segment by one whose indexes were made anew, all of them in memory."""
+        """Replace a segment by one with rebuilt indexes, all in memory."""
         segment.move_to(self.pool)
         self._segments.renew(segment)
         self.is_ahead = self.is_ahead or segment is self.active
 
-    def reload_producers(self, known: Iterable[int] | None = None) -> None:
-        """Make the producers' state anew, from the last snapshot and the batches behind it.
-
-        `known`: the offsets of the snapshots, if the caller has them. Snapshots behind the log's end are deleted.
-        """
-        finish(self.reload_producers_steps(known))
+    def reload_producers(self) -> None:
+        """Rebuild the producers' state from the last snapshot and all later batches."""
+        finish(self.reload_producers_steps())
 
     def reload_producers_steps(
         self, known: Iterable[int] | None = None, producers: Producers | None = None
     ) -> Steps[None]:
-        """`reload_producers` in slices. `producers`: their state, if the caller has it."""
+        """`reload_producers` in slices. Snapshots behind the log's end are deleted.
+
+        `known`: the offsets of the snapshots, `producers`: their state, if the caller has them.
+        """
         files = self.pool.files
         if known is None:
             known = snapshots.offsets(files.list(self.directory))
@@ -434,16 +434,16 @@ class Log(LogReader):
         self.take_producers(producers, self._snapshot_offset)
 
     def take_producers(self, producers: Producers, snapshot_offset: int) -> None:
-        """Take a state of the producers that was made outside, and the offset of its snapshot."""
+        """Take a state of the producers, and the offset of its snapshot."""
         self.producers, self._snapshot_offset = producers, snapshot_offset
         self.has_transactions = self.has_transactions or producers.are_transactional
 
-    # Deletion of old segments: `storage.cleanup.retention` says which
+    # Deletion of old segments: `storage.cleanup.retention` selects them
 
     def begin_segment_deletion(self, count: int) -> SegmentDeletion | None:
-        """Give up the oldest segments, `count` at most. A thread may run the result; then `end_segment_deletion`.
+        """Give up the oldest segments, at most `count`. A thread may run the result; then call `end_segment_deletion`.
 
-        None for no segments, or if a compaction is about to replace the first.
+        None without such segments, or if a compaction is about to replace the first.
         """
         segments = self._segments
         count = segments.deletable(count)
@@ -456,13 +456,13 @@ class Log(LogReader):
         return SegmentDeletion(segments.forget_first(count), self.config.file_delete_delay_ms, replacement)
 
     def end_segment_deletion(self, deletion: SegmentDeletion) -> None:
-        """A deletion was run: segments that could not be renamed are the log's again, for the next deletion."""
+        """End a deletion after its run: segments that could not be renamed return to the log, for the next deletion."""
         self.release(DELETING)
-        if not self.is_retired:  # of a segment without its `.log` the next start removes what else there is
+        if not self.is_retired:  # without its `.log`, the next start removes the rest of a segment
             self._segments.put_back([segment for segment in deletion.left if not segment.is_deleted])
 
     def roll_for_retention(self, now_ms: int) -> None:
-        """Begin a new segment behind one that is to be deleted. Unlike `roll`, needs no room on the disk.
+        """Begin a new segment after one that retention deletes. Unlike `roll`, needs no room on the disk.
 
         Raises OSError.
         """
@@ -471,7 +471,7 @@ class Log(LogReader):
         self._begin_segment(now_ms)
 
     def advance_start(self, offset: int) -> None:
-        """Records before `offset` are no longer to be had; retention deletes their segments."""
+        """Stop serving records before `offset`; retention deletes their segments."""
         if offset > self.start_offset:
             self.start_offset = offset
             self.epochs.start_from(offset)
@@ -493,45 +493,45 @@ class Log(LogReader):
             is_part = flush.is_part
 
     def begin_flush(self) -> Flush:
-        """A flush of everything that is written, or of as many segments as one may hold: then another flush is due.
+        """A flush of everything written, or of the segments that one flush may hold: then another flush is due.
 
-        A thread may run it; then `end_flush`. Raises OSError, and then nothing is changed;
-        KafkaError(KAFKA_STORAGE_ERROR) after a sync that failed.
+        A thread may run the flush; then call `end_flush`. Raises OSError, and then nothing has changed;
+        KafkaError(KAFKA_STORAGE_ERROR) after a failed sync.
         """
         if self.sync_error is not None:
             raise self.refusal()
-        # The system tells of an error once: of two flushes at a time the other would believe that all is well.
+        # The system reports an error once: of two simultaneous flushes the other would seem successful.
         assert self.flushing is None, f"{self!r} is being flushed"
         assert not self.exclusive_operations & BY_NAME, f"a thread works with the files of {self!r}"
-        # Whatever anybody begins from here on is for the next flush.
-        owed_indexes, owes_names = self.indexes_unsynced, self.names_unsynced
+        # All later changes are for the next flush.
+        unsynced_indexes, syncs_names = self.indexes_unsynced, self.names_unsynced
         self.indexes_unsynced, self.names_unsynced = [], False
         try:
-            self.flushing = flush = self._flush_of(owed_indexes, owes_names)
+            self.flushing = flush = self._flush_of(unsynced_indexes, syncs_names)
         except OSError:
-            self.indexes_unsynced[:0] = owed_indexes
-            self.names_unsynced = self.names_unsynced or owes_names
+            self.indexes_unsynced[:0] = unsynced_indexes
+            self.names_unsynced = self.names_unsynced or syncs_names
             raise
         self.epochs.note_synced()
         return flush
 
-    def _flush_of(self, owed_indexes: Iterable[str], owes_names: bool) -> Flush:
+    def _flush_of(self, unsynced_indexes: Iterable[str], syncs_names: bool) -> Flush:
         segments = self.since(self.recovery_point)
-        unsynced = segments[:MOST_SEGMENTS]
-        # Also the indexes of a segment that a stop sealed, without a roll.
+        unsynced = segments[:MAX_SEGMENTS]
+        # Also the indexes of a segment that a stop sealed without a roll.
         indexes = dict.fromkeys(path for segment in unsynced for path in segment.sealed_indexes)
-        indexes.update(dict.fromkeys(owed_indexes))
+        indexes.update(dict.fromkeys(unsynced_indexes))
         epochs, paths, directories = self.epochs, list[str](), list[str]()
         write = None
         if not epochs.is_synced and epochs.latest >= 0:
             write = self._unless_retired(epochs.begin_write(needs_room=False)) if epochs.is_stale else None
             paths.append(epochs.path)
-        if owes_names or not epochs.is_synced:
+        if syncs_names or not epochs.is_synced:
             directories = [self.directory, parent(self.directory)]
             if self.topic_id is not None:
                 paths.append(f"{self.directory}/{PARTITION_METADATA}")
         is_part = len(unsynced) < len(segments)
-        written = segments[MOST_SEGMENTS].base_offset if is_part else self.written_end
+        written = segments[MAX_SEGMENTS].base_offset if is_part else self.written_end
         stable_offset = 0 if is_part else min(self.stable_offset, written)
         held = hold(unsynced)
         return Flush(
@@ -539,34 +539,34 @@ class Log(LogReader):
         )
 
     def _unless_retired(self, write: Callable[[], None]) -> Callable[[], None]:
-        """`write`, left out once the log was deleted: its directory is gone then, or another log's."""
+        """`write`, skipped once the log is deleted: its directory is gone then, or belongs to another log."""
 
         def write_if_there() -> None:
             if not self.is_retired:
                 try:
                     write()
                 except FileNotFoundError:
-                    if not self.is_retired:  # deleted in this moment
+                    if not self.is_retired:  # deleted at this moment
                         raise
 
         return write_if_there
 
     def end_flush(self, flush: Flush, now_ms: int | None = None) -> None:
-        """A flush was run: the log is safe up to the flush's end, or `sync_error` says why not; the rest is due."""
+        """End a flush after its run: the log is durable up to its end, or `sync_error` is set; the rest is due."""
         flush.release()
         if not flush.is_done:
             self.epochs.is_synced = False
-        self.take_up_flush(flush, now_ms)
+        self.apply_flush(flush, now_ms)
         if flush.error is not None:
-            self.fail(flush.error)
+            self.sync_failed(flush.error)
 
-    def fail(self, error: OSError) -> None:
+    def sync_failed(self, error: OSError) -> None:
         """Refuse appends and flushes after a failed sync, until `storage.recovery.sync_failure_repair` is done."""
         if self.note_failed_sync(error):
             self.pool.needs_repair.append(self)
 
     def repaired(self) -> None:
-        """Everything in the log was checked, and is on the disk."""
+        """Note that everything in the log was checked, and is on the disk."""
         self._segments.active.may_be_longer = False
         self.sync_error, self.is_ahead = None, False
         self.flushed()
@@ -574,11 +574,11 @@ class Log(LogReader):
     def write_epochs(self) -> None:
         """Write the leader epochs to their file, in any thread; a flush does that too. Raises OSError."""
         if self.epochs.is_stale and not self.is_retired:
-            with suppress(FileNotFoundError):  # deleted in this moment
+            with suppress(FileNotFoundError):  # deleted at this moment
                 self.epochs.begin_write()()
 
     def flushed(self) -> None:
-        """Everything appended so far is on the disk: the whole file system was synced."""
+        """Note that everything appended so far is on the disk: the whole file system was synced."""
         self.recovery_point = self.end_offset
         self.epochs.is_synced, self.names_unsynced = not self.epochs.is_stale, False
         self.indexes_unsynced.clear()
@@ -595,16 +595,16 @@ class Log(LogReader):
             self._snapshot_offset = self.end_offset
 
     def finish(self) -> bool:
-        """Write what spares the next start a scan; True if a flush is needed then.
+        """Write the files that spare the next start a scan; true if a flush is needed then.
 
         Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
-        if self.being_written is not None:  # no producer was told of the write
+        if self.being_written is not None:  # no producer has learned of the write
             with suppress(KafkaError):
                 self.end_write(self.being_written, OSError(errno.ECANCELED, "the log was closed"))
-        if self.flushing is not None:  # nobody will take up its end
+        if self.flushing is not None:  # nothing will end it
             self.end_flush(self.flushing)
-        self.exclusive_operations = 0  # nor the end of an operation that a thread has not begun
+        self.exclusive_operations = 0  # nor an operation that no thread has begun
         if self.sync_error is not None:
             raise self.refusal()
         try:
@@ -614,7 +614,7 @@ class Log(LogReader):
         except OSError as error:
             raise self.disk_error(error) from error
         if self.active.was_truncated:
-            self.owe([self.active.path])
+            self.sync_with_next_flush([self.active.path])
         is_unsynced = self.recovery_point < self.end_offset or bool(self.indexes_unsynced)
         return is_changed or is_unsynced or (self.names_unsynced and self.size > 0)
 
@@ -625,19 +625,19 @@ class Log(LogReader):
         self.close_files()
 
     def move_to(self, pool: Pool) -> None:
-        """Belong to this pool from now on; the files are closed, and nothing is loaded."""
+        """Move to this pool; the files are closed, and nothing is loaded."""
         pool.pending_deletions.extend(self.pool.pending_deletions)
         self.pool = pool
         for segment in self._segments:
             segment.move_to(pool)
 
     def close_files(self) -> None:
-        """Close the files and no more; they are opened again where they are needed."""
+        """Close the files; the next use opens them again."""
         for segment in self._segments:
             segment.close()
 
     def retire(self) -> None:
-        """Close the files for good: the directory goes, and its name may become another's."""
+        """Close the files for good: the directory is renamed, and another log may get its name."""
         self.is_retired = True
         for segment in self._segments:
             segment.retire()

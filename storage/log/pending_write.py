@@ -1,7 +1,7 @@
-"""Batches that a log has taken but not yet written: many small appends become one write.
+"""Batches that a log has accepted but not yet written: many small appends become one write.
 
-A small append costs little but its system call. So a log may be given several batches and be told once to write them.
-Until then its end offset and its producers are ahead of its file; if the write fails they go back to where they were.
+The main cost of a small append is its system call. So a log may stage several batches, and write them at once. Until
+then its end offset and its producers are ahead of its file; a failed write restores them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_BATCHES = MAX_STAGED_BYTES // HEADER_SIZE
 
 
 class AppendInfo(NamedTuple):
-    """Where batches went. log_append_time_ms is -1 with CreateTime."""
+    """The place of appended batches. log_append_time_ms is -1 with CreateTime."""
 
     first_offset: int
     last_offset: int
@@ -35,21 +35,20 @@ class Owner(Protocol):
     """The replica that appends to a log, and has threads wait for the disk."""
 
     def sync_soon(self) -> None:
-        """Have a flush made, soon."""
+        """Have the log flushed soon."""
 
     def write_epochs_soon(self) -> None:
-        """Have the leader epochs written to their file, soon."""
+        """Have the leader epochs written to their file soon."""
 
     def run_roll(self, roll: Callable[[], None]) -> None:
-        """Make the roll that an append needs first, or refuse with an exception, with which the append ends."""
+        """Run the roll that an append needs first, or raise an exception, which ends the append."""
 
 
 class PendingWrite:
-    """The next write, and what a failure takes back.
+    """The next write, and the state that a failure restores.
 
-    The limits say up to where more can be added without another look at the segment: bytes, the highest timestamp and
-    offset. All batches have one leader epoch. `owner` has the log flushed once they are written; without an owner the
-    log flushes itself.
+    The limits bound additions without another check of the segment: bytes, highest timestamp, highest offset. All
+    batches have one leader epoch. `owner` has the log flushed after the write; without an owner the log flushes itself.
     """
 
     __slots__ = (
@@ -75,10 +74,10 @@ class PendingWrite:
         self.parts: list[memoryview | bytes] = []
         self.written: list[Written] = []
         self.aborted: tuple[AbortedTransaction, ...] = ()
-        """The aborted transactions that end here."""
+        """The aborted transactions that end in these batches."""
         self.size = 0
         self.error: KafkaError | None = None
-        """Why nothing was written, or why the flush behind the write failed."""
+        """The error of the write, or of the flush after the write."""
         self.max_bytes = self.max_timestamp = self.max_offset = 0
         self._file: File | None = None
         self._position = 0
@@ -86,11 +85,11 @@ class PendingWrite:
         self._producers: dict[int, Producer | None] = {}
 
     def has_bytes(self, size: int) -> bool:
-        """Whether so many bytes may be added."""
+        """Whether so many more bytes fit."""
         return self.size + size <= self.max_bytes
 
     def has_room(self, size: int, timestamp: int, last_offset: int, leader_epoch: int) -> bool:
-        """Whether so many bytes of batches, up to a timestamp and an offset, may be added."""
+        """Whether so many bytes of batches, up to a timestamp and an offset, fit."""
         return (
             self.size + size <= self.max_bytes
             and timestamp <= self.max_timestamp
@@ -99,19 +98,19 @@ class PendingWrite:
         )
 
     def add(self, part: memoryview | bytes, size: int, last_offset: int, timestamp: int) -> None:
-        """Take one batch of `size` bytes."""
+        """Add one batch of `size` bytes."""
         self.parts.append(part)
         self.written.append((size, last_offset, timestamp))
         self.size += size
 
     def remember(self, producers: Producers, producer_id: int) -> None:
-        """Keep a producer's state as it is before the first of its batches here."""
+        """Keep a producer's state from before the first of its batches here."""
         if producer_id not in self._producers:
             producer = producers.by_id.get(producer_id)
             self._producers[producer_id] = producer.copy() if producer is not None else None
 
     def restore(self, producers: Producers) -> None:
-        """Take back what these batches did to the producers."""
+        """Undo the effect of these batches on the producers."""
         for producer_id, producer in self._producers.items():
             producers.restore(producer_id, producer, self.first_offset)
 
@@ -120,16 +119,16 @@ class PendingWrite:
         return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
 
     def place(self, file: File, position: int) -> None:
-        """Where `write` writes. The file is held for it."""
+        """Set the place of the write. The file is held open."""
         self._file, self._position = file, position
 
     def write(self) -> None:
-        """Write, in whatever thread. Raises OSError."""
+        """Write, in any thread. Raises OSError."""
         assert self._file is not None
         self._file.write_at(self.content(), self._position)
 
     def release(self) -> None:
-        """Give the file up."""
+        """Release the file."""
         if self._file is not None:
             self._file.release()
             self._file = None

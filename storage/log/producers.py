@@ -1,15 +1,15 @@
-"""Idempotent producers: which sequence comes next, which batches were written, which transactions are open (KIP-98).
+"""Idempotent producers: the next sequence, the last batches and the open transaction of each (KIP-98).
 
-(id, epoch) identifies a producer; its batches are numbered by sequence, one number a record. The last five batches are
-remembered: a batch that comes again is answered with the offset that it got. A snapshot, in Kafka's own layout,
-holds each producer's last batch only:
+(id, epoch) identifies a producer; its batches are numbered by sequence, one number a record. The log remembers the last
+five batches: a repeated batch is answered with its first offset. A snapshot, in Kafka's own layout, has each producer's
+last batch only:
 
     version i16 = 1 | crc u32, CRC32C of what follows | count i32 | then for each producer
     producer id i64 | epoch i16 | last sequence i32 | last offset i64 | offset delta i32 | timestamp i64 |
     coordinator epoch i32 | first offset of the open transaction i64, -1 for none
 
-The older four are found again in the log when a producer asks for them (`recall`). Everything here can be rebuilt from
-the log. Source: Apache Kafka's `ProducerStateManager`, `ProducerAppendInfo`, `ProducerStateEntry`.
+`recall` finds the older four in the log when a producer needs them. Everything here can be rebuilt from the log.
+Source: Apache Kafka's `ProducerStateManager`, `ProducerAppendInfo`, `ProducerStateEntry`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CRC_START = 6
 
 
 class WrittenBatch(NamedTuple):
-    """One batch of a producer, as it was written. Sequences are -1 where a coordinator wrote it."""
+    """One batch of a producer, as written. Sequences are -1 in a coordinator's batch."""
 
     first_sequence: int
     last_sequence: int
@@ -53,7 +53,7 @@ class WrittenBatch(NamedTuple):
 
 
 class Producer:
-    """One producer's state. `is_partial`: older batches than those here may be in the log."""
+    """One producer's state. `is_partial`: the log may have older batches than the remembered ones."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "is_partial", "last_timestamp", "transaction_start")
 
@@ -66,7 +66,7 @@ class Producer:
         self.is_partial = is_partial
 
     def copy(self) -> Producer:
-        """The same state, which changes of this one leave alone."""
+        """An independent copy."""
         copied = Producer(self.epoch, self.is_partial)
         copied.batches = self.batches.copy()
         copied.last_timestamp = self.last_timestamp
@@ -75,7 +75,7 @@ class Producer:
         return copied
 
     def __eq__(self, other: object) -> bool:
-        """Equal where a client could not tell them apart; `is_partial` is about memory only."""
+        """Equal if no client could see a difference; `is_partial` is ignored."""
         return isinstance(other, Producer) and (
             (self.epoch, self.batches, self.last_timestamp, self.coordinator_epoch, self.transaction_start)
             == (other.epoch, other.batches, other.last_timestamp, other.coordinator_epoch, other.transaction_start)
@@ -88,7 +88,7 @@ class Producer:
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the producer has a transaction open, or had one that ended."""
+        """Whether the producer has an open transaction, or had one."""
         return self.coordinator_epoch >= 0 or self.transaction_start >= 0
 
     @property
@@ -130,16 +130,16 @@ class Producers:
 
     @property
     def are_transactional(self) -> bool:
-        """Whether one of them has, or had, a transaction."""
+        """Whether any producer has, or had, a transaction."""
         return any(producer.is_transactional for producer in self.by_id.values())
 
     def check(self, header: BatchHeader, recall: Recall) -> WrittenBatch | None:
-        """Whether a batch may be appended: None if so, the batch written before if this is it once more.
+        """Check that a batch may be appended. Returns None, or the first append of a repeated batch.
 
-        A producer that is not known here may start at any sequence; a new epoch of a known one starts at 0. What a
-        coordinator writes for a producer has no sequence (-1).
+        An unknown producer may start at any sequence; a new epoch of a known one starts at 0. A coordinator's batches
+        for a producer have no sequence (-1).
         Raises KafkaError: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE
-        for a batch that does not belong to the transaction that is open.
+        for a batch outside of the open transaction.
         """
         producer = self.by_id.get(header.producer_id)
         if producer is None:
@@ -219,10 +219,10 @@ class Producers:
     def check_all(
         self, batches: list[tuple[BatchHeader, memoryview]], recall: Recall, *, is_raised: bool = False
     ) -> WrittenBatch | None:
-        """The batch written before, if this is it once more. `is_raised`: see `check_marker`.
+        """The first append of a repeated batch, or None. `is_raised`: see `check_marker`.
 
-        A numbered batch comes alone, as Kafka's protocol has it since Produce 3. Raises KafkaError as `check` and
-        `check_marker` do; INVALID_RECORD for one that is not alone, or for none.
+        A batch with a sequence comes alone, as in Kafka's protocol since Produce 3. Raises KafkaError as `check` and
+        `check_marker` do; INVALID_RECORD for several batches or none.
         """
         if not batches:
             raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch in the request")
@@ -239,14 +239,14 @@ class Producers:
         return None
 
     def check_marker(self, header: BatchHeader, marker: Marker | None, *, is_raised: bool = False) -> None:
-        """Whether a marker may be appended.
+        """Check that a marker may be appended.
 
         `is_raised`: the coordinator raised the epoch for the marker. Then an open transaction of the same epoch is the
         producer's next one, and a late marker of the last transaction must not end it. Without an open transaction a
         marker of the same epoch came before, and may come again (KIP-1228, KAFKA-19999).
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH for an older epoch of the producer, TRANSACTION_COORDINATOR_FENCED for
-        one of the coordinator, INVALID_RECORD for what is no marker.
+        an older epoch of the coordinator, INVALID_RECORD for a batch without a marker.
         """
         if marker is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a control batch holds no transaction marker")
@@ -262,7 +262,7 @@ class Producers:
             raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)
 
     def record(self, header: BatchHeader, base_offset: int, marker: Marker | None = None) -> AbortedTransaction | None:
-        """A batch has been written at `base_offset`, with this marker in it. Returns the transaction that it aborts.
+        """Record a batch written at `base_offset`, with its marker. Returns the transaction that the marker aborts.
 
         Nothing is checked: this also replays a log.
         """
@@ -294,18 +294,18 @@ class Producers:
         return None
 
     def restore(self, producer_id: int, producer: Producer | None, end_offset: int) -> None:
-        """A producer is as it was when the log ended at `end_offset`; None: it was not known."""
+        """Restore a producer as of the log's end at `end_offset`; None: the producer was unknown."""
         if producer is None:
             self.by_id.pop(producer_id, None)
         else:
             self.by_id[producer_id] = producer
-        self.transactions.take_back(producer_id, -1 if producer is None else producer.transaction_start, end_offset)
+        self.transactions.restore(producer_id, -1 if producer is None else producer.transaction_start, end_offset)
 
     def expire(self, now_ms: int, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> int:
-        """Forget producers that wrote nothing for so long; how many.
+        """Remove producers that wrote nothing for so long; return their number.
 
-        Of those that had transactions one stays: a snapshot with it says that the log may have markers, so that
-        `.txnindex` files that are missing were lost.
+        One transactional producer stays: a snapshot with it shows that the log may have markers, so that a missing
+        `.txnindex` file counts as lost.
         """
         expired = {
             producer_id
@@ -327,7 +327,7 @@ class Producers:
         return len(expired)
 
     def _complete(self, producer_id: int, producer: Producer, recall: Recall) -> None:
-        """Look up in the log what a snapshot does not hold, once."""
+        """Find the batches that a snapshot lacks in the log, once."""
         oldest = producer.batches[0]
         older = [
             _written(header, header.base_offset)
@@ -354,7 +354,7 @@ class Producers:
 
     @classmethod
     def from_snapshot(cls, data: bytes) -> Producers:
-        """Raises BadFile for what is not a whole snapshot."""
+        """The producers of a `.snapshot` file. Raises BadFile for an incomplete or damaged one."""
         if len(data) < _SNAPSHOT_HEAD.size:
             raise BadFile("a producer snapshot is cut in its head")
         version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
@@ -395,7 +395,7 @@ class Producers:
 
 
 def add_to_sequence(sequence: int, count: int) -> int:
-    """Sequences go from 2^31-1 on to 0."""
+    """The sum of a sequence and a count; 0 follows 2^31-1."""
     return sequence + count if sequence <= MAX_SEQUENCE - count else count - (MAX_SEQUENCE - sequence) - 1
 
 

@@ -1,4 +1,4 @@
-"""A log as its readers see it: its values, its segments, and what is found in them. Nothing is changed here."""
+"""The read side of a log: its values, its segments, and lookups in them. Nothing changes here."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class LogReader(LogState):
         *,
         names_unsynced: bool = False,
     ) -> None:
-        """An empty log at the last segment's base offset; `recovery.open_log` tells it what the segments hold.
+        """An empty log at the last segment's base offset; `recovery.open_log` adds the content of the segments.
 
-        `names_unsynced`: nobody has synced the directory of a new partition.
+        `names_unsynced`: the directory of a new partition is not synced.
         """
         super().__init__((topic, partition), segments[-1].base_offset, names_unsynced=names_unsynced)
         self.pool = pool
@@ -78,7 +78,7 @@ class LogReader(LogState):
     def stable_offset(self) -> int:
         """The first offset of a transaction that is open, or whose end is above the last known high watermark.
 
-        The log's end, if there is none. See `Transactions.replicated`.
+        The log's end without such a transaction. See `Transactions.replicated`.
         """
         if not self.has_transactions:
             return self.end_offset
@@ -91,7 +91,7 @@ class LogReader(LogState):
 
     @property
     def active(self) -> Segment:
-        """The segment that is written to."""
+        """The segment for appends."""
         return self._segments.active
 
     @property
@@ -101,51 +101,51 @@ class LogReader(LogState):
 
     @property
     def compacted(self) -> Compacted:
-        """What compaction did to the log; made at first use (`was_compacted`)."""
+        """The state of compaction, created at first use (`was_compacted`)."""
         return self._segments.compacted
 
     @property
     def was_compacted(self) -> bool:
-        """Whether somebody has used `compacted`."""
+        """Whether `compacted` was used."""
         return self._segments.were_compacted
 
     @property
     def size(self) -> int:
-        """Bytes in all segments."""
+        """The size of all segments in bytes."""
         return self._segments.size
 
     @property
     def has_legacy_format(self) -> bool:
-        """Whether the log may hold messages of magic 0 and 1, as one adopted from Apache Kafka."""
+        """Whether the log may have messages of magic 0 and 1, as an adopted log of Apache Kafka."""
         return self._segments.has_legacy_format
 
     @property
     def has_own_start(self) -> bool:
-        """Whether a checkpoint has to tell the start: it is within a segment, or a crash may bring segments back."""
+        """Whether a checkpoint must have the start: it is within a segment, or a crash may bring segments back."""
         may_come_back = self.names_unsynced or self.flushing is not None or self._segments.are_being_replaced
         return self.start_offset > (0 if may_come_back else self._segments[0].base_offset)
 
     @property
     def snapshot_offset(self) -> int:
-        """The offset of the last snapshot of the producers' state, or where following them began."""
+        """The offset of the last snapshot of the producers' state, or the start of their tracking."""
         return self._snapshot_offset
 
     def is_aged(self, now_ms: int) -> bool:
-        """Whether the active segment holds something, and was begun longer ago than segment.ms.
+        """Whether the active segment is not empty, and was begun longer ago than segment.ms.
 
-        An append rolls by the time of its records, which may be years old. A log that gets such records all the time
-        would roll at each look, if this went by their time.
+        An append rolls by the time of its records, which may be years old. With that time here, a log of old records
+        would roll at each check.
         """
         active = self._segments.active
         return active.size > 0 and now_ms - active.created_ms > self.longest_ms()
 
     def longest_ms(self) -> int:
-        """The age at which the active segment ends."""
+        """The age in ms at which the active segment ends."""
         config = self.config
         return rolling.longest_ms(config, self._jitter) if config.segment_jitter_ms else config.max_segment_ms
 
     def is_flush_due(self, now_ms: int) -> bool:
-        """Whether the log asks for a flush: by flush.ms, or because of a segment that was rolled."""
+        """Whether a flush is due: by flush.ms, or after a roll."""
         is_wanted = bool(self.indexes_unsynced)
         if self.recovery_point < self.end_offset:
             is_wanted = (
@@ -157,26 +157,26 @@ class LogReader(LogState):
         return is_wanted and self.may(FLUSH)
 
     def since(self, offset: int) -> list[Segment]:
-        """The segments from the one that holds an offset on."""
+        """The segments from the one with an offset on."""
         return self._segments.since(offset)
 
     def locate(self, offset: int) -> tuple[Segment, int]:
-        """Where the batch that holds `offset`, or the next one behind it, begins. Raises OSError, KafkaError."""
+        """The segment and position of the batch with `offset`, or of the next one. Raises OSError, KafkaError."""
         return self._segments.locate(offset)
 
     def headers(self, offset: int) -> Iterator[BatchHeader]:
-        """The headers of all batches from the one that holds `offset` to the end.
+        """The headers of all batches from the one with `offset` on.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
+        Raises KafkaError(KAFKA_STORAGE_ERROR) at a damaged place.
         """
         return self._segments.headers(offset)
 
     def batches(self, offset: int) -> Iterator[tuple[BatchHeader, Marker | None]]:
-        """What `headers` gives, each with the transaction marker in the batch, if it has one."""
+        """`headers`, each with the transaction marker of the batch, if any."""
         return self._segments.batches(offset)
 
     def recall(self, producer_id: int, end: int) -> Iterator[BatchHeader]:
-        """A producer's batches up to the offset `end`, from the last part of the log that may hold them."""
+        """A producer's batches up to the offset `end`, from the last part of the log that may have them."""
         for header in self._segments.headers_before(end, _RECALL_BYTES):
             if header.producer_id == producer_id and not header.is_control:
                 yield header
@@ -184,13 +184,13 @@ class LogReader(LogState):
     def read(
         self, offset: int, max_bytes: int, up_to: int, at_least_one: bool, blocking: bool = True
     ) -> FileSlice | None:
-        """Plan a read of whole batches, from the one with `offset` on, `max_bytes` at most, none reaching `up_to`.
+        """Plan a read of whole batches from `offset` on, at most `max_bytes`, none reaching `up_to`.
 
-        `up_to` is a batch boundary, or the end. With `at_least_one` the first batch comes even if it is larger than
-        `max_bytes`, and even if pieces of other files may keep no more of these open (`HeldFiles`). None where there is
-        nothing: `offset` is `up_to`, not even one batch fits, or the file may not be kept open. Raises KafkaError:
-        OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR. If not `blocking`, raises WouldBlock rather
-        than wait for the disk.
+        `up_to` is a batch boundary, or the end. With `at_least_one` the first batch is included even if it is larger
+        than `max_bytes`, and even if slices may keep no more files open (`HeldFiles`). None if there is nothing:
+        `offset` is `up_to`, not even one batch fits, or the file may not be kept open. Raises KafkaError:
+        OFFSET_OUT_OF_RANGE outside of [start, end], KAFKA_STORAGE_ERROR. If not `blocking`, raises WouldBlock instead
+        of waiting for the disk.
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise KafkaError(
@@ -199,7 +199,7 @@ class LogReader(LogState):
             )
         if offset >= up_to:
             return None
-        if not at_least_one and self.pool.held.is_full and not self._segments.owner(offset).is_lent:
+        if not at_least_one and self.pool.held.is_full and not self._segments.owner(offset).is_held:
             return None
         try:
             return self._segments.plan(offset, max_bytes, up_to, self.end_offset, at_least_one, blocking)
@@ -207,9 +207,9 @@ class LogReader(LogState):
             raise self.disk_error(error) from error
 
     def aborted(self, start: int, up_to: int, piece: FileSlice | None = None, blocking: bool = True) -> Reaching:
-        """The aborted transactions with records from `start` on and before `up_to`, also if none is left of these.
+        """The aborted transactions with records from `start` on and before `up_to`, also removed records.
 
-        With a piece that `read` planned from `start` on, little more than what concerns that. Raises
+        With a slice that `read` planned from `start` on, little more than the slice needs. Raises
         KafkaError(KAFKA_STORAGE_ERROR), and WouldBlock if not `blocking`.
         """
         try:
@@ -222,10 +222,10 @@ class LogReader(LogState):
     def offset_for_time(
         self, timestamp_ms: int, up_to: int, more: More | None = None, blocking: bool = True
     ) -> Steps[timestamp_lookup.Found]:
-        """In slices, the first record of this time or later, below `up_to`. The slices need nothing of the log.
+        """In slices, the first record of this time or later, below `up_to`. The slices do not use the log.
 
-        If they end with `More`, ask again with that. Raises KafkaError(KAFKA_STORAGE_ERROR), and WouldBlock if not
-        `blocking`; the slices OSError.
+        If they end with `More`, call again with it. Raises KafkaError(KAFKA_STORAGE_ERROR), and WouldBlock if not
+        `blocking`; the slices raise OSError.
         """
         start_offset = self.start_offset if more is None else max(self.start_offset, more.base_offset)
         try:
@@ -237,7 +237,7 @@ class LogReader(LogState):
     def max_timestamp(
         self, up_to: int, more: More | None = None, blocking: bool = True
     ) -> Steps[timestamp_lookup.Found]:
-        """The same for the first record with the highest timestamp, if that is below `up_to`. Source: KIP-734."""
+        """`offset_for_time` for the first record with the highest timestamp, if below `up_to`. Source: KIP-734."""
         try:
             segments = self._segments.since(self.start_offset)
             return timestamp_lookup.newest(segments, self.start_offset, more, blocking).steps(up_to)
@@ -245,12 +245,12 @@ class LogReader(LogState):
             raise self.disk_error(error) from error
 
     def starts(self) -> list[int]:
-        """Where each segment begins, the oldest first, and where the last one ends, if there is anything in it."""
+        """The base offset of each segment, the oldest first, and the end of the last, unless it is empty."""
         found = [max(segment.base_offset, self.start_offset) for segment in self._segments]
         return [*found, self.end_offset] if self._segments.active.size else found
 
     def modified_ms(self) -> list[int]:
-        """When each segment was last written to, the oldest first. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        """The time of each segment's last write, the oldest first. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         try:
             return [segment.modified_ms for segment in self._segments]
         except OSError as error:

@@ -1,15 +1,14 @@
-"""One new segment in the place of some old ones, such that a crash at any moment leaves one or the others.
+"""Replaces old segments by one new segment, such that a crash at any moment leaves either.
 
-    <base>.log.cleaned     being written; worth nothing after a crash
-    <base>.log.swap        whole, and on the disk: it wins over the files of the offsets that it covers
-    <base>.log             the old ones are `.deleted` by then, and this is the segment
+    <base>.log.cleaned     being written; ignored after a crash
+    <base>.log.swap        complete and on the disk: supersedes the other files of its offsets
+    <base>.log             the new segment, once the old ones are `.deleted`
 
-The names are synced once the new one is `.swap`, and again once the old ones are `.deleted`: until these are gone for
-good something has to say that they are. A thread does all of that, beside the log, which has the new segment in
-memory as soon as that wins. What a crash interrupts the next start ends
-(`storage.recovery.interrupted_replacements`). The new segment has the base
-offset of the first old one, and ends where the last one ended. Source: the suffixes and the order are those of Apache
-Kafka's `LocalLog.replaceSegments` and `LogLoader`, so that either program ends what the other one began.
+The names are synced once the new segment is `.swap`, and again once the old ones are `.deleted`: until these are gone
+for good, a file must show that they are superseded. A thread does all of that; the log uses the new segment as soon as
+`.swap` is durable. The next start ends an interrupted replacement (`storage.recovery.interrupted_replacements`). The
+new segment has the base offset of the first old one, and the end of the last. Source: suffixes and order are those of
+Apache Kafka's `LocalLog.replaceSegments` and `LogLoader`, so that either program ends a replacement of the other.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from headgate.storage.segment.segment import DERIVED_SUFFIXES, LOG_SUFFIX, Segme
 
 CLEANED_SUFFIX = ".cleaned"
 KINDS = (LOG_SUFFIX, *DERIVED_SUFFIXES[:3])
-"""The suffixes of a segment's files that compaction writes, the `.log` first."""
+"""The suffixes of a compacted segment's files, the `.log` first."""
 NOTHING = -1
-"""Instead of an offset: nothing was compacted."""
+"""In place of an offset: nothing was compacted."""
 
 
 class Replacement:
     """A new segment, named `.cleaned`, and the segments that it replaces.
 
-    Made by `Compacted.begin`; `run` may be called in a thread, then comes `Compacted.end`; then `settle`, in a thread
-    too, and `Compacted.finish`.
+    `Compacted.begin` makes it; a thread may call `run`; then comes `Compacted.end`, then `finish_renames`, also in a
+    thread, then `Compacted.finish`.
     """
 
     __slots__ = (
@@ -59,10 +58,10 @@ class Replacement:
         self.old = tuple(old)
         self.new = new
         self.is_ready = False
-        """The new one will be there after a crash."""
+        """Whether the new segment survives a crash."""
 
     def run(self) -> None:
-        """Make the new segment win from now on, even after a crash. Raises OSError."""
+        """Let the new segment supersede the old ones, even after a crash. Raises OSError."""
         with self._lock:
             if not self._is_abandoned:
                 self._remove_leftovers()
@@ -71,28 +70,28 @@ class Replacement:
                 self.is_ready = True
 
     def _remove_leftovers(self) -> None:
-        """Remove what an abandoned compaction left: the next start must not take it for a part of this one."""
+        """Remove the files of an abandoned compaction: the next start must not take them for a part of this one."""
         own = f"{self.new.base_offset:020d}."
         for name in self._files.list(self.new.directory):
             if name.endswith(CLEANED_SUFFIX) and not name.startswith(own):
                 self._files.remove(f"{self.new.directory}/{name}")
 
     def abandon(self) -> None:
-        """The old segments stay, or go their own way: the new one must not come back. `settle` removes it."""
+        """Keep the old segments: the new one must not come back. `finish_renames` removes it."""
         self._is_abandoned, self.is_ready = True, False
         self.new.close()
 
     def take_place(self, delay_ms: float, number: int) -> None:
-        """Close the old segments; their files go `delay_ms` after `settle`. `number`: that of this replacement."""
+        """Close the old segments; `finish_renames` deletes their files after `delay_ms`. `number`: a serial number."""
         self.is_ready = False
         self._delay_ms, self._number = delay_ms, number
         for segment in self.old:
             segment.close()
 
-    def settle(self) -> None:
-        """Finish all renames: the segments that lost do not come back in a crash. Raises OSError.
+    def finish_renames(self) -> None:
+        """Finish all renames: then a crash brings no superseded segment back. Raises OSError.
 
-        Waits for `run`; may be called again, also by two threads. The new segment is used under whatever name it has.
+        Waits for `run`; may be called again, also by two threads. The new segment is used under any of its names.
         """
         with self._lock:
             if self._is_settled:
@@ -101,12 +100,12 @@ class Replacement:
                 remove(self._files, self.new.directory, self.new.base_offset)
                 self._files.sync_directory(self.new.directory)
             else:
-                with _telling_of_names():
+                with _logging_rename_failures():
                     self._rename()
             self._is_settled = True
 
     def _rename(self) -> None:
-        if not self._has_freed_names:  # else these are the new one's by now
+        if not self._has_freed_names:  # else the names are the new segment's by now
             for segment in self.old:
                 segment.delete(self._delay_ms, self._number)
             self._files.sync_directory(self.new.directory)
@@ -115,7 +114,7 @@ class Replacement:
 
 
 class SegmentList(Protocol):
-    """What `Compacted` needs of `segments.Segments`."""
+    """The part of `segments.Segments` that `Compacted` needs."""
 
     active: Segment
 
@@ -123,14 +122,14 @@ class SegmentList(Protocol):
         """The segments, the oldest first."""
 
     def holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether all of these are here, one behind the other, before the active one."""
+        """Whether these segments are here, in a row, before the active one."""
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
         """Replace these segments by a new one."""
 
 
 class Compacted:
-    """What compaction did to a log, and is about to do. For the loop's thread, as the log."""
+    """The past and the present compaction of a log. For the loop's thread, as the log."""
 
     __slots__ = ("_begun", "_count", "_segments", "cuts", "offset", "unfinished")
 
@@ -141,20 +140,20 @@ class Compacted:
         self.unfinished: Replacement | None = None
         """The last replacement, while its renames are outstanding."""
         self.cuts = 0
-        """How many times the log was cut: facts about later offsets are void."""
+        """The number of truncations of the log: facts about later offsets are void."""
         self.offset = NOTHING
-        """Where the last compaction ended; the log directory keeps it in a checkpoint."""
+        """The end of the last compaction; the log directory keeps it in a checkpoint."""
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a crash may still bring back a segment that a compaction has made and given up."""
+        """Whether a crash may still bring back a segment that a compaction has created and given up."""
         return self._begun is not None or self.unfinished is not None
 
     def before_begun(self, count: int) -> int:
-        """How many of the first segments, `count` at most, lie before those that are being replaced now.
+        """How many of the first segments, at most `count`, lie before those that are being replaced now.
 
-        These stay until that has ended: of the new segment, which may win already, nobody else would tell that it is
-        to go with them.
+        The others stay until the replacement has ended: the new segment may be durable already, and nothing would say
+        that it has to be deleted with them.
         """
         begun = self._begun
         if begun is None:
@@ -163,22 +162,22 @@ class Compacted:
         return sum(segment.base_offset < first for segment in islice(self._segments, count))
 
     def note_end(self, offset: int) -> None:
-        """A compaction has ended at this offset, now or before the start."""
+        """Note the end of a compaction at this offset, now or before the start."""
         self.offset = offset
 
     def closed(self, bases: Collection[int]) -> list[Segment] | None:
-        """The segments that begin at these offsets; None if one of them is gone, or is the one being written."""
+        """The segments with these base offsets; None if one is gone, or is the active one."""
         found = [segment for segment in self._segments if segment.base_offset in bases]
         return found if len(found) == len(bases) and self._segments.active not in found else None
 
     def finish(self) -> None:
-        """End the last replacement, before a new one begins; waits for no disk after its `settle`. Raises OSError."""
+        """End the last replacement before the next; needs no disk after its `finish_renames`. Raises OSError."""
         if self.unfinished is not None:
-            self.unfinished.settle()
+            self.unfinished.finish_renames()
             self.unfinished = None
 
     def begin(self, files: Files, old: Sequence[Segment], new: Segment) -> Replacement:
-        """The replacement that makes a segment named `.cleaned` win over `old`. A thread may run it; then `end`.
+        """The replacement of `old` by a segment named `.cleaned`. A thread may run it; then call `end`.
 
         Raises OSError as `finish` does.
         """
@@ -189,8 +188,8 @@ class Compacted:
     def end(self, replacement: Replacement, delay_ms: float) -> bool:
         """Replace the old segments by the new one, if the replacement was run and all of them are still there.
 
-        Readers that hold slices of the old ones go on with them; their files go after `delay_ms`. What is left to be
-        done is `unfinished`, and is done by `finish`, or the next start.
+        Readers keep their slices of the old ones; their files are deleted after `delay_ms`. `unfinished` has the rest
+        of the work, which `finish` or the next start does.
         """
         self._begun, self.unfinished = None, replacement
         if not replacement.is_ready or not self._segments.holds(replacement.old):
@@ -212,14 +211,14 @@ class Compacted:
         return is_done
 
     def cut(self, offset: int) -> None:
-        """Records at `offset` and behind it go: they must not come back in a new segment, or an old one.
+        """Prevent records from `offset` on from coming back in a new or an old segment.
 
-        Waits for the disk, as cutting does. Raises OSError.
+        Waits for the disk, as a truncation does. Raises OSError.
         """
         self.forget(offset)
         self.finish()
         if self._begun is not None:
-            self._begun.settle()
+            self._begun.finish_renames()
 
     def forget(self, offset: int) -> None:
         """`cut` in memory alone; a compaction under way finds its segment abandoned, and does the rest."""
@@ -230,16 +229,16 @@ class Compacted:
 
 
 @contextlib.contextmanager
-def _telling_of_names() -> Iterator[None]:
+def _logging_rename_failures() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = "the files of the last compaction cannot be renamed, which is tried again"
+        what = "the files of the last compaction cannot be renamed; the broker retries"
         raise OSError(error.errno, f"{what}: {error}") from error
 
 
 def remove(files: Files, directory: str, base_offset: int) -> None:
     """Remove the files of a new segment. Raises OSError."""
-    for suffix in (SWAP_SUFFIX, CLEANED_SUFFIX):  # the `.log` first: without it the others mean nothing
+    for suffix in (SWAP_SUFFIX, CLEANED_SUFFIX):  # the `.log` first: the others mean nothing without it
         for kind in KINDS:
             files.remove(f"{directory}/{base_offset:020d}{kind}{suffix}")

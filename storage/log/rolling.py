@@ -1,4 +1,4 @@
-"""When a log begins a new segment: by size, by time with jitter, by the size of an index. Pure.
+"""Decides when a log begins a new segment: by size, by time with jitter, by the size of an index. Pure.
 
 Source: Apache Kafka's `LogSegment.shouldRoll`, `LogConfig.maxSegmentMs`, `LogConfig.randomSegmentJitter`.
 """
@@ -11,7 +11,7 @@ from headgate.storage.segment.segment import Segment
 
 
 def longest_ms(config: LogConfig, jitter: float) -> int:
-    """The age at which a segment ends, if it has the share `jitter`, 0 to 1, of segment.jitter.ms taken off it."""
+    """The age in ms at which a segment ends: less the share `jitter`, 0 to 1, of segment.jitter.ms."""
     return config.max_segment_ms - int(jitter * min(config.segment_jitter_ms, config.max_segment_ms))
 
 
@@ -26,7 +26,7 @@ def is_due(
 ) -> bool:
     """Whether batches of `size` bytes, up to a timestamp and an offset, belong into a new segment.
 
-    `active` is not empty, and ends at the age `longest_ms`: by the records' own time if they have one, else by the
+    `active` is not empty, and ends at the age `longest_ms`: by the time of its records if they have one, else by the
     clock.
     """
     if active.size + size > config.segment_bytes or active.is_full(config.segment_index_bytes):

@@ -1,8 +1,8 @@
 """Old segments that a log has given up: a thread renames their files.
 
-    Log.begin_segment_deletion    the log starts behind them from here on; which ones: `storage.cleanup.retention`
-    SegmentDeletion.run           gives their files the suffix of deleted ones, in any thread
-    Log.end_segment_deletion      those that could not be renamed are the log's again, to be tried again
+    Log.begin_segment_deletion    the log then starts after these segments; `storage.cleanup.retention` selects them
+    SegmentDeletion.rename_files  renames the files with the suffix for deletion, in any thread
+    Log.end_segment_deletion      segments that could not be renamed return to the log, for a retry
 
 The files are removed after file.delete.delay.ms (`storage.disk.pending_deletions`).
 """
@@ -16,7 +16,7 @@ from headgate.storage.segment.segment import Segment
 
 
 class SegmentDeletion:
-    """Segments that the log has given up. `run` may be called in any thread; then `left` are not renamed yet."""
+    """Segments that the log has given up. A thread may call `run`; `left` are then not renamed yet."""
 
     __slots__ = ("_delay_ms", "_replacement", "left")
 
@@ -29,10 +29,10 @@ class SegmentDeletion:
         self._replacement = replacement
         self.left = list(segments)
 
-    def run(self) -> None:
+    def rename_files(self) -> None:
         """Rename the files of each segment, the oldest first. Raises OSError."""
         if self._replacement is not None:
-            self._replacement.settle()
+            self._replacement.finish_renames()
         while self.left:
             self.left[0].delete(self._delay_ms)
             del self.left[0]

@@ -1,7 +1,7 @@
-"""The segments of one log, one behind the other; the last is written to. Finds offsets in them, and plans reads.
+"""The segments of one log in order; appends go to the last. Finds offsets in them, and plans reads.
 
-Synchronous, for one thread, as the log. A reader that goes on where its last read ended costs no search: the place is
-remembered.
+Synchronous, for one thread, as the log. A reader that continues at the end of its last read needs no search: the place
+is remembered.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from headgate.storage.segment.segment import Segment
 from headgate.storage.segment.transaction_index import Reaching
 
 _MEMO_ENTRIES = 64
-_MOST_EMPTY = 1000  # are passed over in one read: each takes two microseconds
+_MAX_EMPTY_SEGMENTS = 1000  # skipped in one read: each takes two microseconds
 
 
 class Segments:
-    """From the oldest segment to `active`, the one being written. There is always one."""
+    """From the oldest segment to `active`, the one for appends. There is always one."""
 
     __slots__ = ("_compacted", "_items", "_memo", "active")
 
@@ -45,28 +45,28 @@ class Segments:
 
     @property
     def compacted(self) -> Compacted:
-        """What compaction did; made at first use, as most logs are never compacted."""
+        """The state of compaction, created at first use: most logs are never compacted."""
         if self._compacted is None:
             self._compacted = Compacted(self)
         return self._compacted
 
     @property
     def are_being_replaced(self) -> bool:
-        """Whether a compaction is about to replace segments, or to give that up."""
+        """Whether a compaction is about to replace segments, or to abandon that."""
         return self._compacted is not None and self._compacted.is_under_way
 
     def deletable(self, count: int) -> int:
-        """How many of the first segments, `count` at most, compaction does not need."""
+        """How many of the first segments, at most `count`, compaction does not need."""
         return count if self._compacted is None else self._compacted.before_begun(count)
 
     @property
     def were_compacted(self) -> bool:
-        """Whether somebody asked for `compacted`."""
+        """Whether `compacted` was used."""
         return self._compacted is not None
 
     @property
     def size(self) -> int:
-        """Bytes in all segments."""
+        """The size of all segments in bytes."""
         return sum(segment.size for segment in self._items)
 
     @property
@@ -77,21 +77,21 @@ class Segments:
     # Finding
 
     def position_of(self, offset: int) -> int:
-        """The number of the segment that holds an offset, or would."""
+        """The number of the segment for an offset."""
         if len(self._items) == 1:
             return 0
         return max(0, bisect_right(self._items, offset, key=_base_offset) - 1)
 
     def owner(self, offset: int) -> Segment:
-        """The segment that holds an offset, or would."""
+        """The segment for an offset."""
         return self._items[self.position_of(offset)]
 
     def since(self, offset: int) -> list[Segment]:
-        """The segments from the one that holds an offset on."""
+        """The segments from the one with an offset on."""
         return self._items[self.position_of(offset) :]
 
     def locate(self, offset: int, blocking: bool = True) -> tuple[Segment, int]:
-        """Where the batch begins that holds `offset`, or the next one. Raises WouldBlock if not `blocking`."""
+        """The place of the batch with `offset`, or of the next one. Raises WouldBlock if not `blocking`."""
         if self._memo is not None:
             found = self._memo.get(offset)
             if found is not None:
@@ -106,9 +106,9 @@ class Segments:
         return segment, position
 
     def headers(self, offset: int) -> Iterator[BatchHeader]:
-        """The headers of all batches from the one that holds `offset` to the end.
+        """The headers of all batches from the one with `offset` on.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
+        Raises KafkaError(KAFKA_STORAGE_ERROR) at a damaged place.
         """
         for header, _ in self.batches(offset, reads_markers=False):
             yield header
@@ -127,7 +127,7 @@ class Segments:
                 )
 
     def headers_before(self, end: int, bytes_back: int) -> Iterator[BatchHeader]:
-        """The headers of batches up to the offset `end`, from about so many bytes before it on."""
+        """The headers of batches up to the offset `end`, from about `bytes_back` bytes before it on."""
         last = first = self.position_of(end)
         position = self._items[last].locate(end) - bytes_back
         while position < 0 and first:
@@ -146,8 +146,7 @@ class Segments:
     def aborted(self, start: int, up_to: int, blocking: bool = True) -> Reaching:
         """The aborted transactions with records from `start` on and before `up_to`.
 
-        They are known where their markers are, which may be in a later segment. Raises OSError; WouldBlock if not
-        `blocking`.
+        Their markers, which may be in a later segment, have the facts. Raises OSError; WouldBlock if not `blocking`.
         """
         found = []
         for number in range(self.position_of(start), len(self._items)):
@@ -160,12 +159,12 @@ class Segments:
         return found
 
     def bound(self, offset: int, piece: FileSlice, end_offset: int, blocking: bool = True) -> int:
-        """An offset behind all batches of a piece that was planned for an offset, and not much higher.
+        """An offset after all batches of a slice that was planned for an offset, and not much higher.
 
         Raises OSError; WouldBlock if not `blocking`.
         """
         segment, _ = self.locate(offset, blocking)
-        if piece.fileno != segment.file.fileno:  # of a later segment: the read passed over batches without records
+        if not piece.is_of(segment.file):  # of a later segment: the read passed over batches without records
             return end_offset
         bound = segment.offsets.bound(piece.position + len(piece), blocking)
         if bound is not None:
@@ -177,7 +176,7 @@ class Segments:
     def plan(
         self, offset: int, max_bytes: int, up_to: int, end_offset: int, at_least_one: bool, blocking: bool = True
     ) -> FileSlice | None:
-        """A read of whole batches of one segment: see `Log.read`. Raises OSError; WouldBlock if not `blocking`."""
+        """Plan a read of whole batches of one segment: see `Log.read`. Raises OSError; WouldBlock if not `blocking`."""
         segment, position = self.locate(offset, blocking)
         if self._compacted is not None and segment is not self.active:
             segment, position = self._behind_empty(segment, position, up_to, blocking)
@@ -192,13 +191,13 @@ class Segments:
         return kind(segment.file, position, limit - position)
 
     def _behind_empty(self, segment: Segment, position: int, up_to: int, blocking: bool) -> tuple[Segment, int]:
-        """Where the next batch with records is, else the last one without: a reader need not ask for one by one.
+        """The next batch with records, or the last one without: so a reader need not ask for each empty batch.
 
-        librdkafka takes ten answers in a row without a record for a message that is too large.
+        librdkafka takes ten responses in a row without a record for a message that is too large.
         """
         found = segment, position
-        for _ in range(_MOST_EMPTY):
-            if segment.has_legacy_format:  # a message of that size is none of these
+        for _ in range(_MAX_EMPTY_SEGMENTS):
+            if segment.has_legacy_format:  # a message of that size is never empty
                 break
             bounds = seek(segment, position, position, blocking=blocking)
             if bounds is None:
@@ -215,7 +214,7 @@ class Segments:
         return found
 
     def _cut(self, segment: Segment, position: int, max_bytes: int, at_least_one: bool, blocking: bool) -> int:
-        """Where a read ends that may not take all: before the batch that does not fit, unless that is the first."""
+        """The end of a partial read: before the first batch that does not fit, unless that is the only one."""
         start, end, base_offset, last_offset = segment.cut(position, position + max_bytes, blocking)
         if start > position:
             self._remember(base_offset, segment, start)
@@ -232,7 +231,7 @@ class Segments:
         return position if owner is segment else segment.size
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        """Remember the place of an offset: a sequential consumer asks next for where its last read ended."""
+        """Remember the place of an offset: a sequential consumer asks next for the end of its last read."""
         memo = self._memo
         if memo is None:
             memo = self._memo = {}
@@ -241,14 +240,14 @@ class Segments:
         memo[offset] = (segment, position)
 
     def forget(self) -> None:
-        """Forget where readers were."""
+        """Forget the places of readers."""
         self._memo = None
 
     # Changing
 
     def add(self, segment: Segment) -> None:
-        """Go on in a new segment."""
-        if self._memo is not None:  # the offset was the end of the segment before
+        """Append to a new segment from now on."""
+        if self._memo is not None:  # the offset was the end of the old segment
             self._memo.pop(segment.base_offset, None)
         self._items.append(segment)
         self.active = segment
@@ -269,23 +268,23 @@ class Segments:
         return gone
 
     def put_back(self, segments: Sequence[Segment]) -> None:
-        """Take segments back that were given up, as the oldest ones."""
+        """Put given-up segments back, as the oldest ones."""
         self._items[:0] = segments
 
     def seal(self, unsynced: list[str]) -> bool:
-        """Write the indexes of all segments that are not sealed; True if there were any. Raises OSError.
+        """Write the indexes of all segments that are not sealed; true if there were any. Raises OSError.
 
-        That is the last segment, and others for which there was no room. The paths are added to `unsynced`.
+        These are the last segment, and others that found no room on the disk. The paths are added to `unsynced`.
         """
         is_changed = False
-        for segment in list(self._items):  # for a thread that rolls; the loop may take up a compaction meanwhile
+        for segment in list(self._items):  # a copy, for a thread that rolls: the loop may swap segments meanwhile
             if not segment.is_sealed and segment.seal():
                 unsynced += segment.sealed_files
                 is_changed = True
         return is_changed
 
     def drop_behind(self, segment: Segment, position: int) -> None:
-        """Remove the bytes of a segment from a position on, and the segments behind it. Raises OSError."""
+        """Remove the bytes of a segment from a position on, and all later segments. Raises OSError."""
         self._memo = None
         if self._compacted is not None:
             self._compacted.cut(segment.base_offset)
@@ -298,13 +297,13 @@ class Segments:
         self.active = self._items[-1]
 
     def forget_behind(self, base_offset: int, position: int) -> None:
-        """`drop_behind` in memory alone, of segments that are behind, or empty; the files stay as they are."""
+        """`drop_behind` in memory alone, for later or empty segments; the files do not change."""
         number = self.position_of(base_offset)
         self._forget(self._items[number if number and not position else number + 1 :])
         self.active = self._items[-1]
 
-    def begin_anew(self, segment: Segment) -> None:
-        """Have this segment instead of all; the files stay as they are."""
+    def replace_all(self, segment: Segment) -> None:
+        """Replace all segments by this one; the files do not change."""
         self._forget(self._items)
         self.add(segment)
 
@@ -318,7 +317,7 @@ class Segments:
             segment.retire()
 
     def renew(self, segment: Segment) -> None:
-        """Replace the segment with the same base offset by this one, whose indexes were made anew."""
+        """Replace the segment with the same base offset by this one, which has rebuilt indexes."""
         number = self.position_of(segment.base_offset)
         old, self._items[number] = self._items[number], segment
         old.close()
@@ -332,13 +331,13 @@ class Segments:
         del self._items[-1]
 
     def holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether all of these are here, one behind the other, before the active one."""
+        """Whether these segments are here, in a row, before the active one."""
         first = self.position_of(segments[0].base_offset)
         found = self._items[first : first + len(segments)]
         return len(found) == len(segments) and all(map(is_, found, segments)) and self.active not in segments
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Replace `old`, which must be here, by one segment that begins where the first of them did."""
+        """Replace `old`, which must be here, by one segment with the base offset of the first."""
         first = self.position_of(old[0].base_offset)
         self._items[first : first + len(old)] = [new]
         self._memo = None

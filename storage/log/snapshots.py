@@ -17,7 +17,7 @@ logger = logging.getLogger("headgate.storage")
 
 
 def save(files: Files, directory: str, offset: int, producers: Producers) -> None:
-    """Write the state before `offset`, neither atomically nor synced: the file has a checksum, and can be made again.
+    """Write the state before `offset`, neither atomically nor synced: it has a checksum, and can be rebuilt.
 
     Raises OSError, and then there is no file.
     """
@@ -35,10 +35,10 @@ def offsets(names: Iterable[str]) -> list[int]:
 def load_latest(
     files: Files, directory: str, known: Iterable[int], start_offset: int, end_offset: int
 ) -> tuple[Producers, int]:
-    """The newest state from `start_offset` to `end_offset`, and its offset; an empty state and -1 if there is none.
+    """The newest state from `start_offset` to `end_offset`, and its offset; an empty state and -1 without one.
 
-    A state from before the first segment is of no use, as nobody knows what came between: a transaction that is open in
-    the state may have ended, and would be taken to be open for ever.
+    A state from before the first segment is useless, as the batches between are unknown: a transaction that is open in
+    the state may have ended, and would stay open for ever.
     """
     for offset in sorted(known, reverse=True):
         if start_offset <= offset <= end_offset:
@@ -46,9 +46,9 @@ def load_latest(
             try:
                 return Producers.from_snapshot(files.read(path)), offset
             except FileNotFoundError:
-                continue  # removed together with a segment that was cut off
+                continue  # removed together with a truncated segment
             except BadFile as error:
-                logger.warning("%s is not used: %s; the producers' state is taken from the log", path, error)
+                logger.warning("%s is not used: %s; the producers' state is rebuilt from the log", path, error)
                 files.remove(path)
     return Producers(), -1
 
@@ -56,10 +56,10 @@ def load_latest(
 def replayed(
     files: Files, directory: str, known: Iterable[int], segments: Segments, end_offset: int
 ) -> Steps[tuple[Producers, int]]:
-    """The state at the end of a log, by the newest snapshot and the batches behind it; and where these begin.
+    """The state at the end of a log, from the newest snapshot and later batches; and the offset of the first of these.
 
-    After a power cut, a log that was restarted behind its end may still have an empty segment in front, and a gap
-    behind that. Raises KafkaError(KAFKA_STORAGE_ERROR) where a segment is damaged.
+    After a power cut, a log that was restarted after its end may still have an empty segment in front, and a gap after
+    that. Raises KafkaError(KAFKA_STORAGE_ERROR) at a damaged place.
     """
     start_offset = next((segment for segment in segments if segment.size), segments.active).base_offset
     producers, offset = load_latest(files, directory, known, start_offset, end_offset)
@@ -72,9 +72,9 @@ def replayed(
 
 
 def remove_behind(files: Files, directory: str, known: Iterable[int], end_offset: int) -> list[int]:
-    """Delete the snapshots behind an offset, for good; returns the others.
+    """Delete the snapshots after an offset, for good; returns the others.
 
-    A snapshot that came back would tell of batches that are not there.
+    A snapshot that came back would have batches that do not exist.
     """
     stale = {offset for offset in known if offset > end_offset}
     for offset in stale:

@@ -1,6 +1,6 @@
-"""The values of a log, and how they change. No file is touched here: `Log` does that, before or behind each change.
+"""The values of a log, and their changes. This module touches no file: `Log` does that, before or after each change.
 
-`Log` alone changes these values; other modules ask it to, or read.
+Only `Log` changes these values; other modules read them, or ask the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headgate.storage.log.pending_write import PendingWrite
 
 
 class LogState:
-    """Offsets, what is not yet on the disk, and the lock of a log."""
+    """The offsets of a log, its unsynced parts, and its lock."""
 
     __slots__ = (
         "being_written",
@@ -46,31 +46,31 @@ class LogState:
     def __init__(self, key: tuple[str, int], offset: int, *, names_unsynced: bool = False) -> None:
         """The state of an empty log that begins at `offset`; `key`: topic and partition."""
         self.key = key
-        """Whatever is kept by partition has this very tuple for its key: one for each would take half a kilobyte."""
+        """The key of all mappings by partition is this very tuple: one for each would take half a kilobyte."""
         self.start_offset = self.end_offset = self.recovery_point = offset
-        """The first offset, the next one, and that below which a crash takes nothing."""
+        """The first offset, the next one, and the offset below which a crash loses nothing."""
         self.has_transactions = False
         """Whether the log has, or had, a transaction."""
         self.last_decided_offset = 0
-        """Below it every transaction has ended with a marker that is on the disk, as far as is known."""
+        """Every transaction below this offset has ended with a durable marker, as far as is known."""
         self.names_unsynced = names_unsynced
-        """Whether names in the log's directory, or its own, may not be on the disk."""
+        """Whether names in the log's directory, or its own name, may not be on the disk."""
         self.indexes_unsynced: list[str] = []
-        """Files to sync: indexes of segments rolled since the last flush, and segments that were cut."""
+        """Files to sync: indexes of segments rolled since the last flush, and truncated segments."""
         self.is_retired = False
-        """Whether the log was deleted, or is about to be."""
+        """Whether the log is deleted, or about to be."""
         self.is_ahead = False
-        """Whether files are behind what the log is in memory: a repair has them follow."""
+        """Whether files are older than the log in memory, until a repair updates them."""
         self.exclusive_operations = 0
-        """What threads do with the names of files: see `storage.log.log_lock`."""
+        """The operations of threads on the names of files: see `storage.log.log_lock`."""
         self.staged: PendingWrite | None = None
         self.being_written: PendingWrite | None = None
-        """What a thread writes, from `begin_write` to `end_write`."""
+        """The write of a thread, from `begin_write` to `end_write`."""
         self.flushing: Flush | None = None
-        """From `begin_flush` to `end_flush`."""
+        """The flush, from `begin_flush` to `end_flush`."""
         self.last_flush_ms = 0
         self.sync_error: KafkaError | None = None
-        """Why the disk has not taken the log: since then nobody knows what is on it, and there is no flush."""
+        """The error of a failed sync: the content of the disk is unknown since, and the log is not flushed."""
 
     @property
     def topic(self) -> str:
@@ -84,7 +84,7 @@ class LogState:
 
     @property
     def written_end(self) -> int:
-        """The offset behind the last batch that is in the file, not only staged or in the hands of a thread."""
+        """The offset after the last batch in the file, without batches that are staged or being written."""
         unwritten = self.being_written or self.staged
         return self.end_offset if unwritten is None else unwritten.first_offset
 
@@ -107,26 +107,26 @@ class LogState:
         return not self.operations & operation
 
     def waits(self, operation: int) -> bool:
-        """Whether an operation may begin once a thread has ended another one; else there is nothing to wait for."""
+        """Whether an operation may begin once a thread has ended another one; else waiting is useless."""
         return bool(self.operations & operation & ENDS_BY_ITSELF)
 
     def acquire(self, operation: int) -> None:
-        """A thread begins an exclusive operation: `ROLLING`, `REPAIRING`, `DELETING` or `SWAPPING`."""
+        """Begin an exclusive operation of a thread: `ROLLING`, `REPAIRING`, `DELETING` or `SWAPPING`."""
         assert not self.exclusive_operations & EXCLUDED_BY[operation], f"a thread works with the files of {self!r}"
         self.exclusive_operations |= operation
 
     def release(self, operation: int) -> None:
-        """The thread has ended the operation."""
+        """End an exclusive operation."""
         self.exclusive_operations &= ~operation
 
     # Flushes
 
-    def owe(self, paths: Iterable[str]) -> None:
+    def sync_with_next_flush(self, paths: Iterable[str]) -> None:
         """Have the next flush sync these files."""
         self.indexes_unsynced += [path for path in paths if path not in self.indexes_unsynced]
 
-    def take_up_flush(self, flush: Flush, now_ms: int | None) -> None:
-        """A flush was run: take up what it did, or what it could not do."""
+    def apply_flush(self, flush: Flush, now_ms: int | None) -> None:
+        """Apply the result of a flush that was run."""
         self.flushing = None
         if not flush.is_done:
             self.names_unsynced = True
@@ -137,9 +137,9 @@ class LogState:
         if now_ms is not None:
             self.last_flush_ms = now_ms
 
-    def promise_less(self, offset: int) -> None:
-        """Neither the recovery point nor a flush that is under way speaks of `offset` or what is behind it."""
-        if self.flushing is not None:  # the flush knows nothing of what is appended from now on
+    def limit_durable_end(self, offset: int) -> None:
+        """Exclude `offset` and later ones from the recovery point and from a flush under way."""
+        if self.flushing is not None:  # the flush does not cover later appends
             self.flushing.end_offset = min(self.flushing.end_offset, offset)
             self.flushing.stable_offset = 0
         self.recovery_point, self.last_decided_offset = min(self.recovery_point, offset), 0
@@ -147,16 +147,16 @@ class LogState:
     # Errors
 
     def refuse(self, error: KafkaError) -> None:
-        """Take no records, and make no flush, for this reason."""
+        """Accept no records, and make no flush, for this reason."""
         self.sync_error = error
 
     def refusal(self) -> KafkaError:
-        """`sync_error` to be raised: a new one each time, as an exception keeps where it was raised."""
+        """`sync_error` to be raised: a new exception each time, as an exception keeps its traceback."""
         assert self.sync_error is not None
         return KafkaError(self.sync_error.code, self.sync_error.message)
 
     def note_failed_sync(self, error: OSError) -> bool:
-        """Refuse appends and flushes from now on; False if the log does so already, or if the sync never began."""
+        """Refuse appends and flushes from now on; false if the log does so already, or if the sync never began."""
         if self.sync_error is not None or error.errno in NOT_BEGUN:
             return False
         message = (

@@ -1,15 +1,15 @@
-"""Timestamp lookup: the first record from a moment on, and the newest record.
+"""Timestamp lookup: the first record at or after a time, and the newest record.
 
-A time index says up to which offset everything is older; from there on batches are walked, and the records of one that
-may hold the moment are looked at. Timestamps need not be in order.
+A time index gives the offset before which everything is older; from there on the lookup reads batches, and the records
+of a batch that may have the time. Timestamps need not be in order.
 
-What is found is exact as long as no record is later than its batch's header says. Where a header claims more than its
-records hold, the search goes on, and finds the same after a longer time. No leader checks either by default; a record
-that is later than its header is found only together with others.
+The result is exact if no record is later than the maximum timestamp in its batch's header. Where a header claims too
+much, the search continues, and finds the same after a longer time. By default no leader checks either; a record that is
+later than its header is found only together with others.
 
-What is needed of a few segments is taken at once, as pieces of their files. The rest goes in slices, as it may take
-long: a batch may hold a million records. So it can run in a thread. If these segments were not enough, it ends with
-`More`, with which to plan again.
+The planner takes slices of a few segments at once. The search itself runs in time slices, also in a thread, as it may
+take long: a batch may hold a million records. If these segments were not enough, the search ends with `More`, for the
+next plan.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 from headgate.storage.segment.segment import Segment
 
 SEGMENTS_AT_ONCE = 4
-"""So many segments are planned together, as each holds a file open: mostly the first one has the record."""
+"""The number of segments planned together, as each keeps a file open: mostly the first one has the record."""
 
 RECORDS_AT_ONCE = 500
 _BATCHES_AT_ONCE = 500
@@ -43,7 +43,7 @@ class TimestampOffset(NamedTuple):
 
 
 class _Made:
-    """Batches in memory, read as those of a file are."""
+    """Batches in memory, with the interface of a slice."""
 
     __slots__ = ("_data",)
 
@@ -54,15 +54,16 @@ class _Made:
         return len(self._data)
 
     def read_steps(self, start: int, length: int) -> Steps[bytes | bytearray]:
-        """Some of the bytes; never waits."""
+        """A part of the bytes; never waits."""
         yield from ()
         return self._data[start : start + length]
 
 
 class More(NamedTuple):
-    """The planned segments were not enough. The next plan begins with the segment that has this base offset.
+    """The planned segments were not enough. The next plan begins with the segment of this base offset.
 
-    For the newest record, where segments come by the time that they claim, it is that claim and the best one so far.
+    In a search for the newest record, with segments in the order of their claimed times: that claim, and the best
+    record so far.
     """
 
     base_offset: int
@@ -74,7 +75,7 @@ Found: TypeAlias = TimestampOffset | More | None
 
 
 class Wanted(NamedTuple):
-    """Records of this time or later, not before an offset: the first of them, or the first of the newest."""
+    """Records at or after a time, from an offset on: the first of them, or the first of the newest."""
 
     timestamp_ms: int
     start_offset: int
@@ -82,14 +83,14 @@ class Wanted(NamedTuple):
 
 
 class First(NamedTuple):
-    """The search for the first record from a moment on. Each piece begins with a batch."""
+    """The search for the first record at or after a time. Each slice begins with a batch."""
 
     pieces: list[FileSlice]
     wanted: Wanted
     more: More | None
 
     def steps(self, up_to: int) -> Steps[Found]:
-        """What is found; None if that is not below `up_to`. Raises OSError."""
+        """The record; None if it is not below `up_to`. Raises OSError."""
         for piece in self.pieces:
             found = yield from _within(piece, self.wanted)
             piece.release()
@@ -99,27 +100,27 @@ class First(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """A segment that may hold the newest record; the later its headers claim to be, the sooner it is looked at."""
+    """A segment that may hold the newest record; later claims of headers are searched first."""
 
     claim: int
     base_offset: int
 
     @property
     def key(self) -> tuple[int, int]:
-        """Of equal claims the oldest comes first."""
+        """The order of the search: the oldest first among equal claims."""
         return -self.claim, self.base_offset
 
     def may_hold_newer(self, best: TimestampOffset | None) -> bool:
-        """Whether the first record with the highest timestamp may be in it."""
+        """Whether the segment may hold the first record with the highest timestamp."""
         return best is None or self.claim > best.timestamp or self.is_tie(best)
 
     def is_tie(self, best: TimestampOffset) -> bool:
-        """Whether the segment may hold a record that is just as new and comes before."""
+        """Whether the segment may hold an earlier record with the same time."""
         return self.claim >= best.timestamp and self.base_offset < best.offset
 
 
 class Newest(NamedTuple):
-    """The search for the first record with the highest timestamp, where the headers of a segment claimed too much."""
+    """The search for the first record with the highest timestamp, if a segment's headers claimed too much."""
 
     pieces: list[tuple[Rank, FileSlice]]
     start_offset: int
@@ -127,7 +128,7 @@ class Newest(NamedTuple):
     left: Rank | None
 
     def steps(self, up_to: int) -> Steps[Found]:
-        """What is found; None if that is not below `up_to`. Raises OSError."""
+        """The record; None if it is not below `up_to`. Raises OSError."""
         best = self.best
         for rank, piece in self.pieces:
             if not rank.may_hold_newer(best):
@@ -149,7 +150,7 @@ def _below(up_to: int, found: TimestampOffset | None) -> TimestampOffset | None:
 
 
 def _within(piece: FileSlice, wanted: Wanted) -> Steps[TimestampOffset | None]:
-    """The wanted record in a piece, up to the first fault."""
+    """The wanted record in a slice, up to the first fault."""
     if not isinstance(piece, MessagesSlice):
         return (yield from _within_batches(piece, wanted))
     best = None  # there may be messages of magic 0 and 1
@@ -171,7 +172,7 @@ def _within(piece: FileSlice, wanted: Wanted) -> Steps[TimestampOffset | None]:
 def _within_batches(piece: FileSlice | _Made, wanted: Wanted) -> Steps[TimestampOffset | None]:
     window: bytes | bytearray = b""
     best = None
-    start, position, hops = 0, 0, 0
+    start, position, batches_read = 0, 0, 0
     while len(piece) - position >= HEADER_SIZE:
         if position - start + HEADER_SIZE > len(window):
             window, start = (yield from piece.read_steps(position, _WINDOW_BYTES)), position
@@ -189,8 +190,8 @@ def _within_batches(piece: FileSlice | _Made, wanted: Wanted) -> Steps[Timestamp
                     return found
                 best, wanted = found, wanted._replace(timestamp_ms=found.timestamp + 1)
         position += header.size
-        hops += 1
-        if not hops % _BATCHES_AT_ONCE:
+        batches_read += 1
+        if not batches_read % _BATCHES_AT_ONCE:
             yield
     return best
 
@@ -209,7 +210,7 @@ def _among(header: BatchHeader, data: bytes | bytearray, wanted: Wanted) -> Step
 
 
 def _scan(header: BatchHeader, data: bytes, wanted: Wanted) -> Steps[TimestampOffset | None]:
-    """Look at the length, the time and the offset of each record. Raises IndexError where there is no record."""
+    """Read the length, the time and the offset of each record. Raises IndexError where there is no record."""
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     least, best = wanted.timestamp_ms, None
     position = 0
@@ -235,7 +236,7 @@ def _scan(header: BatchHeader, data: bytes, wanted: Wanted) -> Steps[TimestampOf
 
 
 def first_from(segments: Sequence[Segment], timestamp_ms: int, start_offset: int, blocking: bool = True) -> First:
-    """For the first record of this time or later, from `start_offset` on.
+    """Plan the search for the first record at or after a time, from `start_offset` on.
 
     Raises OSError; WouldBlock if not `blocking`.
     """
@@ -251,9 +252,9 @@ def first_from(segments: Sequence[Segment], timestamp_ms: int, start_offset: int
 
 
 def newest(segments: Sequence[Segment], start_offset: int, more: More | None = None, blocking: bool = True) -> Search:
-    """For the first record with the highest timestamp. Raises OSError; WouldBlock if not `blocking`.
+    """Plan the search for the newest record's first. Raises OSError; WouldBlock if not `blocking`.
 
-    `more`: the search has looked where the headers claim the highest timestamp to be, and has not found it there.
+    `more`: the end of an earlier search, which did not find the highest timestamp that the headers claim.
     """
     if more is None:
         latest = max(segments, key=lambda segment: segment.read_max_timestamp(blocking))  # the oldest of equal ones
@@ -270,6 +271,6 @@ def newest(segments: Sequence[Segment], start_offset: int, more: More | None = N
 
 
 def _piece(segment: Segment, timestamp_ms: int, blocking: bool) -> FileSlice:
-    """The rest of a segment, from where a record of this time or later may be."""
+    """The rest of a segment, from the first place that may have a record at or after a time."""
     position = segment.offsets.floor(segment.times.floor(timestamp_ms, blocking), blocking)
     return segment.slice(position, max(0, segment.size - position))

@@ -1,8 +1,8 @@
-"""What a leader checks of a client's batch before it appends it, and what a topic's configuration changes in it.
+"""A leader's checks of a client's batch before the append, and the changes that a topic's configuration demands.
 
-By default that is the header alone: CRC, count and offset deltas, sequence, time range, no control batch. Records are
-looked at only with validate="full", and on a compacted topic, where each needs a key. Apache Kafka always does both.
-Source: Apache Kafka's `LogValidator`.
+The default checks only the header: CRC, count and offset deltas, sequence, time range, no control batch. Records are
+checked with validate="full", and on a compacted topic, where each needs a key. Apache Kafka always does both. Source:
+Apache Kafka's `LogValidator`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 
 HEADER = "header"
 FULL = "full"
-# Batches that the broker made itself: only their header is checked, whatever the topic asks for. Batches of
-# transactions, and markers, come from the broker's coordinators: they have no sequence, and are stored as they are.
+# Batches made by the broker itself: only their header is checked, whatever the topic demands. A coordinator's
+# transactional batches and markers have no sequence, and are stored unchanged.
 OWN = "own"
-# A marker of the transaction protocol 2, which raises the epoch with each transaction: its epoch has to be above that
+# A marker of the transaction protocol 2, which raises the epoch with each transaction: the marker's epoch is above that
 # of the batches (KIP-890, KIP-1228).
 OWN_RAISED = "own, of a raised epoch"
 OWN_BATCHES = (OWN, OWN_RAISED)
-PREPARED = "prepared"  # batches that `prepare` has made as the topic stores them
+PREPARED = "prepared"  # batches that `prepare` has brought into the topic's form
 HIGHEST_CODEC = 4
 _TRANSACTIONAL_ATTRIBUTES = range(TRANSACTIONAL, TRANSACTIONAL + HIGHEST_CODEC + 1)
 _MAGIC_POSITION = 16
@@ -47,9 +47,9 @@ _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 
 
 def plain_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeader | None:
-    """The header, if this is one batch in which `split` and `check_header` would find no fault; else None.
+    """The header, if this is one batch without a fault for `split` and `check_header`; else None.
 
-    Nearly every append is one, so that one expression checks all of it; `split` and `check_header` name the fault.
+    Nearly every append is one: so one expression checks everything; `split` and `check_header` name the fault.
     """
     size = len(view)
     if size < HEADER_SIZE:
@@ -71,7 +71,7 @@ def plain_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeader
 
 
 def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> None:
-    """Check all that the header tells.
+    """Check everything that the header has.
 
     Raises KafkaError: MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
     UNSUPPORTED_COMPRESSION_TYPE.
@@ -98,17 +98,17 @@ def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_m
 
 
 def prepare(view: memoryview, config: LogConfig, now_ms: int, validate: str) -> memoryview:
-    """A client's batch as a topic of this configuration stores it: the same bytes, or new ones.
+    """A client's batch in the form for a topic of this configuration: the same bytes, or new ones.
 
-    Raises KafkaError: what `batch.split` and `check_header` refuse; INVALID_RECORD and INVALID_TIMESTAMP for records,
-    with `record_errors`; CORRUPT_MESSAGE and MESSAGE_TOO_LARGE for what cannot be decompressed. Where the header alone
-    tells of a wrong time, `record_errors` are not looked for, as that may take long: `prepare_steps` does it.
+    Raises KafkaError: the errors of `batch.split` and `check_header`; INVALID_RECORD and INVALID_TIMESTAMP for records,
+    with `record_errors`; CORRUPT_MESSAGE and MESSAGE_TOO_LARGE for failed decompressions. If the header alone has a
+    wrong time, `record_errors` stay empty, as the search may take long: `prepare_steps` searches.
     """
-    return finish(prepare_steps(view, config, now_ms, validate, tells_times=False))
+    return finish(prepare_steps(view, config, now_ms, validate, names_records=False))
 
 
 def stored(view: memoryview, config: LogConfig, now_ms: int) -> list[tuple[BatchHeader, memoryview]]:
-    """Batches that `prepare` has made, with the time at which they are appended, where the topic stores that."""
+    """Prepared batches, with their append time if the topic stores it."""
     if config.message_timestamp_type == LOG_APPEND_TIME:
         for _, part in batch.split(view):
             batch.set_log_append_time(part, now_ms)
@@ -122,16 +122,16 @@ def prepare_steps(
     validate: str,
     *,
     may_be_many: bool = False,
-    tells_times: bool = True,
+    names_records: bool = True,
 ) -> Steps[memoryview]:
-    """`prepare` in slices: it yields before each call of a codec, and after some hundred microseconds of other work.
+    """`prepare` in slices: yields before each call of a codec, and after some hundred microseconds of other work.
 
-    `may_be_many`: what a message set became may be several batches, and the broker's own. A client sends one, as in
-    Kafka: each is some microseconds of the loop when it is appended. `tells_times`: whether records are named in a
-    refusal for a time that the header tells.
+    `may_be_many`: batches made from a message set may be several, and the broker's own. A client sends one, as in
+    Kafka: the append of each takes the loop some microseconds. `names_records`: a refusal for a time in the header
+    lists the records.
     """
     if len(view) > _MAGIC_POSITION and view[_MAGIC_POSITION] < MAGIC:
-        message = f"a message of magic {view[_MAGIC_POSITION]} where batches are expected: that is for Produce 0 to 2"
+        message = f"a message of magic {view[_MAGIC_POSITION]} in place of batches: that is for Produce 0 to 2"
         raise KafkaError(ErrorCode.INVALID_RECORD, message)
     is_own = validate in OWN_BATCHES
     batches = batch.split(view, None if may_be_many or is_own else 1)
@@ -143,8 +143,8 @@ def prepare_steps(
         try:
             check_header(header, part, config, now_ms)
         except KafkaError as error:
-            if tells_times and error.code is ErrorCode.INVALID_TIMESTAMP:
-                yield from _inspect(header, part, config, now_ms)  # to tell which records they are
+            if names_records and error.code is ErrorCode.INVALID_TIMESTAMP:
+                yield from _inspect(header, part, config, now_ms)  # finds the records for the error
             raise
     if validate == FULL or config.is_compacted:
         for header, part in batches:
@@ -164,7 +164,7 @@ def prepare_steps(
 
 
 def _check_own(header: BatchHeader, view: memoryview) -> None:
-    """Check a batch of a transaction that a coordinator has written. It is stored as it is."""
+    """Check a coordinator's transactional batch. It is stored unchanged."""
     if not batch.check_crc(view):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch is wrong")
     known = TRANSACTION_BITS | CODEC_MASK
@@ -173,8 +173,8 @@ def _check_own(header: BatchHeader, view: memoryview) -> None:
 
 
 def _inspect(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> Steps[None]:
-    """Look at every record of a batch. Raises KafkaError with `record_errors`."""
-    from headgate.protocol.records import lz4  # most brokers never need either
+    """Check every record of a batch. Raises KafkaError with `record_errors`."""
+    from headgate.protocol.records import lz4  # most brokers never need these
     from headgate.protocol.records.record_validation import RecordValidator
 
     content = view[HEADER_SIZE:]
@@ -197,7 +197,7 @@ def _inspect(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: i
 
 
 def _refusal(errors: list[tuple[int, ErrorCode, str]]) -> KafkaError:
-    """One error for the batch, as Kafka has it: a wrong time weighs more than anything else."""
+    """One error for the batch, as in Kafka: a wrong time outweighs all other faults."""
     codes = {code for _, code, _ in errors}
     code = ErrorCode.INVALID_TIMESTAMP if ErrorCode.INVALID_TIMESTAMP in codes else ErrorCode.INVALID_RECORD
     first = "; ".join([f"record {number}: {sentence}" for number, _, sentence in errors[:3]])
@@ -230,7 +230,7 @@ def _check_attributes(header: BatchHeader, config: LogConfig) -> None:
     if header.compression > HIGHEST_CODEC:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {header.compression}")
     if header.is_log_append_time and config.message_timestamp_type == LOG_APPEND_TIME:
-        # Elsewhere Kafka takes it for CreateTime, whatever the reason may be.
+        # Otherwise Kafka treats the batch as CreateTime.
         from headgate.protocol.records.record_validation import MAX_ERRORS
 
         count = min(header.records_count, MAX_ERRORS)

@@ -18,7 +18,7 @@ def has_indexes(segment: Segment, index_interval_bytes: int, *, look_into_them: 
     if not segment.offsets.is_whole or not segment.times.is_whole:
         return False
     aborted = segment.aborted
-    if aborted is not None and not (aborted.is_whole and (aborted.is_sound or not look_into_them)):
+    if aborted is not None and not (aborted.is_whole and (aborted.is_plausible or not look_into_them)):
         return False
     if not segment.times.entries and segment.first_timestamp >= 0:
         return False

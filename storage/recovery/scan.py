@@ -174,7 +174,7 @@ def _is_old_format(segment: Segment, position: int) -> bool:
     with contextlib.suppress(KafkaError):
         size = legacy_messages.size_at(head) or 0
         if size <= segment.size - position:
-            return legacy_messages.sound_bytes(segment.file.read_at(size, position)) == size
+            return legacy_messages.valid_bytes(segment.file.read_at(size, position)) == size
     return False
 
 

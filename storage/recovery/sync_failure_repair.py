@@ -6,10 +6,10 @@ trusts nothing that may not be on the disk: it reads these bytes, checks each CR
 The check finds what the system has dropped. The log is cut there; the bytes behind are quarantined; the loss is logged.
 
     log.sync_error ─> begin ─> steps, in a thread ─> apply ─┬────────────────────────────> end
-                                                            └─> settle_steps, in a thread ─┘
+                                                            └─> write_steps, in a thread ──┘
 
 `apply` changes the log in memory only: the log ends where the valid batches end, and rebuilt indexes stay in memory.
-Only then `settle_steps` changes the files, so that nobody reads a file that is being changed. After `end` the log takes
+Only then `write_steps` changes the files, so that nobody reads a file that is being changed. After `end` the log takes
 records, or the whole repair is tried again. Reads go on meanwhile; `Log` refuses appends.
 """
 
@@ -109,9 +109,9 @@ class SyncFailureRepair:
         self._quarantined: str | None = None  # the path of the quarantined bytes
         self._unsealed: list[tuple[Segment, dict[str, bytes | None]]] = []
         self.sealed: list[Segment] = []
-        """Set by `settle_steps`: the segments whose indexes are in files again."""
+        """Set by `write_steps`: the segments whose indexes are in files again."""
         self.producers: tuple[Producers, int] | None = None
-        """Set by `settle_steps`: the producer state at the end of a cut log, and the offset of its snapshot."""
+        """Set by `write_steps`: the producer state at the end of a cut log, and the offset of its snapshot."""
 
     @property
     def is_valid(self) -> bool:
@@ -126,7 +126,7 @@ class SyncFailureRepair:
         """Read, check, write and sync, in slices."""
         pool = Pool(self._files, max_open_segments=1)  # only the loop may use the pool of the log
         try:
-            self._settle_names()
+            self._finish_renames()
             for piece in self._pieces:
                 if not (yield from self._rewrite(pool, piece)):
                     break
@@ -142,10 +142,10 @@ class SyncFailureRepair:
                 with suppress(OSError):
                     self._files.remove(self._quarantined)
 
-    def _settle_names(self) -> None:
+    def _finish_renames(self) -> None:
         """Finish the renames of the last compaction: replaced files may still have names of the log. Raises OSError."""
         if self._replacement is not None:
-            self._replacement.settle()
+            self._replacement.finish_renames()
 
     def _rewrite(self, pool: Pool, piece: _Piece) -> Steps[bool]:
         """Write the unsynced part of a segment once more; True if it was complete, and is on the disk now."""
@@ -246,7 +246,7 @@ class SyncFailureRepair:
         """Rebuild the indexes of one segment, in slices; `apply_index` follows."""
         pool = Pool(self._files, max_open_segments=1)
         try:
-            self._settle_names()
+            self._finish_renames()
             for facts in self._facts:
                 if facts.base_offset == base_offset:
                     yield from self._renew(pool, facts, facts.size)
@@ -279,7 +279,7 @@ class SyncFailureRepair:
         self._write_epochs = _epochs_of(log)
         return log.is_ahead or bool(in_memory or self._write_epochs)
 
-    def settle_steps(self) -> Steps[None]:
+    def write_steps(self) -> Steps[None]:
         """Bring the files to the state of the log in memory, in slices."""
         files = self._files
         try:
@@ -411,7 +411,7 @@ def _indexes(segment: Segment) -> Iterator[_Index]:
 
 
 def apply(log: Log, work: SyncFailureRepair) -> bool:
-    """Apply the result of `steps` to the log, in memory; True if `settle_steps` must run before `end`."""
+    """Apply the result of `steps` to the log, in memory; True if `write_steps` must run before `end`."""
     if not work.is_valid:
         return False
     log.epochs.note_synced()
@@ -470,7 +470,7 @@ def repair(log: Log) -> bool:
         return False
     finish(work.steps())
     if apply(log, work):
-        finish(work.settle_steps())
+        finish(work.write_steps())
     return end(log, work)
 
 

@@ -1,1 +1,1 @@
-"""One file of a log with its indexes: written to, sealed, gone through, asked where an offset is."""
+"""One file of a log with its indexes: appends, seals, iteration, lookups."""

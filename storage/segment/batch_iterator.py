@@ -1,6 +1,6 @@
-"""The batch iterator: batch after batch of a segment, to the end or to the first place that is no batch.
+"""The batch iterator: batch after batch of a segment, to its end or to the first invalid place.
 
-Recoveries, checks and compactions go through a segment so; readers find their place by a batch seek, which looks at
+Recovery, verification and compaction iterate over whole segments; readers find their place by a batch seek, which reads
 less.
 """
 
@@ -21,20 +21,20 @@ from headgate.storage.segment.transactions import Transactions
 if TYPE_CHECKING:
     from headgate.storage.segment.segment import Segment
 
-_WINDOW_BYTES = 4096  # where headers alone are looked at
+_WINDOW_BYTES = 4096  # for iteration over headers alone
 _CHECKED_WINDOW_BYTES = 1024 * 1024
 
 
 class BatchIterator:
-    """Batches of a segment one after another, to its end or to the first place that is no batch.
+    """The batches of a segment, one after another, to its end or to the first invalid place.
 
-    Iterating gives (position, header). Afterwards `position` is where the valid bytes end, `next_offset` the offset
-    expected there, and `problem` a sentence if something else follows. With `check_crc_from`, the CRC is checked of
-    batches that reach to this offset or behind it.
+    Iteration yields (position, header). Afterwards `position` is the end of the valid bytes, `next_offset` the offset
+    expected there, and `problem` a sentence if other bytes follow. With `check_crc_from`, the CRC of batches that reach
+    this offset or later ones is checked.
 
-    An iterator that makes the indexes follows `transactions` from the first batch on that belongs to one. Whoever knows
-    which were open before sets it until that batch was given; else none are taken to be open. None at the end: there
-    was no such batch.
+    An iterator that rebuilds indexes follows `transactions` from the first transactional batch on. A caller that knows
+    the open transactions before that batch sets `transactions` before the iterator yields it; else none count as
+    open. None at the end: there was no such batch.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class BatchIterator:
         self.problem: str | None = None
         self.transactions: Transactions | None = None
         self.is_cut = False
-        """Whether the problem is the beginning of a batch, or of a header, and no more."""
+        """Whether the problem is only the beginning of a batch or of a header."""
         self._segment = segment
         self._read_head = segment.read_head
         self._check_crc = legacy_messages.check_crc if segment.has_legacy_format else batch.check_crc
@@ -82,7 +82,7 @@ class BatchIterator:
             self.position += header.size
 
     def marker(self, header: BatchHeader) -> Marker | None:
-        """The transaction marker in the batch that was given last, if there is one."""
+        """The transaction marker in the last yielded batch, if any."""
         if not header.is_control:
             return None
         return control.read(self._bytes(min(header.size, control.MAX_MARKER_BYTES)))
@@ -109,7 +109,7 @@ class BatchIterator:
     def _bytes(self, length: int) -> memoryview:
         """Up to `length` bytes at the position, from a window over the file.
 
-        Large where whole batches are looked at.
+        The window is large if whole batches are read.
         """
         at = self.position - self._start
         if at + length > len(self._window):

@@ -1,7 +1,7 @@
-"""Batch seek: from batch to batch by their bounds alone, to the place of an offset or of a byte.
+"""Batch seek: from batch to batch by their bounds alone, to an offset or a byte position.
 
-A batch begins with its base offset and its length, and has its last offset in the header. A seek looks at nothing else,
-in windows of some kilobytes. Where messages of magic 0 and 1 may be, `legacy_messages.seek` does the same.
+A batch begins with its base offset and its length, and has its last offset in the header. A seek reads nothing else, in
+windows of some kilobytes. For messages of magic 0 and 1 use `legacy_messages.seek`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NO_LIMIT = 1 << 62
 WINDOW_BYTES = 4096
-"""A seek reads so much at once."""
+"""The size of one read of a seek."""
 
 # Base offset, batch length and last offset delta.
 _BOUNDS = struct.Struct(">qi11xi")
@@ -28,15 +28,15 @@ _unpack_bounds = _BOUNDS.unpack_from
 _SMALLEST_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 
 BatchBounds: TypeAlias = tuple[int, int, int, int]
-"""Where a batch begins and ends: position, position of the end, base offset, last offset."""
+"""The bounds of a batch: position, position of the end, base offset, last offset."""
 
 
 def seek(
     segment: Segment, position: int, limit: int, offset: int = NO_LIMIT, blocking: bool = True
 ) -> BatchBounds | None:
-    """The first batch, from `position` on, that ends behind the position `limit` or with `offset` or later.
+    """The first batch from `position` on that ends after the position `limit`, or with `offset` or later.
 
-    None at the end of the segment. Raises KafkaError(KAFKA_STORAGE_ERROR) where there is no batch; WouldBlock if not
+    None at the end of the segment. Raises KafkaError(KAFKA_STORAGE_ERROR) at an invalid place; WouldBlock if not
     `blocking`.
     """
     if segment.has_legacy_format:
@@ -68,5 +68,5 @@ def _seek_messages(segment: Segment, position: int, limit: int, offset: int, blo
 
 
 def damaged(segment: Segment, position: int) -> KafkaError:
-    """The error where a batch should be and is none."""
+    """The error for a place without a batch."""
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"there is no batch at byte {position} of {segment.path}")

@@ -1,6 +1,6 @@
-"""A piece of a segment file: the log plans it, and whoever answers a fetch reads or sends it later.
+"""A slice of a segment file: the log plans the slice, and the answer to a fetch reads or sends it later.
 
-A piece is (file, position, length) and keeps the file open. No byte is read before somebody wants it.
+A slice is (file, position, length) and keeps the file open. No byte is read before it is needed.
 """
 
 from __future__ import annotations
@@ -8,22 +8,22 @@ from __future__ import annotations
 from headgate.protocol.steps import Steps
 from headgate.storage.files import File
 
-# A piece of up to this size is read on the loop, if it is in memory.
+# A slice of up to this size is read on the loop, if it is in the page cache.
 _SMALL_READ_BYTES = 1 << 14
 
 
 class FileSlice:
-    """A planned piece of a segment file.
+    """A planned slice of a segment file.
 
-    The file stays open until `release`, whatever becomes of the segment meanwhile.
+    The file stays open until `release`, even if the segment is deleted.
     """
 
     __slots__ = ("_file", "fileno", "length", "position")
 
     def __init__(self, file: File, position: int, length: int) -> None:
-        file.references += 1  # `File.lend`, without the call
-        file.lent += 1
-        if file.lent == 1:
+        file.references += 1  # `File.hold`, without the call
+        file.holds += 1
+        if file.holds == 1:
             file.held.count += 1
         self._file: File | None = file
         self.fileno = file.fileno
@@ -39,8 +39,12 @@ class FileSlice:
     def __repr__(self) -> str:
         return f"FileSlice({self.length} bytes at {self.position} of descriptor {self.fileno})"
 
+    def is_of(self, file: File) -> bool:
+        """Whether this is a piece of `file`. Descriptors do not tell: a file may have none."""
+        return self._file is file
+
     def read(self, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes, or a part of them, where sendfile cannot be used. Raises ValueError after `release`."""
+        """The bytes, or a part of them, for a stream without sendfile. Raises ValueError after `release`."""
         if self._file is None:
             raise ValueError("the slice was released")
         left = self.length - start
@@ -51,7 +55,7 @@ class FileSlice:
         return self._held.read_cached(length, self.position + start)
 
     def read_steps(self, start: int, length: int) -> Steps[bytes | bytearray]:
-        """A part of the bytes, as far as the piece goes: at once if small and in memory, else in the next slice."""
+        """A part of the bytes, up to the slice's end: at once if small and cached, else in the next time slice."""
         length = min(length, self.length - start)
         data = self.read_cached(start, length) if length <= _SMALL_READ_BYTES else None
         if data is None:
@@ -60,7 +64,7 @@ class FileSlice:
         return data
 
     def is_cached(self, start: int, length: int) -> bool:
-        """Whether sending a part would not wait for the disk, as far as a cheap look tells."""
+        """Whether sending a part would not wait for the disk, by cheap probes."""
         return self._held.is_cached(length, self.position + start)
 
     @property
@@ -70,12 +74,12 @@ class FileSlice:
 
     @property
     def passed(self) -> tuple[int, int]:
-        """A range that a reader need not look through again (`File.passed`). It may lie outside of the piece."""
+        """A range that readers have searched in vain (`File.passed`). It may lie outside of the slice."""
         start, end = self._held.passed
         return start - self.position, end - self.position
 
     def note_passed(self, end: int) -> None:
-        """A reader has found nothing up to `end`."""
+        """Note that a reader has found nothing up to `end`."""
         file, end = self._held, self.position + end
         start, known = file.passed
         if start <= self.position <= known:
@@ -94,13 +98,13 @@ class FileSlice:
         return self._file
 
     def release(self) -> None:
-        """Give up the file. Further calls do nothing."""
+        """Release the file. Further calls do nothing."""
         file, self._file = self._file, None
         if file is not None:
-            file.take_back()
+            file.release_hold()
 
 
 class MessagesSlice(FileSlice):
-    """A piece of a segment that may hold messages of magic 0 and 1, which clients are not sent as they are."""
+    """A slice that may hold messages of magic 0 and 1, which clients get only after a conversion."""
 
     __slots__ = ()

@@ -6,9 +6,9 @@
     .timeindex   timestamp i64 | relative offset i32           highest timestamp so far, last offset of its batch
 
 Offsets are relative to the segment's base offset. An entry is added before a batch that begins more than
-`index.interval.bytes` behind the entry before, so that both are a function of the log's bytes and can be rebuilt from
-them at any time. New entries are kept in memory and written in blocks: after a crash the recovery writes them anew.
-Unlike Kafka's, the files are never longer than their entries.
+`index.interval.bytes` after the previous entry: so both are functions of the log's bytes, and can always be rebuilt.
+New entries are kept in memory and written in blocks: after a crash the recovery writes them again. Unlike Kafka's, the
+files are never longer than their entries.
 """
 
 from __future__ import annotations
@@ -27,74 +27,74 @@ from headgate.storage.disk.pool import Pool
 from headgate.storage.files import WouldBlock
 
 BLOCK_BYTES = 4096
-"""As much is kept in memory before it is written."""
+"""The bytes kept in memory before a block is written."""
 NO_TIMESTAMP = -1
 MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
 
 
 class WrongIndex(OSError):
-    """An index file is not what was written to it; `storage.recovery.sync_failure_repair` makes it again."""
+    """An index file differs from its entries; `storage.recovery.sync_failure_repair` rebuilds it."""
 
     def __init__(self, path: str, base_offset: int, what: str = "was cut") -> None:
-        super().__init__(errno.EIO, f"the index {what}: changed behind the broker's back, it is to be made again", path)
+        super().__init__(errno.EIO, f"the index {what}: another program has changed it, and it needs a rebuild", path)
         self.base_offset = base_offset
 
 
 class EntryFile:
-    """Entries of one size, one behind the other, in a file; the last of them may be in memory only."""
+    """Entries of one size in a file; the last of them may be in memory only."""
 
     __slots__ = (
         "_is_torn",
         "_pending",
-        "_pool",
         "_suffix",
         "_written",
         "base_offset",
         "directory",
         "entries",
         "is_whole",
+        "pool",
     )
     SUFFIX: ClassVar[str]
     ENTRY: ClassVar[struct.Struct]
 
     def __init__(self, pool: Pool, directory: str, base_offset: int, written: int = -1, suffix: str = "") -> None:
-        """`written`: the size of the file; -1 if there is none. A file of no whole entries counts as empty.
+        """`written`: the size of the file; -1 without a file. A partial entry counts as empty.
 
-        `suffix` stands behind the name, as with the segment.
+        `suffix` follows the name, as with the segment.
         """
-        self._pool = pool
+        self.pool = pool
         self.directory = directory
         self.base_offset = base_offset
         self.is_whole = written >= 0 and written % self.ENTRY.size == 0
         self._written = written if self.is_whole else 0
         self.entries = self._written // self.ENTRY.size
-        self._pending: bytes | bytearray = b""  # most have nothing
-        self._is_torn = False  # the file may be longer than what was written of it
+        self._pending: bytes | bytearray = b""  # empty in most indexes
+        self._is_torn = False  # the file may be longer than its written entries
         self._suffix = self.SUFFIX + suffix
 
     @property
     def path(self) -> str:
-        """The index file."""
+        """The path of the index file."""
         return f"{self.directory}/{self.base_offset:020d}{self._suffix}"
 
     def rename(self, suffix: str) -> None:
-        """Put another suffix behind the name. Raises OSError."""
+        """Change the suffix of the name. Raises OSError."""
         if self._suffix != self.SUFFIX + suffix:
-            self._pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{self.SUFFIX}{suffix}")
+            self.pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{self.SUFFIX}{suffix}")
             self._suffix = self.SUFFIX + suffix
 
     def note_deleted(self, suffix: str) -> None:
-        """The file was renamed, and will go."""
+        """Note that the file was renamed, and will be removed."""
         self._suffix = self.SUFFIX + suffix
 
     @property
     def size(self) -> int:
-        """Bytes of all entries, in the file or not yet."""
+        """The size of all entries in bytes, written or not."""
         return self.entries * self.ENTRY.size
 
     @property
     def written(self) -> int:
-        """Bytes of the entries in the file."""
+        """The size of the written entries in bytes."""
         return self._written
 
     def content(self, blocking: bool = True) -> bytes:
@@ -103,8 +103,8 @@ class EntryFile:
         return written + self._pending
 
     def _read(self, length: int, position: int, blocking: bool) -> bytes:
-        """A part of the file; fewer bytes where the file was cut. Raises WouldBlock if not `blocking`."""
-        file = self._pool.open(self.path)
+        """A part of the file; fewer bytes if the file is cut. Raises WouldBlock if not `blocking`."""
+        file = self.pool.open(self.path)
         try:
             if blocking:
                 return file.read_at(length, position)
@@ -116,20 +116,20 @@ class EntryFile:
             file.release()
 
     def flush(self) -> None:
-        """Write the entries that are in memory only. Raises OSError, and then they still are."""
+        """Write the entries in memory. Raises OSError, and then they stay in memory."""
         if not self._pending:
             return
         if self._written:
             self._append_pending()
         else:
             self.is_whole = False
-            self._pool.files.write(self.path, self._pending)
+            self.pool.files.write(self.path, self._pending)
             self.is_whole, self._is_torn = True, False
         self._written += len(self._pending)
         self._pending = b""
 
     def note_written(self) -> None:
-        """The file was written, with all entries that were in memory."""
+        """Note that the file was written with all entries."""
         self._written += len(self._pending)
         self._pending = b""
         self.is_whole, self._is_torn = True, False
@@ -141,7 +141,7 @@ class EntryFile:
         self.entries += 1
 
     def _flush_block(self) -> None:
-        """Write the entries in memory, once they fill a block. Without room they stay there, and can be derived."""
+        """Write a block of entries. Without disk space they stay in memory, and can be derived again."""
         size = len(self._pending)
         if size >= BLOCK_BYTES and size % BLOCK_BYTES < self.ENTRY.size:
             with contextlib.suppress(OSError):
@@ -151,29 +151,29 @@ class EntryFile:
         self._cut_torn()
         self._is_torn = True
         try:
-            self._pool.files.append(self.path, self._pending)
+            self.pool.files.append(self.path, self._pending)
         except OSError:
-            with contextlib.suppress(OSError):  # a full disk may have taken a part
+            with contextlib.suppress(OSError):  # a full disk may have written a part
                 self._cut_torn()
             raise
         self._is_torn = False
 
     def _cut_torn(self) -> None:
-        """Cut off what a failed write left. Raises OSError."""
+        """Cut off the rest of a failed write. Raises OSError."""
         if self._is_torn:
-            self._pool.files.truncate(self.path, self._written)
+            self.pool.files.truncate(self.path, self._written)
             self._is_torn = False
 
     def move_to(self, pool: Pool) -> None:
-        """Belong to this pool from now on; nothing is loaded."""
-        self._pool = pool
+        """Move to this pool; nothing is loaded."""
+        self.pool = pool
 
     def touch(self) -> None:
-        """Make the file hold all entries; Kafka wants a file even without entries. Raises OSError."""
+        """Have the file hold all entries; Kafka needs a file even without entries. Raises OSError."""
         self.flush()
         self._cut_torn()
         if not self.is_whole:
-            self._pool.files.write(self.path, b"")
+            self.pool.files.write(self.path, b"")
             self.is_whole = True
 
     def truncate(self, entries: int) -> None:
@@ -190,15 +190,15 @@ class EntryFile:
                 self._cut_torn()
         else:
             self._pending = self._pending[: size - self._written]
-        self.give_back()
+        self.unload()
 
-    def give_back(self) -> None:
+    def unload(self) -> None:
         """Unload."""
         raise NotImplementedError
 
 
 class Index(EntryFile):
-    """Entries of (key, value), keys and values both increasing, on disk and, when something is looked up, in memory."""
+    """Entries of (key, value), both increasing; on disk and, after a lookup, in memory."""
 
     __slots__ = ("_columns", "_last")
     KEY_TYPE: ClassVar[str]
@@ -224,14 +224,14 @@ class Index(EntryFile):
 
     @property
     def is_increasing(self) -> bool:
-        """Whether each entry is behind the one before, as written entries are; a lost block leaves zeros."""
+        """Whether the entries are increasing, as written entries are; a lost block leaves zeros."""
         if not self.entries:
             return True
         keys, values = self._load()
         return bool(keys[0] or values[0]) and all(all(map(lt, column, column[1:])) for column in (keys, values))
 
     def truncate(self, entries: int) -> None:
-        """Keep only the first `entries`, and know the last of them: an append compares with it behind its write."""
+        """Keep only the first `entries`, and the last of them in memory: an append compares with it after its write."""
         if entries < self.entries:
             self._last = None
             if entries:
@@ -239,16 +239,16 @@ class Index(EntryFile):
                 self._last = keys[entries - 1], values[entries - 1]
         super().truncate(entries)
 
-    def take_back(self, entries: int, last: tuple[int, int] | None) -> None:
-        """`truncate` where the last entry is known, so that nothing is read: the disk may refuse that too."""
+    def restore(self, entries: int, last: tuple[int, int] | None) -> None:
+        """`truncate` with a known last entry, without a read: the disk may refuse that too."""
         self._last = last
         super().truncate(entries)
 
-    def give_back(self) -> None:
-        """Forget what was loaded."""
+    def unload(self) -> None:
+        """Drop the loaded entries."""
         if self._columns is not None:
             self._columns = None
-            self._pool.unloaded(self)
+            self.pool.unloaded(self)
 
     def _add(self, key: int, value: int, in_memory: bool) -> None:
         self._keep(self.ENTRY.pack(key, value))
@@ -280,12 +280,12 @@ class Index(EntryFile):
             stride, width = self.ENTRY.size, self.ENTRY.size - 4
             columns = (_column(data, 0, width, stride, self.KEY_TYPE), _column(data, width, 4, stride, "i"))
             self._columns = columns
-        self._pool.used(self, self.size)
+        self.pool.used(self, self.size)
         return columns
 
 
 class OffsetIndex(Index):
-    """Where the batch of an offset begins."""
+    """Last offset of a batch -> position of the batch."""
 
     __slots__ = ()
     SUFFIX = ".index"
@@ -294,7 +294,7 @@ class OffsetIndex(Index):
 
     @property
     def last_position(self) -> int:
-        """Where the last indexed batch begins; 0 if there is none."""
+        """The position of the last indexed batch; 0 without entries."""
         return self.last()[1] if self.entries else 0
 
     def append(self, last_offset: int, position: int, in_memory: bool = False) -> None:
@@ -302,7 +302,7 @@ class OffsetIndex(Index):
         self._add(last_offset - self.base_offset, position, in_memory)
 
     def floor(self, offset: int, blocking: bool = True) -> int:
-        """The position of the last indexed batch that does not end behind `offset`; 0 if there is none.
+        """The position of the last indexed batch that does not end after `offset`; 0 without one.
 
         Raises WouldBlock if not `blocking`.
         """
@@ -310,14 +310,14 @@ class OffsetIndex(Index):
             return 0
         if self._columns is None:
             last_offset, position = self.last(blocking)
-            if last_offset <= offset - self.base_offset:  # most questions are about the end
+            if last_offset <= offset - self.base_offset:  # most lookups are at the end
                 return position
         keys, positions = self._load(blocking)
         found = bisect_right(keys, offset - self.base_offset)
         return positions[found - 1] if found else 0
 
     def floors(self, offset: int, blocking: bool = True) -> Iterator[int]:
-        """The other candidates for `floor`, if an entry is wrong: all positions, the last ones first, and 0.
+        """Other candidates for a wrong `floor`: all positions, the last ones first, and 0.
 
         Raises WouldBlock if not `blocking`.
         """
@@ -326,7 +326,7 @@ class OffsetIndex(Index):
         yield 0
 
     def floor_position(self, position: int, blocking: bool = True) -> int:
-        """The position of the last indexed batch that begins at or before `position`; 0 if there is none.
+        """The position of the last indexed batch that begins at or before `position`; 0 without one.
 
         Raises WouldBlock if not `blocking`.
         """
@@ -337,7 +337,7 @@ class OffsetIndex(Index):
         return positions[found - 1] if found else 0
 
     def bound(self, position: int, blocking: bool = True) -> int | None:
-        """An offset behind all batches that begin before `position`, not much higher; None if no entry tells.
+        """An offset after all batches that begin before `position`, not much higher; None without a suitable entry.
 
         Raises WouldBlock if not `blocking`.
         """
@@ -348,14 +348,14 @@ class OffsetIndex(Index):
         return self.base_offset + offsets[found] if found < len(offsets) else None
 
     def truncate_to(self, position: int) -> None:
-        """Forget the batches that begin at or behind `position`."""
+        """Drop the entries of batches at or after `position`."""
         if self.entries and self.last_position >= position:
             _, positions = self._load()
             self.truncate(bisect_right(positions, position - 1))
 
 
 class TimeIndex(Index):
-    """Up to which offset all timestamps are at most some value."""
+    """Highest timestamp so far -> last offset of its batch."""
 
     __slots__ = ()
     SUFFIX = ".timeindex"
@@ -364,12 +364,12 @@ class TimeIndex(Index):
 
     @property
     def last_timestamp(self) -> int:
-        """The highest timestamp indexed; -1 if there is none."""
+        """The highest indexed timestamp; -1 without entries."""
         return self.last()[0] if self.entries else NO_TIMESTAMP
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last entry; one before the base offset if there is none."""
+        """The offset of the last entry; one before the base offset without entries."""
         return self.base_offset + (self.last()[1] if self.entries else -1)
 
     def append(self, timestamp: int, offset: int, in_memory: bool = False) -> None:
@@ -389,7 +389,7 @@ class TimeIndex(Index):
         return self.base_offset + (offsets[found - 1] if found else 0)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget entries at or behind `offset`."""
+        """Drop entries at or after `offset`."""
         if self.entries and self.last()[1] + self.base_offset >= offset:
             _, offsets = self._load()
             self.truncate(bisect_right(offsets, offset - 1 - self.base_offset))

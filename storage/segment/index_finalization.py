@@ -1,7 +1,7 @@
 """Index finalization: the index files of a segment whose indexes were rebuilt in memory.
 
-`Segment.rebuild(in_memory=True)` writes nothing before all is known. `Segment.seal` is the other way, for a segment
-that was appended to: its indexes were written block by block.
+`Segment.rebuild(in_memory=True)` writes nothing before all entries are known. `Segment.seal` is for a segment with
+appends: its indexes were written block by block.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ INDEX_SUFFIXES = DERIVED_SUFFIXES[:3]
 
 
 def last_time(segment: Segment) -> bytes:
-    """The last entry of a sealed segment's time index, if the index does not have it yet."""
+    """The last entry of a sealed segment's time index, if the index lacks it."""
     if segment.max_timestamp <= segment.times.last_timestamp:
         return b""
     return TimeIndex.ENTRY.pack(segment.max_timestamp, segment.max_timestamp_offset - segment.base_offset)
@@ -30,14 +30,14 @@ def content_of(segment: Segment) -> dict[str, bytes | None]:
 
 
 def write(files: Files, segment: Segment) -> None:
-    """Write the index files to the disk, each as a whole or, after a crash, not at all. Raises OSError."""
+    """Write the index files to the disk, each completely or, after a crash, not at all. Raises OSError."""
     for suffix, content in content_of(segment).items():
         if content is not None:
             replace(files, f"{segment.directory}/{segment.base_offset:020d}{suffix}", content)
 
 
 def note_written(segment: Segment) -> None:
-    """The index files were written, with what `content_of` gave."""
+    """Note that the index files were written with the result of `content_of`."""
     segment.times.append(segment.max_timestamp, segment.max_timestamp_offset, in_memory=True)
     for index in segment.indexes:
         index.note_written()

@@ -1,11 +1,11 @@
-"""Messages of magic 0 and 1 in a segment: what Apache Kafka wrote before 0.11, and where a format was set, to 3.0.
+"""Messages of magic 0 and 1 in a segment: Apache Kafka's format before 0.11, and by configuration until 3.0.
 
-They stand in a `.log` as batches do, messages first and batches behind them. Both begin with an offset and a size, and
-have their magic in the same byte. Of a message, or of the wrapper that compressed ones come in, that offset is the last
-one within; the first is known only after unpacking (see `protocol.records.message_set`).
+A `.log` may have messages first, then batches. Both begin with an offset and a size, and have their magic in the same
+byte. The offset of a message, or of a wrapper around compressed messages, is the last one within; the first is known
+only after decompression (see `protocol.records.message_set`).
 
-A segment that may hold messages says so (`Segment.has_legacy_format`): its readers come here, and the others pay
-nothing.
+`Segment.has_legacy_format` marks a segment that may hold messages: its readers use this module, and other segments cost
+nothing more.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _SMALLEST_LENGTH = batch.HEADER_SIZE - LOG_OVERHEAD
 _NO_EPOCH = -1
 _BatchBounds: TypeAlias = tuple[int, int, int, int]  # as `batch_seek.BatchBounds`
 PIECE_BYTES = 1 << 18
-"""What is converted at once, unless a single wrapper or batch is larger."""
+"""The size of one conversion, unless a single wrapper or batch is larger."""
 
 
 def read_head(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header of a batch, or what a message tells in the place of one: base and last offset are the message's.
+    """The header of a batch, or a header made from a message, with the message's offset as base and last offset.
 
-    Raises KafkaError(CORRUPT_MESSAGE) where there is neither.
+    Raises KafkaError(CORRUPT_MESSAGE) at an invalid place.
     """
     magic = buffer[position + MAGIC_POSITION] if len(buffer) - position > MAGIC_POSITION else batch.MAGIC
     if magic >= batch.MAGIC:
@@ -71,14 +71,14 @@ def read_head(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def check_crc(view: memoryview) -> bool:
-    """Whether a message, or a batch, is as it was written."""
+    """Whether the CRC of a message or a batch is right."""
     if view[MAGIC_POSITION] >= batch.MAGIC:
         return batch.check_crc(view)
     return crc32(view[_CRC_START:]) == int.from_bytes(view[12:16], "big")
 
 
-def sound_bytes(data: Buffer, position: int = 0) -> int:
-    """The bytes of the message or batch that begins there, if it is whole and its CRC is right; else 0."""
+def valid_bytes(data: Buffer, position: int = 0) -> int:
+    """The size of the message or batch there, if it is complete and its CRC is right; else 0."""
     try:
         size = size_at(data, position)
     except KafkaError:
@@ -89,9 +89,9 @@ def sound_bytes(data: Buffer, position: int = 0) -> int:
 
 
 def size_at(buffer: Buffer, position: int = 0) -> int | None:
-    """The bytes of the message or batch that begins there; None where too little is there to tell.
+    """The size of the message or batch there; None if too few bytes are given.
 
-    Raises KafkaError(CORRUPT_MESSAGE) for a size that neither can have.
+    Raises KafkaError(CORRUPT_MESSAGE) for an impossible size.
     """
     if len(buffer) - position < _HEAD.size:
         return None
@@ -102,7 +102,7 @@ def size_at(buffer: Buffer, position: int = 0) -> int | None:
 
 
 def whole_bytes(data: Buffer) -> int:
-    """The bytes of whole messages and batches from the beginning on, to the first fault or a tail that is cut."""
+    """The size of complete messages and batches from the beginning on, up to the first fault or a cut end."""
     position = 0
     try:
         while (size := size_at(data, position)) is not None and position + size <= len(data):
@@ -113,9 +113,9 @@ def whole_bytes(data: Buffer) -> int:
 
 
 def seek(read: Callable[[int], Buffer], size: int, position: int, limit: int, offset: int) -> _BatchBounds | None:
-    """`batch_seek.seek` where there may be messages: of these the one before tells the first offset.
+    """`batch_seek.seek` for messages: the message before gives the first offset of a wrapper.
 
-    `read` gives some kilobytes from a position on. Raises KafkaError(CORRUPT_MESSAGE) where there is nothing.
+    `read` returns some kilobytes from a position on. Raises KafkaError(CORRUPT_MESSAGE) at an invalid place.
     """
     window: Buffer = b""
     start, follows = position, None
@@ -140,13 +140,12 @@ def seek(read: Callable[[int], Buffer], size: int, position: int, limit: int, of
 
 
 def batches_steps(piece: FileSlice, position: int = 0, most_bytes: int = PIECE_BYTES) -> Steps[tuple[bytearray, int]]:
-    """Batches of what begins at a position of a piece, and the position behind it; no bytes at its end.
+    """Convert the bytes from a position of a slice on, in time slices: batches, and the position after them.
 
-    Made of `most_bytes` at most, unless the first wrapper or batch is larger.
-
-    In slices. Raises KafkaError where nothing can be read, OSError.
+    Takes at most `most_bytes`, unless the first wrapper or batch is larger. Returns no bytes at the end. Raises
+    KafkaError for unreadable bytes, OSError.
     """
-    from headgate.protocol.records import legacy  # only who adopted old messages needs it
+    from headgate.protocol.records import legacy  # only needed for adopted messages
 
     data = yield from piece.read_steps(position, most_bytes)
     size = size_at(data)

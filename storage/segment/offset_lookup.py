@@ -1,8 +1,8 @@
-"""Offset lookup: where a segment has an offset or a position, by its indexes as far as these are right.
+"""Offset lookup: the place of an offset or a position in a segment, by its indexes as far as these are right.
 
-No checksum covers an index. So a lookup checks where an entry leads: to a batch that ends with the entry's offset, or
-to the first of several batches that Apache Kafka has appended together. An entry that leads elsewhere would make a
-reader skip records.
+No checksum covers an index. So a lookup checks the target of an entry: a batch that ends with the entry's offset, or
+the first of several batches that Apache Kafka has appended together. A wrong entry would make a reader skip
+records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger("headgate.storage")
 
 
 def locate(segment: Segment, offset: int, blocking: bool = True) -> int:
-    """Where the first batch begins that does not end before `offset`; the segment's size if all do.
+    """The position of the first batch that does not end before `offset`; the segment's size without one.
 
     Raises WouldBlock if not `blocking`.
     """
@@ -31,8 +31,8 @@ def locate(segment: Segment, offset: int, blocking: bool = True) -> int:
 
 
 def cut(segment: Segment, position: int, limit: int, blocking: bool = True) -> BatchBounds | None:
-    """The first batch, from `position` on, that ends behind the position `limit`. Raises WouldBlock as `locate`."""
-    if limit - position > WINDOW_BYTES:  # else an index is of no use
+    """The first batch from `position` on that ends after the position `limit`. Raises WouldBlock as `locate`."""
+    if limit - position > WINDOW_BYTES:  # otherwise an index is useless
         with contextlib.suppress(KafkaError):
             nearest = segment.offsets.floor_position(limit, blocking)
             return seek(segment, max(position, nearest), limit, blocking=blocking)
@@ -40,7 +40,7 @@ def cut(segment: Segment, position: int, limit: int, blocking: bool = True) -> B
 
 
 def _land(segment: Segment, position: int, offset: int, blocking: bool) -> int | None:
-    """`locate` from the entry that has this position; None if the entry is wrong."""
+    """`locate` from the entry with this position; None if the entry is wrong."""
     if position and not 0 < position < segment.size:
         return None
     try:
@@ -53,13 +53,13 @@ def _land(segment: Segment, position: int, offset: int, blocking: bool) -> int |
 
 
 def _locate_anyway(segment: Segment, offset: int, blocking: bool) -> int:
-    """`locate` by any entry that is right, else from the first batch on. Raises KafkaError as `batch_seek.seek`."""
+    """`locate` by any right entry, else from the first batch on. Raises KafkaError as `batch_seek.seek`."""
     for position in segment.offsets.floors(offset, blocking):
         found = _land(segment, position, offset, blocking) if position else None
         if found is not None:
             logger.warning(
-                "%s is wrong where it tells of offset %d, which takes longer to find; if the file is removed while no "
-                "broker runs, the next start makes it anew", segment.offsets.path, offset,
+                "%s has a wrong entry for offset %d, which slows down lookups; if the file is removed while no broker "
+                "runs, the next start rebuilds it", segment.offsets.path, offset,
             )  # fmt: skip
             return found
     bounds = seek(segment, 0, NO_LIMIT, offset, blocking)
@@ -67,7 +67,7 @@ def _locate_anyway(segment: Segment, offset: int, blocking: bool) -> int:
 
 
 def check_newest(segment: Segment, blocking: bool = True) -> None:
-    """Check that a batch has the highest timestamp of the time index, by which retention decides.
+    """Check that a batch has the highest timestamp of the time index, which retention uses.
 
     Raises WrongIndex, OSError; WouldBlock if not `blocking`.
     """
@@ -80,7 +80,7 @@ def check_newest(segment: Segment, blocking: bool = True) -> None:
             head = segment.read_head(segment.read_window(position, blocking))
             if head.max_timestamp == timestamp:
                 return
-    except KafkaError:  # the segment is damaged, and as old as its index says
+    except KafkaError:  # the segment is damaged; its index still gives its age
         return
-    told = f"told of {timestamp} as the time of the newest record, which no batch has"
-    raise WrongIndex(segment.times.path, segment.base_offset, told)
+    wrong = f"has {timestamp} as the highest timestamp, which no batch has"
+    raise WrongIndex(segment.times.path, segment.base_offset, wrong)

@@ -1,9 +1,9 @@
-"""One `.log` file with its indexes: written to, sealed, cut, deleted; and asked where an offset is.
+"""One `.log` file with its indexes: appends, seals, truncation, deletion, lookups.
 
 Other modules read a segment: `batch_seek` from batch to batch, `batch_iterator` header after header, `file_slice` for
-whoever sends bytes.
+responses.
 
-A segment is named by its base offset, in 20 digits. Its file is batches one after another and nothing else, never
+A segment's name is its base offset in 20 digits. Its file is batches one after another and nothing else, never
 ending in zeros.
 """
 
@@ -28,14 +28,14 @@ from headgate.storage.segment.transaction_index import AbortedTransaction, Trans
 LOG_SUFFIX = ".log"
 DELETED_SUFFIX = ".deleted"
 DERIVED_SUFFIXES = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX, ".snapshot")
-_UNKNOWN = -2  # a timestamp that is not read yet
+_UNKNOWN = -2  # a timestamp that is not loaded yet
 
 Written: TypeAlias = tuple[int, int, int]
 """The size, the last offset and the highest timestamp of a batch, for the indexes."""
 
 
 class Segment:
-    """One segment file. `first_timestamp` and `max_timestamp` are those of batches; -1 where there is none."""
+    """One segment file. `first_timestamp` and `max_timestamp` are those of batches; -1 without batches."""
 
     __slots__ = (
         "_file",
@@ -46,7 +46,6 @@ class Segment:
         "_max_offset",
         "_max_timestamp",
         "_modified_ms",
-        "_pool",
         "_suffix",
         "aborted",
         "base_offset",
@@ -56,6 +55,7 @@ class Segment:
         "is_sealed",
         "may_be_longer",
         "offsets",
+        "pool",
         "size",
         "times",
         "was_truncated",
@@ -70,16 +70,16 @@ class Segment:
         created_ms: int = 0,
         suffix: str = "",
     ) -> None:
-        """`sizes` are those of `.log`, `.index`, `.timeindex` and `.txnindex`, -1 for a file that is not there.
+        """`sizes` are those of `.log`, `.index`, `.timeindex` and `.txnindex`, -1 for a missing file.
 
-        A segment has `aborted` if transactions ended in it, or if the log had one before. `suffix` stands behind the
-        names of the files until the segment is one of its log.
+        A segment has `aborted` if transactions ended in it, or if the log had one before. `suffix` follows the names of
+        the files until the segment belongs to its log.
         """
-        self._pool = pool
+        self.pool = pool
         self.directory = directory
         self.base_offset = base_offset
         self.size = sizes[0]
-        # The indexes of an empty segment say nothing.
+        # The indexes of an empty segment have no meaning.
         offsets_size, times_size, aborted_size = sizes[1:] if self.size else (-1, -1, -1)
         self.offsets = OffsetIndex(pool, directory, base_offset, offsets_size, suffix)
         self.times = TimeIndex(pool, directory, base_offset, times_size, suffix)
@@ -88,18 +88,18 @@ class Segment:
         self.created_ms = created_ms
         self._suffix = LOG_SUFFIX + suffix
         self.has_legacy_format = False
-        """Whether there may be messages of magic 0 and 1 in it: see `storage.segment.legacy_messages`."""
+        """Whether the segment may hold messages of magic 0 and 1: see `storage.segment.legacy_messages`."""
         self._file: File | None = None
-        self._has_debris = False  # a failed write left bytes behind the end, and the disk refused to cut them off
+        self._has_debris = False  # a failed write left bytes at the end, and the disk refused to cut them off
         self.was_truncated = False
-        """Whether bytes behind the end were cut off, as a failed write's: a crash before a sync brings them back."""
-        self.may_be_longer = False  # the file: a thread appends to it, or is to cut it
+        """Whether bytes of a failed write were cut off: a crash before a sync brings them back."""
+        self.may_be_longer = False  # a thread appends to the file, or is about to cut it
         self._is_retired = False
         self._first_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
         self._max_timestamp = _UNKNOWN if sizes[0] else NO_TIMESTAMP
         self._max_offset = base_offset
         self._indexed_position = 0
-        self._modified_ms: int | None = None  # as long as it is sealed
+        self._modified_ms: int | None = None  # while the segment is sealed
         self.is_sealed = sizes[0] > 0
 
     @classmethod
@@ -114,46 +114,46 @@ class Segment:
 
     @property
     def path(self) -> str:
-        """The `.log` file."""
+        """The path of the `.log` file."""
         return f"{self.directory}/{self.base_offset:020d}{self._suffix}"
 
     @property
     def indexes(self) -> list[EntryFile]:
-        """The indexes that there are."""
+        """The existing indexes."""
         return [self.offsets, self.times] if self.aborted is None else [self.offsets, self.times, self.aborted]
 
     def rename(self, suffix: str) -> None:
-        """Put another suffix behind the names, that of the `.log` last: it says that all are there. Raises OSError."""
+        """Change the suffix of all files, of the `.log` last: it marks a complete set. Raises OSError."""
         for index in self.indexes:
             index.rename(suffix)
         if self._suffix != LOG_SUFFIX + suffix:
-            self._pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{LOG_SUFFIX}{suffix}")
+            self.pool.files.rename(self.path, f"{self.directory}/{self.base_offset:020d}{LOG_SUFFIX}{suffix}")
             self._suffix = LOG_SUFFIX + suffix
 
     @property
     def suffix(self) -> str:
-        """What stands behind the names of the files."""
+        """The suffix of the file names."""
         return self._suffix[len(LOG_SUFFIX) :]
 
     @property
     def file(self) -> File:
-        """The open file, opened at first use. The file of a deleted segment is closed with its last reader."""
+        """The open file, opened at first use. The last reader closes the file of a deleted segment."""
         file = self._file
         if file is None:
             self._check_alive()
-            file = self._pool.open(self.path)
+            file = self.pool.open(self.path)
             if self.is_deleted:
                 return file
             if file.size() > self.size and not self.may_be_longer:
                 self._has_debris = True
-                with contextlib.suppress(OSError):  # the file can be read; the next append has to cut it
+                with contextlib.suppress(OSError):  # reads work; the next append has to cut the file
                     self._cut_debris(file)
             self._file = file
-            self._pool.opened(self)
+            self.pool.opened(self)
         return file
 
     def _cut_debris(self, file: File) -> None:
-        """Cut off what a failed write left behind the end. Raises OSError."""
+        """Cut off the rest of a failed write. Raises OSError."""
         file.truncate(self.size)
         self._has_debris, self.was_truncated = False, True
 
@@ -173,35 +173,35 @@ class Segment:
         return file
 
     @property
-    def is_lent(self) -> bool:
-        """Whether pieces keep the file open already, so that one more costs nothing."""
-        return self._file is not None and self._file.lent > 0
+    def is_held(self) -> bool:
+        """Whether slices keep the file open already, so that one more costs nothing."""
+        return self._file is not None and self._file.holds > 0
 
-    def give_back(self) -> None:
-        """Close the file, once no slice holds it any more; the next use opens it again."""
+    def unload(self) -> None:
+        """Close the file once no slice holds it; the next use opens it again."""
         if self._file is not None:
             self._file.release()
             self._file = None
 
     def move_to(self, pool: Pool) -> None:
-        """Belong to this pool from now on; the file is closed, and no index is loaded."""
+        """Move to this pool; the file is closed, and no index is loaded."""
         self.close()
-        self._pool = pool
+        self.pool = pool
         for index in self.indexes:
             index.move_to(pool)
 
     def close(self) -> None:
         """Close the file and forget the loaded indexes."""
-        self._pool.closed(self)
-        self.give_back()
+        self.pool.closed(self)
+        self.unload()
         for index in self.indexes:
-            index.give_back()
+            index.unload()
 
     @property
     def modified_ms(self) -> int:
-        """When the file was last written to; asked once for a sealed segment. Raises OSError."""
+        """The time of the file's last write; cached for a sealed segment. Raises OSError."""
         if self._modified_ms is None or not self.is_sealed:
-            self._modified_ms = self._pool.files.modified_ms(self.path)
+            self._modified_ms = self.pool.files.modified_ms(self.path)
         return self._modified_ms
 
     # Timestamps
@@ -215,14 +215,14 @@ class Segment:
 
     @property
     def max_timestamp_offset(self) -> int:
-        """The last offset of the first batch that has the highest timestamp."""
+        """The last offset of the first batch with the highest timestamp."""
         if self._max_timestamp == _UNKNOWN:
             self._load_max_timestamp()
         return self._max_offset
 
     @property
     def first_timestamp(self) -> int:
-        """The timestamp of the first batch: the segment's age is counted from it."""
+        """The timestamp of the first batch, the start of the segment's age."""
         if self._first_timestamp == _UNKNOWN:
             return self.read_first_timestamp(blocking=True)
         return self._first_timestamp
@@ -240,7 +240,7 @@ class Segment:
         return self._first_timestamp
 
     def _load_max_timestamp(self, blocking: bool = True) -> None:
-        """From the last entry of the time index, which is written when the segment is sealed."""
+        """Load it from the last entry of the time index, which a seal writes."""
         if self.times.entries:
             timestamp, relative = self.times.last(blocking)
             self._max_timestamp, self._max_offset = timestamp, self.base_offset + relative
@@ -250,9 +250,9 @@ class Segment:
     # Writing
 
     def look_up(self) -> None:
-        """Load what the first append since the start needs, without waiting for the disk.
+        """Load the data for the first append since the start, without waiting for the disk.
 
-        That is the segment's age, what `_unseal` looks at, and the page in which the file ends. Raises WouldBlock,
+        These are the segment's age, the data for `_unseal`, and the page at the end of the file. Raises WouldBlock,
         OSError, KafkaError.
         """
         if not self.is_sealed:
@@ -270,8 +270,8 @@ class Segment:
     ) -> None:
         """Write whole batches at the end.
 
-        Raises OSError, and then the file is as it was before. If the disk refuses even to cut the file, that is done
-        when the file is opened next.
+        Raises OSError, and then the file is as before. If the disk refuses even to cut the file, the next opening of
+        the file cuts it.
         """
         position = self.size
         file = self._file or self.file
@@ -287,7 +287,7 @@ class Segment:
         self.finish_append(batches, index_interval_bytes, error)
 
     def begin_append(self) -> File:
-        """The file to write to behind the end, with a reference that the caller releases. Raises OSError."""
+        """The file for a write at the end, with a reference that the caller releases. Raises OSError."""
         if self.is_sealed:
             self._unseal()
         if self._has_debris:
@@ -303,9 +303,9 @@ class Segment:
         error: BaseException | None = None,
         in_memory: bool = False,
     ) -> None:
-        """Take up what was written behind the end, or raise the error with which the write failed. Raises OSError.
+        """End a write at the end of the file, or raise its error. Raises OSError.
 
-        `in_memory`: new entries of indexes stay in memory, as the disk is slow.
+        `in_memory`: new index entries stay in memory, as the disk is slow.
         """
         self.may_be_longer = False
         if self._is_retired:
@@ -325,7 +325,7 @@ class Segment:
     def index(
         self, position: int, last_offset: int, timestamp: int, index_interval_bytes: int, in_memory: bool = False
     ) -> None:
-        """Index a batch, if it begins far enough behind the one indexed last. Part of `append` and `rebuild`."""
+        """Index a batch that begins far enough after the last indexed one. Part of `append` and `rebuild`."""
         if timestamp > self._max_timestamp:
             self._max_timestamp, self._max_offset = timestamp, last_offset
         if not position:
@@ -336,13 +336,13 @@ class Segment:
             self._indexed_position = position
 
     def is_full(self, index_bytes: int, more: int = 0) -> bool:
-        """Whether an index reaches its limit with `more` entries. The time index keeps a place for that of `seal`."""
+        """Whether an index reaches its limit with `more` entries. The time index reserves one for `seal`."""
         return 8 * (self.offsets.entries + more + 1) > index_bytes or 12 * (self.times.entries + more + 2) > index_bytes
 
     def seal(self) -> bool:
         """Write the indexes to their files, the highest timestamp as the last entry, as Kafka does at a roll or close.
 
-        True if there was something to write: it is on the disk with the next `sync`. Raises OSError.
+        True if there were entries to write: the next `sync` makes them durable. Raises OSError.
         """
         self._check_alive()
         if self._has_debris:
@@ -355,40 +355,40 @@ class Segment:
             times.append(self.max_timestamp, self.max_timestamp_offset)
             for index in self.indexes:
                 index.touch()
-        except OSError:  # more may be appended before the next try
-            times.take_back(*before)
+        except OSError:  # more entries may be appended before the next try
+            times.restore(*before)
             raise
         self._modified_ms = None
         self.is_sealed = True
         return True
 
     def _unseal(self) -> None:
-        """Take the entry of `seal` back, so that the time index is again what appends alone make of it."""
+        """Remove the entry of `seal`, so that appends alone determine the time index."""
         self._load_max_timestamp()
         self._trim_times()
 
     def _trim_times(self) -> None:
-        """Drop the timestamps of offsets behind the last indexed one: `seal` added them, or what was cut had them."""
+        """Drop timestamps of offsets after the last indexed one: of `seal`, or of truncated batches."""
         self.times.truncate_to(self.base_offset + self.offsets.last()[0] + 1 if self.offsets.entries else -1)
         self._indexed_position = self.offsets.last_position
         self.is_sealed = False
 
     @property
     def sealed_indexes(self) -> list[str]:
-        """The index files, if they are complete; a recovery makes those of an open segment anew."""
+        """The complete index files; recovery rebuilds those of an open segment."""
         if not self.is_sealed:
             return []
         return [index.path for index in self.indexes]
 
     @property
     def sealed_files(self) -> list[str]:
-        """The index files, and the `.log` if it `was_truncated`: no offset tells that it has to be synced."""
+        """The index files, and the `.log` if it `was_truncated`: no offset shows that it needs a sync."""
         return [*self.sealed_indexes, self.path] if self.was_truncated else self.sealed_indexes
 
     def follow_transactions(self, aborted: Iterable[AbortedTransaction] = (), in_memory: bool = False) -> None:
-        """Have a `.txnindex` from now on, and add these transactions, which ended here; `in_memory`: write no block."""
+        """Have a `.txnindex` from now on, and add transactions that ended here; `in_memory`: write no block."""
         if self.aborted is None:
-            self.aborted = TransactionIndex(self._pool, self.directory, self.base_offset, suffix=self.suffix)
+            self.aborted = TransactionIndex(self.pool, self.directory, self.base_offset, suffix=self.suffix)
         for one in aborted:
             self.aborted.append(one, in_memory)
 
@@ -396,10 +396,10 @@ class Segment:
         """Wait until the bytes are on the disk, and the indexes of a sealed segment."""
         self.file.sync()
         for path in self.sealed_indexes:
-            self._pool.files.sync(path)
+            self.pool.files.sync(path)
 
     def truncate(self, position: int) -> None:
-        """Cut at `position`, where a batch began."""
+        """Cut the segment at `position`, the beginning of a batch."""
         self.file.truncate(position)
         self._has_debris = False
         self.size = position
@@ -410,7 +410,7 @@ class Segment:
             self.aborted.truncate_to(self.end_offset())
 
     def _restore_max_timestamp(self) -> None:
-        """The highest timestamp, from the last entry of the time index and the batches behind the last indexed one."""
+        """Load the highest timestamp from the last entry of the time index and all later batches."""
         self._first_timestamp = _UNKNOWN if self.size else NO_TIMESTAMP
         self._max_offset = self.base_offset
         self._load_max_timestamp()
@@ -422,10 +422,10 @@ class Segment:
     def rebuild(
         self, index_interval_bytes: int, in_memory: bool = False, check_crc_from: int = NO_LIMIT
     ) -> BatchIterator:
-        """Begin the indexes anew: the caller walks the result to its end, and cuts the segment where it ends early.
+        """Rebuild the indexes: the caller iterates over the result, and cuts the segment where it ends early.
 
-        A caller that knows which transactions are open at the base offset sets `BatchIterator.transactions`.
-        `in_memory`: no block is written before all is known.
+        A caller that knows the open transactions at the base offset sets `BatchIterator.transactions`.
+        `in_memory`: no block is written before all entries are known.
         """
         for index in self.indexes:
             index.truncate(0)
@@ -436,13 +436,13 @@ class Segment:
     def delete(self, delay_ms: float = 0.0, replaced: int | None = None) -> None:
         """Have the files removed after `delay_ms`; may be called again after a failure. Raises OSError.
 
-        The files are renamed now, the `.log` first: a crash in between leaves suffixes that tell. Planned reads still
-        succeed. `replaced`: a number of its own for a segment whose names another segment has from now on, as that one
+        The files are renamed now, the `.log` first: after a crash their suffixes mark them. Planned reads still
+        succeed. `replaced`: a unique number for a segment whose names another segment takes over, as that one
         may be deleted before these files are removed.
         """
         self.close()
         pending, ending = (
-            self._pool.pending_deletions,
+            self.pool.pending_deletions,
             DELETED_SUFFIX if replaced is None else f".{replaced}{DELETED_SUFFIX}",
         )
         own = self.suffix.removesuffix(ending)
@@ -460,7 +460,7 @@ class Segment:
     # Reading
 
     def read_window(self, position: int, blocking: bool = True) -> bytes | bytearray:
-        """As much as a batch seek looks at together. Raises WouldBlock if not `blocking`."""
+        """The window of a batch seek. Raises WouldBlock if not `blocking`."""
         file = self._file or self.file
         if blocking:
             return file.read_at(WINDOW_BYTES, position)
@@ -475,12 +475,12 @@ class Segment:
         return offset_lookup.locate(self, offset, blocking)
 
     def end_offset(self) -> int:
-        """The offset behind the last batch; the base offset if there is none."""
+        """The offset after the last batch; the base offset for an empty segment."""
         last = seek(self, self.offsets.last_position, self.size - 1)
         return self.base_offset if last is None else last[3] + 1
 
     def cut(self, position: int, limit: int, blocking: bool = True) -> BatchBounds:
-        """The first batch, from `position` on, that ends behind the position `limit`. There must be one."""
+        """The first batch from `position` on that ends after the position `limit`. There must be one."""
         bounds = offset_lookup.cut(self, position, limit, blocking)
         if bounds is None:
             raise damaged(self, self.size)
@@ -488,11 +488,11 @@ class Segment:
 
     @property
     def read_head(self) -> Callable[[Buffer], BatchHeader]:
-        """The function that reads the header at the beginning of some bytes. It raises KafkaError(CORRUPT_MESSAGE)."""
+        """The function that reads the header at the start of a buffer. It raises KafkaError(CORRUPT_MESSAGE)."""
         return legacy_messages.read_head if self.has_legacy_format else batch.read_header
 
     def slice(self, position: int, length: int) -> FileSlice:
-        """A piece of the file. Raises OSError."""
+        """A slice of the file. Raises OSError."""
         return (MessagesSlice if self.has_legacy_format else FileSlice)(self.file, position, length)
 
     def iterate(self, position: int = 0, check_crc_from: int = NO_LIMIT) -> BatchIterator:

@@ -2,14 +2,14 @@
 
     version i16 = 0 | producer id i64 | first offset i64 | last offset i64 | last stable offset i64
 
-The last offset is that of the marker, the last stable offset is the one that the log had when the marker was appended:
-where the first transaction began that was open then, else the offset behind the marker. Both grow from entry to entry.
-So a reader up to some offset has found every entry of interest at the first one whose last stable offset is not before
-that offset, in this segment or in one behind it.
+The last offset is the marker's. The last stable offset is the log's at the append of the marker: the start of the first
+transaction that was open then, else the offset after the marker. Both increase from entry to entry. So a reader up to
+some offset has all entries at the first one whose last stable offset is not before that offset, in this segment or a
+later one.
 
-A segment in which no transaction ended has no such file in a log that never had transactions, and an empty one
-elsewhere: one that is missing there was lost, and is made again from the log. Kafka has a file only where there are
-entries. Source: Apache Kafka's `TransactionIndex`, `AbortedTxn`.
+In a log that never had transactions, segments have no such file. In other logs a segment without ended transactions has
+an empty file: a missing one was lost, and is rebuilt from the log. Kafka has a file only for entries. Source: Apache
+Kafka's `TransactionIndex`, `AbortedTxn`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _LAST_OFFSET = struct.Struct(">18xq8x")
 
 
 NO_OFFSET = 1 << 62
-"""Behind every log."""
+"""An offset after the end of every log."""
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction of a producer: its first offset, the marker's, and the last stable one at that time."""
+    """A producer's aborted transaction: its first offset, the marker's, and the last stable one at that time."""
 
     producer_id: int
     first_offset: int
@@ -55,9 +55,9 @@ class TransactionIndex(EntryFile):
         self._data: bytearray | None = None
 
     def append(self, aborted: AbortedTransaction, in_memory: bool = False) -> None:
-        """Add the transaction that ended last; `in_memory`: write no block.
+        """Add the last ended transaction; `in_memory`: write no block.
 
-        What cannot be written yet stays in memory: the marker is in the log already, and the file is made from that.
+        An entry that cannot be written stays in memory: the log has the marker already, and the file is derived.
         """
         entry = self.ENTRY.pack(VERSION, *aborted)
         self._keep(entry)
@@ -69,7 +69,7 @@ class TransactionIndex(EntryFile):
     def collect(self, start: int, up_to: int, blocking: bool = True) -> tuple[Reaching, bool]:
         """The transactions with records from `start` on and before `up_to`.
 
-        Also returned: whether entries of later segments can be left alone. Raises WouldBlock if not `blocking`.
+        Also returned: whether later segments have no relevant entries. Raises WouldBlock if not `blocking`.
         """
         if not self.entries:
             return [], False
@@ -85,8 +85,8 @@ class TransactionIndex(EntryFile):
         return found, False
 
     @property
-    def is_sound(self) -> bool:
-        """Whether the entries may be what was written; a lost block leaves zeros."""
+    def is_plausible(self) -> bool:
+        """Whether the entries are plausible; a lost block leaves zeros."""
         try:
             entries = parse(self.content())
         except BadFile:
@@ -94,26 +94,26 @@ class TransactionIndex(EntryFile):
         return not entries or entries[0].last_offset >= self.base_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Forget the transactions whose markers are at `offset` or behind it."""
+        """Drop the transactions with markers at or after `offset`."""
         if self.entries:
             data = self._load()
             self.truncate(bisect_left(range(self.entries), offset, key=lambda number: _last_offset(data, number)))
 
-    def give_back(self) -> None:
-        """Forget what was loaded."""
+    def unload(self) -> None:
+        """Drop the loaded entries."""
         if self._data is not None:
             self._data = None
-            self._pool.unloaded(self)
+            self.pool.unloaded(self)
 
     def _load(self, blocking: bool = True) -> bytearray:
         if self._data is None:
             self._data = bytearray(self.content(blocking))
-        self._pool.used(self, self.size)
+        self.pool.used(self, self.size)
         return self._data
 
 
 def parse(data: bytes) -> list[AbortedTransaction]:
-    """The entries of a `.txnindex` file. Raises BadFile for what is none, or in no order."""
+    """The entries of a `.txnindex` file. Raises BadFile for invalid entries, or a wrong order."""
     if len(data) % TransactionIndex.ENTRY.size:
         raise BadFile(f"{len(data)} bytes are no whole entries of an index of aborted transactions")
     entries: list[AbortedTransaction] = []

@@ -1,9 +1,9 @@
-"""The transactions of a log: which are open since when, and which have ended but not on every replica.
+"""The transactions of a log: the open ones, and the ended ones that are not on every replica yet.
 
-A transaction begins with a producer's first transactional batch and ends with a marker. What stands behind the first
-record of an open one is not stable: a read_committed consumer does not see it yet. The same holds for one that has
-ended as long as its marker is not below the high watermark, as another leader might not have it. Source: KIP-98; Apache
-Kafka's `ProducerStateManager` (`ongoingTxns`, `unreplicatedTxns`).
+A transaction begins with a producer's first transactional batch and ends with a marker. Offsets from the first record
+of an open one on are unstable: a read_committed consumer does not see them. The same holds for an ended one until its
+marker is below the high watermark, as another leader might lack the marker. Source: KIP-98; Apache Kafka's
+`ProducerStateManager` (`ongoingTxns`, `unreplicatedTxns`).
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class Transactions:
 
     @property
     def first_unstable(self) -> int:
-        """The first offset of any of them; NO_OFFSET if there is none."""
+        """The first offset of all these transactions; NO_OFFSET without any."""
         first = next(iter(self.open.values()), NO_OFFSET)
         return min(first, *self.decided) if self.decided else first
 
     def follow(self, header: BatchHeader, offset: int, marker: Marker | None) -> AbortedTransaction | None:
-        """Take up a batch at an offset, and the marker in it; returns the transaction if that aborts one.
+        """Apply a batch at an offset, with its marker; returns the transaction that the marker aborts.
 
-        An empty batch does nothing: compaction leaves it for the sake of its producer, where the whole transaction is
-        gone. It was decided then, and its marker may be gone too: Apache Kafka would take it to be open for ever, if it
-        had no snapshot that knows better.
+        An empty batch does nothing: compaction leaves it for its producer's state when the whole transaction is
+        removed. The transaction was decided then, and its marker may be removed too: without a better snapshot, Apache
+        Kafka would consider it open for ever.
         """
         attributes = header.attributes
         if not attributes & TRANSACTION_BITS or not header.records_count:
@@ -54,7 +54,7 @@ class Transactions:
         return None
 
     def end(self, producer_id: int, offset: int, marker: Marker) -> AbortedTransaction | None:
-        """A producer's transaction ends with the marker at `offset`. One without records leaves nothing to be known."""
+        """End a producer's transaction with the marker at `offset`. A transaction without records leaves no trace."""
         first_offset = self.open.pop(producer_id, None)
         if first_offset is None:
             return None
@@ -64,12 +64,12 @@ class Transactions:
         return AbortedTransaction(producer_id, first_offset, offset, next(iter(self.open.values()), offset + 1))
 
     def replicated(self, high_watermark: int) -> None:
-        """Every replica has what is below an offset: what ended there is stable."""
+        """Note that every replica has the log below an offset: transactions that ended there are stable."""
         if self.decided:
             self.decided = {first: last for first, last in self.decided.items() if last >= high_watermark}
 
-    def take_back(self, producer_id: int, first_offset: int, end_offset: int) -> None:
-        """The log ends at `end_offset` again, and a producer's open transaction began at `first_offset` (-1: none).
+    def restore(self, producer_id: int, first_offset: int, end_offset: int) -> None:
+        """Truncate to `end_offset`; a producer's open transaction began at `first_offset` (-1: none).
 
         Markers from there on were never written.
         """
@@ -81,7 +81,7 @@ class Transactions:
 
 
 def opened(transaction_starts: Iterable[tuple[int, int]]) -> Transactions:
-    """(producer id, first offset or -1) -> those that have one."""
+    """Transactions from (producer id, first offset or -1); -1 means none."""
     return Transactions(dict(sorted((pair for pair in transaction_starts if pair[1] >= 0), key=_offset)))
 
 

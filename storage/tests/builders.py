@@ -54,10 +54,25 @@ def marker(is_commit: bool, *, producer_id: int = 7, epoch: int = 0, coordinator
     return memoryview(control.build(ended, producer_id=producer_id, producer_epoch=epoch, timestamp=NOW_MS))
 
 
+def open_all(log_directory: LogDirectory, now_ms: int) -> None:
+    """Open every unopened log at once."""
+    for key in list(log_directory.unopened):
+        log_directory.open_now(key, log_directory.config, now_ms)
+
+
+def open_directory(directory: str, *, now_ms: int, **settings: Any) -> LogDirectory:
+    """`LogDirectory.take`, with every log open. A damaged partition stays in `failed`; the others open."""
+    log_directory = LogDirectory.take(directory, **settings)
+    try:
+        open_all(log_directory, now_ms)
+    except BaseException:
+        log_directory.abandon()
+        raise
+    return log_directory
+
+
 def open_store(files: Files, config: LogConfig = SMALL, **settings: Any) -> LogDirectory:
-    return LogDirectory.open(
-        DIRECTORY, files=files, node_id=0, config=config, now_ms=NOW_MS, random=Random(1), **settings
-    )
+    return open_directory(DIRECTORY, files=files, node_id=0, config=config, now_ms=NOW_MS, random=Random(1), **settings)
 
 
 class StillOwner:
@@ -83,6 +98,12 @@ def no_checkpoint() -> None:
 def new_log(files: Files | None = None, config: LogConfig = SMALL) -> Log:
     """The log of t-0 in a store of its own."""
     return open_store(files or CrashingFiles()).create("t", 0, TOPIC_ID, config, NOW_MS)
+
+
+def files_of(log: Log) -> CrashingFiles:
+    files = log.pool.files
+    assert isinstance(files, CrashingFiles)
+    return files
 
 
 def append(
@@ -265,7 +286,7 @@ def delete_old_segments(log: Log, now_ms: int, up_to: int, most: int | None = No
     while (expired := begin_segment_deletion(log, now_ms, up_to, most)) is not None:
         count += len(expired.left)
         try:
-            expired.run()
+            expired.rename_files()
         finally:
             log.end_segment_deletion(expired)
         if most is not None:

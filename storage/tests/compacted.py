@@ -10,9 +10,9 @@ from headgate.protocol.records import control
 from headgate.protocol.records.batch import BatchHeader, Record, build, iterate, patch, read_header
 from headgate.protocol.records.control import Marker
 from headgate.protocol.steps import finish
-from headgate.storage.cleanup.compaction.job import Job, assess, plan
-from headgate.storage.cleanup.compaction.log_compaction import new_segment
-from headgate.storage.cleanup.compaction.work import Compaction
+from headgate.storage.cleanup.compaction.compaction_job import Job, assess, plan
+from headgate.storage.cleanup.compaction.computation import WRITE_BYTES, Compaction
+from headgate.storage.cleanup.compaction.log_compaction import Collect, LogCompaction, Rewrite, advance, new_segment
 from headgate.storage.config import LogConfig
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import NOW_MS, content, new_log, rebuilt_indexes
@@ -141,3 +141,29 @@ def compact_with(log: Log, now_ms: int = NOW_MS, **changes: Any) -> None:
         if rewritten.is_changed:
             log.compacted.replace(log.pool.files, old, new_segment(log, bases, rewritten, now_ms), 0.0)
     log.compacted.offset = collected.end_offset
+
+
+def compact(log: Log, now_ms: int, up_to: int | None = None, *, table_bytes: int = 1 << 27) -> bool:
+    """Compact a log at once, at any cleanable ratio. Returns whether it had dirty bytes. Raises OSError, Damaged."""
+    cleanable = assess(log, now_ms, log.end_offset if up_to is None else up_to)
+    if not cleanable.dirty_bytes:
+        return False
+    steps = LogCompaction(log, cleanable, now_ms, table_bytes=table_bytes, read_bytes=WRITE_BYTES).steps()
+    answer: object = None
+    work: Compaction | None = None
+    while True:
+        try:
+            request = advance(steps, answer)
+        except StopIteration:
+            return True
+        try:
+            if isinstance(request, Collect):
+                work = Compaction(log.pool, request.job)
+                answer = finish(work.collect())
+            elif isinstance(request, Rewrite):
+                assert work is not None
+                answer = finish(work.rewrite(request.bases))
+            else:
+                answer = request.work()
+        except BaseException as error:  # noqa: BLE001 - the compaction raises the error
+            answer = error

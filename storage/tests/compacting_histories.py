@@ -12,13 +12,13 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 
 from headgate.protocol.records.batch import BatchHeader, Record, build, iterate, split
-from headgate.storage.cleanup.compaction.job import assess, plan
-from headgate.storage.cleanup.compaction.log_compaction import compact, new_segment
-from headgate.storage.cleanup.compaction.work import Compaction
+from headgate.storage.cleanup.compaction.compaction_job import assess, plan
+from headgate.storage.cleanup.compaction.computation import Compaction
+from headgate.storage.cleanup.compaction.log_compaction import new_segment
 from headgate.storage.disk.pool import Pool
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import NOW_MS, assert_transactions, content, content_up_to, replayed, stored
-from headgate.storage.tests.compacted import assert_indexes
+from headgate.storage.tests.compacted import assert_indexes, compact
 from headgate.storage.tests.crashing_files import PowerCut
 from headgate.storage.tests.histories import PRODUCERS, STEPS, TRANSACTIONAL, History
 from headgate.storage.tests.sent import Sent, is_of

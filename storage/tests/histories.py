@@ -511,7 +511,7 @@ class History:
         if self.expired:
             expired = self.expired.pop()
             try:
-                expired.run()
+                expired.rename_files()
             finally:
                 self.log.end_segment_deletion(expired)
 

@@ -15,7 +15,7 @@ from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.sent import Sent
 
-MOST_READERS = 6
+MAX_READERS = 6
 
 
 @dataclass
@@ -62,8 +62,8 @@ class Readers:
         epoch = log.epochs.epoch_at(position - 1)
         if position > log.start_offset and epoch >= 0:
             self._readers.append(Reader(position, epoch, batches))
-            if len(self._readers) > MOST_READERS:
-                del self._readers[random.randrange(MOST_READERS)]
+            if len(self._readers) > MAX_READERS:
+                del self._readers[random.randrange(MAX_READERS)]
 
     def check(self, log: Log, present: Sequence[Sent], leader_epoch: int, *, may_differ: bool) -> None:
         """Who has read what is not there any more is sent back to before it; nobody else is sent anywhere."""
@@ -96,7 +96,7 @@ def repair(log: Log) -> bool:
     assert work is not None
     finish(work.steps())
     if sync_failure_repair.apply(log, work):
-        finish(work.settle_steps())
+        finish(work.write_steps())
     assert sync_failure_repair.end(log, work)
     assert work.has_lost_records == (log.end_offset < end_offset), (work.lost, end_offset, log.end_offset)
     return work.has_lost_records

@@ -28,5 +28,5 @@ def add(segment: Segment, offset: int, timestamp: int, size: int = 20) -> None:
 
 def reopened(segment: Segment) -> Segment:
     """As the next start finds it."""
-    sizes = [segment._pool.files.size(path) for path in (segment.path, segment.offsets.path, segment.times.path)]
-    return Segment(segment._pool, segment.directory, segment.base_offset, [*sizes, -1])
+    sizes = [segment.pool.files.size(path) for path in (segment.path, segment.offsets.path, segment.times.path)]
+    return Segment(segment.pool, segment.directory, segment.base_offset, [*sizes, -1])

@@ -108,7 +108,7 @@ def test_a_journal_keeps_the_first_changes_of_names() -> None:
     assert left_of(rename_one_twice, mixes_names=False) == set(map(frozenset, ("ab", "xb", "yb", "y", "b")))
 
 
-def test_without_one_any_of_them_is_kept_but_for_those_of_the_same_names() -> None:
+def test_without_a_sync_any_name_is_kept_but_for_equal_names() -> None:
     assert left_of(rename_both, mixes_names=True) == set(map(frozenset, ("ab", "xb", "ay", "xy")))
     found = left_of(rename_one_twice, mixes_names=True)
     assert found == set(map(frozenset, ("ab", "xb", "yb", "a", "x", "y", "b")))

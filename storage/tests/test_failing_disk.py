@@ -238,7 +238,7 @@ def test_torn_bytes_without_room_to_be_kept(caplog: pytest.LogCaptureFixture) ->
 
 @pytest.mark.parametrize("is_killed", [False, True])
 @pytest.mark.parametrize("is_released", [False, True])
-def test_what_a_failed_write_left_and_could_not_be_cut_off_is_never_seen(is_killed: bool, is_released: bool) -> None:
+def test_an_uncut_rest_of_a_failed_write_is_never_seen(is_killed: bool, is_released: bool) -> None:
     """The disk takes a part of a batch, refuses to cut it off again, and then the broker is stopped, or killed."""
     files = CrashingFiles()
     store, log = new_log(files)
@@ -266,7 +266,7 @@ def test_what_a_failed_write_left_and_could_not_be_cut_off_is_never_seen(is_kill
     assert sequences(again) == [0, 1]
 
 
-def test_a_roll_that_failed_half_way_leaves_no_trace_if_the_segment_goes_on() -> None:
+def test_a_half_failed_roll_leaves_no_trace_if_the_segment_goes_on() -> None:
     """As when segment.bytes was raised before there was room again."""
     files = CrashingFiles()
     _, log = new_log(files)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from headgate.storage.errors import DirectoryLocked
-from headgate.storage.files import PROBE_STEP_BYTES, File, Files, parent
+from headgate.storage.files import PROBE_STEP_BYTES, File, Files, WouldBlock, parent
 
 files = Files()
 
@@ -176,6 +177,28 @@ def test_what_is_not_in_memory_is_told_and_a_thread_may_bring_it(tmp_path: Path,
     assert file.is_cached(size // 2, 0)
     assert not file.is_cached(size // 2 + 1, 0)
     assert file.read_cached(256, 256) == bytes(range(256))
+    file.release()
+
+
+@pytest.mark.parametrize("result", [None, OSError(errno.EIO, "broken")])
+def test_a_thread_warms_what_would_block_and_gives_up_the_file(
+    tmp_path: Path, page_cache: PageCache, result: OSError | None
+) -> None:
+    file = written(tmp_path, 8192)
+    page_cache.missing = {0, 1}
+    with pytest.raises(WouldBlock) as raised:
+        raise WouldBlock(file, f"{tmp_path}/a", 4096, 4096)
+    cold, ended = raised.value, list[object]()
+    held = file.references
+
+    def in_thread(work: Callable[[], None], done: Callable[[object], None]) -> None:
+        assert cold.__traceback__ is None
+        work()
+        done(result)
+
+    cold.warm_by(in_thread, ended.append)
+    assert (ended, page_cache.missing) == ([result], {0})
+    assert file.references == held - 1
     file.release()
 
 

@@ -50,7 +50,7 @@ def test_where_the_oldest_unread_record_is_looked_for(committed: int | None, exp
 
 
 @given(st.integers(-1, 50), st.integers(0, 40), st.integers(0, 40), st.integers(-1, 2000))
-def test_there_is_something_to_read_exactly_where_the_offset_is_below_the_end(
+def test_there_is_something_to_read_exactly_below_the_end(
     committed: int, start: int, length: int, oldest_unread_ms: int
 ) -> None:
     end = start + length

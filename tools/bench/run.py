@@ -6,10 +6,11 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from headgate.tools.bench.measuring.brokers import HEADGATE, KAFKA, Broker, Launcher
 from headgate.tools.bench.measuring.figures import Figure, Sample
@@ -25,20 +26,21 @@ from headgate.tools.bench.measuring.machine import (
 from headgate.tools.bench.measuring.target import Target, resident_megabytes
 from headgate.tools.bench.report import Journal, Line, Progress, Turns
 from headgate.tools.bench.requests.client import BenchError
-from headgate.tools.bench.rows.compaction import COMPACTIONS, CompactionResult, measure_compactions
+from headgate.tools.bench.rows.compaction import COMPACTIONS, measure_compactions
 from headgate.tools.bench.rows.compaction import FIGURES as COMPACTION_FIGURES
 from headgate.tools.bench.rows.compiled import measure_messages, message_lines
 from headgate.tools.bench.rows.coordinator_load import CoordinatorLoadResult, coordinator_load
 from headgate.tools.bench.rows.idle import idle_connection_bytes
 from headgate.tools.bench.rows.restart import FIGURES as RESTART_FIGURES
-from headgate.tools.bench.rows.restart import RESTARTS, RestartResult, measure_restarts
+from headgate.tools.bench.rows.restart import RESTARTS, measure_restarts
 from headgate.tools.bench.rows.row import Row, Run
 from headgate.tools.bench.rows.table import COORDINATOR_LOAD, IDLE_CONNECTIONS, MEMORY, MESSAGES, ROWS, START
 
 _SETTLE_SECONDS = 3.0  # between the start and the reading of idle memory
 _JVM_SLICE_SECONDS = 2.0
-_MOST_TURNS = 1.5  # times the wanted number of turns
+_MAX_TURNS = 1.5  # times the wanted number of turns
 
+R = TypeVar("R")
 Turn = Mapping[str, Sample]
 """One leg of each broker, one after the other."""
 
@@ -72,7 +74,7 @@ class Settings:
     def most_turns_of(self, row: Row) -> int:
         """The largest number of turns, with repeated ones. Long legs are not repeated: gears change within them."""
         turns, seconds = self.turns_of(row)
-        return int(_MOST_TURNS * turns) if seconds < self.seconds else turns
+        return int(_MAX_TURNS * turns) if seconds < self.seconds else turns
 
     def steps(self, brokers: Sequence[str]) -> int:
         """The number of measurements and warm-ups for the progress bar, without repeated turns."""
@@ -130,13 +132,15 @@ class Bench:
             if IDLE_CONNECTIONS in self.settings.rows:
                 self._measure_idle_connections(directory / "idle")
             if COORDINATOR_LOAD in self.settings.rows:
-                self._measure_coordinator_load(directory / "load")
-            for name in RESTARTS:
-                if name in self.settings.rows:
-                    self._measure_restarts(name, directory / name)
-            for name in COMPACTIONS:
-                if name in self.settings.rows:
-                    self._measure_compaction(name, directory / name)
+                loads = self._coordinator_loads(directory / "load")
+                self._measure_alone(COORDINATOR_LOAD, loads, _LOADED_FIGURES)
+            turns, launchers = self.settings.repetitions, self.launchers
+            for name in filter(self.settings.rows.__contains__, RESTARTS):
+                restarts = measure_restarts(RESTARTS[name], launchers, directory / name, self.build, turns)
+                self._measure_alone(name, restarts, RESTART_FIGURES)
+            for name in filter(self.settings.rows.__contains__, COMPACTIONS):
+                compactions = measure_compactions(COMPACTIONS[name], launchers, directory / name, self.build, turns)
+                self._measure_alone(name, compactions, COMPACTION_FIGURES)
             if MEMORY in self.settings.rows or self._loads():
                 self._measure_loads(directory)
 
@@ -172,62 +176,29 @@ class Bench:
             self.progress.step(f"{IDLE_CONNECTIONS} {launcher.name} {values[launcher.name][0]:.0f} bytes")
         self.journal.figure(Line.of(IDLE_CONNECTIONS, _CONNECTION_FIGURE, values, _share_since(before, own)))
 
-    def _measure_coordinator_load(self, directory: Path) -> None:
-        """Measure restarted brokers, each alone on the machine."""
-        loads: dict[str, list[CoordinatorLoadResult]] = {launcher.name: [] for launcher in self.launchers}
+    def _measure_alone(
+        self, name: str, measured: Iterable[tuple[str, int, R]], figures: Mapping[Figure, Callable[[R], float]]
+    ) -> None:
+        """Take the results as (broker, number of the turn, result). Each broker is alone on the machine."""
+        series: dict[str, list[R]] = {launcher.name: [] for launcher in self.launchers}
         compile_program("load", self.build)
         before, own = machine_time(), own_cpu_seconds()
+        try:
+            for broker, number, result in measured:
+                series[broker].append(result)
+                self.progress.step(f"{name} {number + 1} {broker} {result}")
+        except (BenchError, OSError) as error:
+            self.journal.failure(name, str(error))
+            return
+        share = _share_since(before, own)
+        for figure, of in figures.items():
+            values = {broker: [of(result) for result in results] for broker, results in series.items()}
+            self.journal.figure(Line.of(name, figure, values, share))
+
+    def _coordinator_loads(self, directory: Path) -> Iterator[tuple[str, int, CoordinatorLoadResult]]:
         for number in range(self.settings.repetitions):
             for launcher in self.launchers:
-                try:
-                    loaded = coordinator_load(launcher, directory, self.build)
-                except (BenchError, OSError) as error:
-                    self.journal.failure(COORDINATOR_LOAD, str(error))
-                    return
-                loads[launcher.name].append(loaded)
-                self.progress.step(f"{COORDINATOR_LOAD} {number + 1} {launcher.name} {loaded}")
-        share = _share_since(before, own)
-        for figure, of in _LOADED_FIGURES.items():
-            values = {name: [of(loaded) for loaded in series] for name, series in loads.items()}
-            self.journal.figure(Line.of(COORDINATOR_LOAD, figure, values, share))
-
-    def _measure_restarts(self, name: str, directory: Path) -> None:
-        """Each broker is alone."""
-        series: dict[str, list[RestartResult]] = {launcher.name: [] for launcher in self.launchers}
-        compile_program("load", self.build)
-        before, own = machine_time(), own_cpu_seconds()
-        try:
-            for broker, number, restarted in measure_restarts(
-                RESTARTS[name], self.launchers, directory, self.build, self.settings.repetitions
-            ):
-                series[broker].append(restarted)
-                self.progress.step(f"{name} {number + 1} {broker} {restarted}")
-        except (BenchError, OSError) as error:
-            self.journal.failure(name, str(error))
-            return
-        share = _share_since(before, own)
-        for figure, of in RESTART_FIGURES.items():
-            values = {broker: [of(restarted) for restarted in found] for broker, found in series.items()}
-            self.journal.figure(Line.of(name, figure, values, share))
-
-    def _measure_compaction(self, name: str, directory: Path) -> None:
-        """Each broker is alone."""
-        series: dict[str, list[CompactionResult]] = {launcher.name: [] for launcher in self.launchers}
-        compile_program("load", self.build)
-        before, own = machine_time(), own_cpu_seconds()
-        try:
-            for broker, number, made in measure_compactions(
-                COMPACTIONS[name], self.launchers, directory, self.build, self.settings.repetitions
-            ):
-                series[broker].append(made)
-                self.progress.step(f"{name} {number + 1} {broker} {made}")
-        except (BenchError, OSError) as error:
-            self.journal.failure(name, str(error))
-            return
-        share = _share_since(before, own)
-        for figure, of in COMPACTION_FIGURES.items():
-            values = {broker: [of(made) for made in found] for broker, found in series.items()}
-            self.journal.figure(Line.of(name, figure, values, share))
+                yield launcher.name, number, coordinator_load(launcher, directory, self.build)
 
     def _loads(self) -> list[str]:
         return [name for name in self.settings.rows if name in ROWS]

@@ -1,1 +1,1 @@
-"""What `make` runs on a developer's machine; not part of the distribution."""
+"""The programs of `make` for developers; not part of the distribution."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 NAME: Final = "headgate"
-MOST_MODULES: Final = 16
+MAX_MODULES: Final = 16
 """In one folder."""
 UNLIMITED: Final = ("protocol/messages", "gateway/api/handlers")
 """Folders with one module for each API."""
@@ -142,8 +142,8 @@ def too_full(paths: Iterable[str]) -> Iterator[str]:
         if name != "__init__.py" and folder not in UNLIMITED:
             counts[folder] += 1
     for folder, count in sorted(counts.items()):
-        if count > MOST_MODULES:
-            yield f"{folder} has {count} modules, over {MOST_MODULES}; make a room of some of them"
+        if count > MAX_MODULES:
+            yield f"{folder} has {count} modules, over {MAX_MODULES}; make a room of some of them"
 
 
 def findings(sources: Mapping[str, str]) -> Iterator[str]:

@@ -28,7 +28,7 @@ from typing import Final
 
 OLDEST: Final = (3, 11)
 JAR_SETS: Final = ("clients", "schemas", "broker", "broker39", "broker28", "matrix", "spark")
-# What is built: by which words of go, in which directory of compat_tests/go, of which package
+# name -> (arguments of go, directory in compat_tests/go, package)
 GO_PROGRAMS: Final = {
     "franz-go": ("build", "franz-go", "."),
     "sarama": ("build", "sarama", "."),
@@ -53,12 +53,12 @@ NODE_MANIFEST: Final = ("package.json", "package-lock.json", ".npmrc")
 
 
 class InstallError(Exception):
-    """What could not be installed, and what to do about it."""
+    """An installation failed; the text says which, and what to do."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What an installation depends on: a tree, its environment variables, who runs it. Passed in, so that tests can."""
+    """The inputs of an installation: a tree, its environment variables, the user. Tests pass their own."""
 
     root: Path
     environment: Mapping[str, str]
@@ -224,7 +224,7 @@ def pip_install(machine: Machine, *arguments: str | Path) -> None:
 
 
 def packages(machine: Machine, name: str, *options: str) -> None:
-    """What requirements/<name>.txt locks, every archive checked against its hash."""
+    """Install the packages of requirements/<name>.txt, every archive checked against its hash."""
     lock = machine.root / "requirements" / f"{name}.txt"
     stamp, wanted = machine.stamps / name, digest(str(machine.root), lock, *options)
     if is_current(stamp, wanted):
@@ -247,13 +247,13 @@ def runtime(machine: Machine) -> None:
 
 
 def test(machine: Machine) -> None:
-    """What `make check` and the tests need, without Spark."""
+    """Install the needs of `make check` and the tests, without Spark."""
     runtime(machine)
     packages(machine, "test")
 
 
 def lock(machine: Machine) -> None:
-    """What `make lock` needs."""
+    """Install the needs of `make lock`."""
     environment(machine)
     packages(machine, "lock")
 
@@ -308,7 +308,7 @@ def fetch_jars(machine: Machine, source: Path, names: Iterable[str]) -> None:
         ",".join(names),
         target,
         "package",
-        # Else it ends with escape sequences even where it was told to use no colours
+        # Otherwise the output ends with escape sequences even without colours
         MAVEN_OPTS=f"{machine.environment.get('MAVEN_OPTS', '')} -Djansi.noreset=true".strip(),
     )
     for name in names:
@@ -367,7 +367,7 @@ def go(machine: Machine) -> None:
 
 
 def node(machine: Machine) -> None:
-    """What package-lock.json of compat_tests/node locks, into build/node, which is replaced when all of it is there."""
+    """Install compat_tests/node's package-lock.json into build/node, which is replaced once complete."""
     manifest = [machine.root / "compat_tests" / "node" / name for name in NODE_MANIFEST]
     stamp, wanted = machine.node_packages.with_suffix(".stamp"), digest(*manifest)
     if is_current(stamp, wanted):

@@ -74,7 +74,7 @@ TOP: Final = frozenset(
 # Smaller files are leftovers: a process id, the empty file of a redirection
 SMALLEST_BYTES: Final = 16
 
-# What a `storage.log.log.Log` is called
+# The names of a `storage.log.log.Log`
 LOG_NAMES: Final = ("log", "_log")
 
 # A path of one machine or a host of one network: a lock file or a page that names it is wrong elsewhere
@@ -241,7 +241,7 @@ def changed_logs(path: str, source: str) -> Iterator[str]:
 
 
 def log_of(value: ast.expr) -> str:
-    """What in an expression is called a log: `log`, `self._log` or `partition.log`; "" if nothing is."""
+    """The name of a log in an expression: `log`, `self._log` or `partition.log`; "" without one."""
     while isinstance(value, ast.Attribute | ast.Subscript):
         if isinstance(value, ast.Attribute) and value.attr in LOG_NAMES:
             return ast.unparse(value)

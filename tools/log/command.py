@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _dump_options(add("dump", "records, batches or gaps of partitions; entries of a file", actions.dump))
     verify = add("verify", "read everything and report damage", actions.verify)
-    repair = add("repair", "move damaged bytes aside and report the lost offsets", actions.repair)
+    repair = add("repair", "quarantine damaged bytes and report the lost offsets", actions.repair)
     repair.add_argument("--dry-run", action="store_true", help="only show what would change")
     for command in (verify, repair):
         command.add_argument(

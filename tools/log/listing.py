@@ -72,10 +72,10 @@ def state(data: DataDirectory, partition: PartitionDirectory, segments: Sequence
 
 def _end_of_valid_batches(segment: Segment) -> int:
     """The offset behind the last valid batch, where the next start truncates an unclean log."""
-    walk = segment.iterate()
-    for _ in walk:
+    iterator = segment.iterate()
+    for _ in iterator:
         pass
-    return walk.next_offset
+    return iterator.next_offset
 
 
 def segment_rows(selection: Selection) -> Iterator[Row]:

@@ -283,9 +283,9 @@ def _write_indexes(pool: Pool, step: CutDamage | RebuildIndexes) -> None:
         one for one in segment_reader.open_segments(pool, directory, names) if one.base_offset == step.base_offset
     )
     if segment.size:
-        walk = segment.rebuild(step.interval_bytes)
-        walk.transactions = Transactions(step.open_transactions)
-        for _ in walk:
+        iterator = segment.rebuild(step.interval_bytes)
+        iterator.transactions = Transactions(step.open_transactions)
+        for _ in iterator:
             pass
         segment.seal()
         segment.sync()

@@ -93,21 +93,19 @@ def _begins_with_a_message(files: Files, path: str) -> bool:
 
 
 def iterate_batches(
-    found: Sequence[Segment], from_offset: int = 0, to_offset: int | None = None, *, check_crc: bool = False
+    found: Sequence[Segment], from_offset: int = 0, to_offset: int | None = None
 ) -> Iterator[StoredBatch]:
     """The batches with offsets from `from_offset` to before `to_offset` (None: all). Raises DamagedLog, OSError."""
     for segment in _from_segment_with(found, from_offset):
-        walk = segment.iterate()
-        if check_crc:
-            walk.check_crc_from = from_offset
-        for position, header in walk:
+        iterator = segment.iterate()
+        for position, header in iterator:
             if to_offset is not None and header.base_offset >= to_offset:
                 return
             if header.last_offset >= from_offset:
                 yield StoredBatch(segment, position, header)
         segment.close()
-        if walk.problem is not None:
-            raise DamagedLog(segment.path, walk.position, walk.next_offset, walk.problem)
+        if iterator.problem is not None:
+            raise DamagedLog(segment.path, iterator.position, iterator.next_offset, iterator.problem)
 
 
 def _from_segment_with(found: Sequence[Segment], from_offset: int) -> Iterable[Segment]:

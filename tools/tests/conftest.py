@@ -1,8 +1,19 @@
 """Fixtures: a modelled cluster behind the real client."""
 
+from pathlib import Path
+
 import pytest
 
+from headgate.tools.tests.log_data import Data
 from headgate.tools.tests.model_cluster import ModelCluster
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Data:
+    """A data directory that a broker has left."""
+    with Data(tmp_path / "data") as made:
+        made.fill()
+    return made
 
 
 @pytest.fixture

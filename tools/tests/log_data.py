@@ -13,7 +13,7 @@ from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.files import Files
 from headgate.storage.log.log import Log
-from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID
+from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, open_directory
 
 __all__ = ["NOW_MS", "SMALL", "TOPIC_ID", "Data", "change", "positions"]
 
@@ -28,7 +28,7 @@ class Data:
         self.store: LogDirectory | None = None
 
     def __enter__(self) -> Self:
-        self.store = LogDirectory.open(
+        self.store = open_directory(
             str(self.path), files=Files(), node_id=0, config=self.config, now_ms=NOW_MS, random=Random(1)
         )
         return self

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from headgate.storage.files import Files
 from headgate.tools.log.data_directory import Selection, resolve_paths
 from headgate.tools.log.listing import partition_rows, segment_rows
@@ -22,13 +18,6 @@ def place(data: Data) -> Selection:
 def row(data: Data) -> Row:
     (found,) = partition_rows(place(data))
     return found
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Data:
-    with Data(tmp_path / "data") as made:
-        made.fill()
-    return made
 
 
 def test_states(data: Data) -> None:

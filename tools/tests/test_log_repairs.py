@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from headgate.protocol.records.batch import Record, iterate, read_header
 from headgate.storage import files
-from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.files import Files
 from headgate.storage.recovery.quarantine import TORN_SUFFIX
-from headgate.storage.tests.builders import batch
+from headgate.storage.tests.builders import batch, open_directory
 from headgate.tools.log import repairs
 from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory
 from headgate.tools.log.repairs import CutDamage, QuarantineSegment, RebuildIndexes, StartSegment, Step
@@ -56,7 +55,7 @@ def repaired(data: Data) -> list[Step]:
 
 def opened(data: Data) -> list[Record]:
     """All that a broker would serve from the log now, and a batch that it appends."""
-    store = LogDirectory.open(str(data.path), files=Files(), node_id=0, config=SMALL, now_ms=NOW_MS, random=Random(1))
+    store = open_directory(str(data.path), files=Files(), node_id=0, config=SMALL, now_ms=NOW_MS, random=Random(1))
     assert not store.failed
     log = store.logs["t", 0]
     records: list[Record] = []
@@ -70,13 +69,6 @@ def opened(data: Data) -> list[Record]:
             offset, view = header.last_offset + 1, view[header.size :]
     store.close()
     return records
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Data:
-    with Data(tmp_path / "data") as made:
-        made.fill()
-    return made
 
 
 def aside(data: Data) -> dict[str, bytes]:

@@ -14,13 +14,6 @@ from headgate.tools.log.segment_reader import DamagedLog, LogFile, iterate_batch
 from headgate.tools.tests.log_data import Data, change, positions
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Data:
-    with Data(tmp_path / "data") as made:
-        made.fill()
-    return made
-
-
 def bases(data: Data, from_offset: int = 0, to_offset: int | None = None) -> list[int]:
     pool = Pool(Overlay())
     found = open_segments(pool, str(data.directory()), Files().list(str(data.directory())))

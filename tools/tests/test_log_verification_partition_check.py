@@ -25,13 +25,6 @@ def findings(data: Data) -> list[Finding]:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Data:
-    with Data(tmp_path / "data") as made:
-        made.fill()
-    return made
-
-
-@pytest.fixture
 def killed(tmp_path: Path) -> Data:
     with Data(tmp_path / "data", is_clean=False) as made:
         made.fill()

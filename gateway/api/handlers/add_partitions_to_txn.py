@@ -14,7 +14,7 @@ from typing import Any
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import TOO_MANY_ROWS, exceeds_max_rows
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
 from headgate.gateway.coordinator.transactions import partitions as requests

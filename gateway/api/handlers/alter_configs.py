@@ -7,6 +7,7 @@ default.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import configs
@@ -17,11 +18,10 @@ from headgate.gateway.api.config_resources import (
     has_no_settings,
 )
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import alter_each
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.alter_configs import (
     AlterableConfig,
@@ -33,7 +33,7 @@ from headgate.protocol.messages.alter_configs import (
 
 
 @handles(AlterConfigsRequest, versions="0-2", authorize=configs(AclOperation.ALTER_CONFIGS, "responses"))
-def alter_configs(request: AlterConfigsRequest, context: HandlerContext) -> AlterConfigsResponse | Waiting:
+def alter_configs(request: AlterConfigsRequest, context: HandlerContext) -> Any:
     """Replace the configs of each resource, or refuse the resource as a whole."""
 
     def alter(resource: AlterConfigsResource) -> Change:
@@ -42,10 +42,7 @@ def alter_configs(request: AlterConfigsRequest, context: HandlerContext) -> Alte
     def respond(rows: list[AlterConfigsResourceResponse]) -> AlterConfigsResponse:
         return AlterConfigsResponse(responses=rows)
 
-    response: AlterConfigsResponse | Waiting = alter_each(
-        request.resources, alter, AlterConfigsResourceResponse, respond, context
-    )
-    return response
+    return alter_each(request.resources, alter, AlterConfigsResourceResponse, respond, context)
 
 
 def _alter(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> Change:

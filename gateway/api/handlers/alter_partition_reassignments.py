@@ -8,7 +8,7 @@ A single node has every partition. So a move to this node is complete at once, a
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import TOO_MANY_ROWS, each_row, exceeds_max_rows
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import check_brokers

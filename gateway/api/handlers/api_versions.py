@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import REGISTRATIONS, Registration, handles
+from headgate.gateway.api.handler_registration import REGISTRATIONS, Registration, handles
 from headgate.gateway.metadata import features
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.api_versions import (

@@ -6,7 +6,7 @@ v1 member types (KIP-1099)
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import authorize_group_operations, elements, every
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import describe_groups_each
 from headgate.gateway.coordinator.groups.consumer import targets
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup

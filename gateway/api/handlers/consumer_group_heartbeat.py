@@ -6,7 +6,7 @@ v1 regular expressions; the member chooses its own id (KIP-1082)
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import every, group
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ask_group
 from headgate.gateway.coordinator.groups.consumer import heartbeats
 from headgate.gateway.metadata import features

@@ -3,17 +3,16 @@
 v2 flexible   v3 quota errors (KIP-599)
 """
 
-from collections import Counter
 from operator import attrgetter
+from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource
 from headgate.gateway.api.authorization_rules import elements
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import each_in_turns
+from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.api.handlers.each import each_in_turns, unrepeated
 from headgate.gateway.metadata.image import INTERNAL_TOPICS
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -28,24 +27,17 @@ from headgate.protocol.messages.create_partitions import (
     versions="0-3",
     authorize=elements(AclOperation.ALTER, AclResource.TOPIC, "topics", "results", attrgetter("name")),
 )
-def create_partitions(request: CreatePartitionsRequest, context: HandlerContext) -> CreatePartitionsResponse | Waiting:
+def create_partitions(request: CreatePartitionsRequest, context: HandlerContext) -> Any:
     """Raise each topic's number of partitions, or with `validate_only` check each."""
-    names = Counter(topic.name for topic in request.topics)
 
     def answer(wanted: CreatePartitionsTopic) -> tuple[CreatePartitionsTopicResult, Change]:
-        if names[wanted.name] > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request has topic {wanted.name} more than once")
         return CreatePartitionsTopicResult(name=wanted.name), _create(wanted, request.validate_only, context)
-
-    unique = {topic.name: topic for topic in request.topics}
 
     def respond(rows: list[CreatePartitionsTopicResult]) -> CreatePartitionsResponse:
         return CreatePartitionsResponse(results=rows)
 
-    response: CreatePartitionsResponse | Waiting = each_in_turns(
-        list(unique.values()), answer, _refuse, respond, request.timeout_ms, context
-    )
-    return response
+    once = unrepeated(request.topics, attrgetter("name"), answer, attrgetter("name"))
+    return each_in_turns(*once, _refuse, respond, request.timeout_ms, context)
 
 
 def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: HandlerContext) -> Change:

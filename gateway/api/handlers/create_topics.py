@@ -4,19 +4,18 @@ v1 validate_only, messages   v2 throttle   v4 defaults for counts (KIP-464)   v5
 (KIP-525)   v6 quota errors (KIP-599)   v7 topic ids (KIP-516)
 """
 
-from collections import Counter
 from operator import attrgetter
+from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import elements, every
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
-from headgate.gateway.api.handlers.each import each_in_turns
+from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.api.handlers.each import each_in_turns, unrepeated
 from headgate.gateway.config.describe import ConfigEntry, TopicRows
 from headgate.gateway.metadata.image import Topic
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_topics import (
     CreatableTopic,
@@ -50,29 +49,22 @@ _authorize_topics = elements(
 
 
 @handles(CreateTopicsRequest, versions="0-7", authorize=every(_authorize_topics, _authorize_configs))
-def create_topics(request: CreateTopicsRequest, context: HandlerContext) -> CreateTopicsResponse | Waiting:
+def create_topics(request: CreateTopicsRequest, context: HandlerContext) -> Any:
     """Create each topic, or with `validate_only` check each."""
     _check_size(request, context)
-    names = Counter(topic.name for topic in request.topics)
     rows = TopicRows(context.broker.config, _row)
 
     def answer(wanted: CreatableTopic) -> tuple[CreatableTopicResult, Change]:
-        if names[wanted.name] > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request has topic {wanted.name} more than once")
         change = _create(wanted, request.validate_only, context)
         topic = change.image.topics[wanted.name]
         configs = rows.of(topic.configs) if context.version >= 5 else []
         return _result(topic, ZERO_UUID if request.validate_only else topic.topic_id, configs), change
 
-    unique = {topic.name: topic for topic in request.topics}
-
     def respond(rows: list[CreatableTopicResult]) -> CreateTopicsResponse:
         return CreateTopicsResponse(topics=rows)
 
-    response: CreateTopicsResponse | Waiting = each_in_turns(
-        list(unique.values()), answer, _refuse, respond, request.timeout_ms, context
-    )
-    return response
+    once = unrepeated(request.topics, attrgetter("name"), answer, attrgetter("name"))
+    return each_in_turns(*once, _refuse, respond, request.timeout_ms, context)
 
 
 def _check_size(request: CreateTopicsRequest, context: HandlerContext) -> None:

@@ -6,7 +6,7 @@ v2 flexible   v3 error messages
 from headgate.gateway.api.authorization import AclOperation, AclResource
 from headgate.gateway.api.authorization_rules import elements
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting

@@ -8,7 +8,7 @@ from typing import Any
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_in_steps
 from headgate.gateway.metadata.image import INTERNAL_TOPICS
 from headgate.protocol.errors import ErrorCode, KafkaError

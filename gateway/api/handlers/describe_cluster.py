@@ -6,9 +6,9 @@ v1 endpoint type (KIP-919)   v2 fenced brokers (KIP-1073)
 from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.authorization import Authorization
 from headgate.gateway.api.authorization_rules import cluster_operations
+from headgate.gateway.api.broker_endpoints import endpoints
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.endpoints import endpoints
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_cluster import (
     DescribeClusterBroker,

@@ -11,7 +11,7 @@ from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import configs
 from headgate.gateway.api.config_resources import altered_group, has_no_settings, this_broker
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_row
 from headgate.gateway.config import BrokerConfig, describe, group_config, loggers
 from headgate.gateway.config.describe import ConfigEntry, TopicRows

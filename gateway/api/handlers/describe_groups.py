@@ -10,7 +10,7 @@ consumer groups.
 from headgate.gateway.api.authorization import AclOperation, AclResource
 from headgate.gateway.api.authorization_rules import authorize_group_operations, elements, every
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import describe_groups_each
 from headgate.gateway.coordinator.groups.classic.requests import ClassicGroup
 from headgate.gateway.coordinator.groups.group_shard import GroupShard

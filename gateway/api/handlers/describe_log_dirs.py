@@ -10,7 +10,7 @@ from typing import Any
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
 from headgate.gateway.replication.replica import Replica
 from headgate.protocol.errors import ErrorCode

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_row
 from headgate.gateway.metadata.new_topics import check_name
 from headgate.protocol.messages.describe_producers import (

@@ -8,9 +8,9 @@ replies.
 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
+from headgate.gateway.api.broker_endpoints import own_endpoint
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.endpoints import own_endpoint
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,

@@ -7,7 +7,7 @@ from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import authorize_topic_operations
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
 from headgate.gateway.metadata.image import PartitionState, Topic
 from headgate.gateway.metadata.new_topics import check_name

@@ -5,7 +5,7 @@ from typing import Any
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import elements, every
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.coordinator.transactions import listing
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.describe_transactions import (

@@ -6,6 +6,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from headgate.gateway.api import authorized_operations
@@ -355,6 +356,20 @@ def describe_groups_each(
     return context.broker.groups.gather(unique, decide, assemble)
 
 
+def unrepeated(
+    items: Sequence[P], key: Callable[[P], Any], answer: Callable[[P], R], name: Callable[[P], str]
+) -> tuple[list[P], Callable[[P], R]]:
+    """The items, one of each `key`, and an `answer` that refuses a repeated item by its `name`."""
+    counts = Counter(map(key, items))
+
+    def answer_once(item: P) -> R:
+        if counts[key(item)] > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name(item)} is in the request more than once")
+        return answer(item)
+
+    return list({key(item): item for item in items}.values()), answer_once
+
+
 def alter_each(
     resources: Sequence[Named],
     alter: Callable[[Named], Change],
@@ -366,18 +381,13 @@ def alter_each(
 
     Each resource is changed, or refused as a whole. A repeated resource is refused.
     """
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
 
     def answer(resource: Named) -> tuple[P, Change]:
-        if counts[resource.resource_type, resource.resource_name] > 1:
-            message = f"{resource.resource_name} is in the request more than once"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         change = alter(resource)
         return row(ErrorCode.NONE, None, resource.resource_type, resource.resource_name), change
 
     def refuse(resource: Named, code: ErrorCode, message: str) -> P:
         return row(code, message, resource.resource_type, resource.resource_name)
 
-    unique = {(resource.resource_type, resource.resource_name): resource for resource in resources}
-    items = list(unique.values())
-    return each_in_turns(items, answer, refuse, respond, int(SETTLED_MS), context)
+    once = unrepeated(resources, attrgetter("resource_type", "resource_name"), answer, attrgetter("resource_name"))
+    return each_in_turns(*once, refuse, respond, int(SETTLED_MS), context)

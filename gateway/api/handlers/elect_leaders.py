@@ -8,7 +8,7 @@ A single node leads every partition as the preferred replica: no election is eve
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_row
 from headgate.gateway.metadata.image import Image
 from headgate.protocol.errors import ErrorCode, KafkaError

@@ -5,7 +5,7 @@ log_start_offset   v7 sessions (KIP-227)   v9 leader epochs (KIP-320)   v10 zstd
 flexible, diverging epochs (KIP-595)   v13 topic ids (KIP-516)   v15 replica state   v16 node endpoints (KIP-951)   v17
 directory ids   v18 high watermark
 
-`gateway.api.fetch_plan` decides when a fetch is answered, and what it waits for; this module makes the rows.
+`gateway.api.delayed_fetch` decides when a fetch is answered, and what it waits for; this module makes the rows.
 
 Versions before 10 do not know zstd, and those before 4 no batches: these clients get converted bytes instead of pieces.
 Versions since 4 know only batches: messages of magic 0 and 1, which an adopted log may hold, are converted for them.
@@ -18,14 +18,14 @@ from typing import Any, TypeAlias
 
 from headgate.gateway.api import conversion
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
+from headgate.gateway.api.broker_endpoints import leader_of
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.conversion import Steps
-from headgate.gateway.api.default_isolation import default_isolation
-from headgate.gateway.api.endpoints import leader_of
-from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS, NO_DIVERGENCE, FetchPlan, late, release
+from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS, NO_DIVERGENCE, DelayedFetch, late, release
 from headgate.gateway.api.fetch_sessions import FetchTurn, TopicKey
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import known_code, refusal
+from headgate.gateway.api.transactions.default_isolation import default_isolation
 from headgate.gateway.replication.replica import READ_COMMITTED, Replica
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -58,7 +58,7 @@ STORAGE_ERROR_SINCE = 6
 """The first version that has KAFKA_STORAGE_ERROR (KIP-112)."""
 
 
-class Plan(FetchPlan):
+class FetchAsStored(DelayedFetch):
     """A plan whose rows are pieces of segment files."""
 
     __slots__ = ()
@@ -144,12 +144,12 @@ def _authorize(authorization: Authorization) -> None:
 def fetch(
     request: FetchRequest,
     context: HandlerContext,
-    kind: Callable[[FetchRequest, HandlerContext, FetchTurn, float], Plan] = Plan,
+    kind: Callable[[FetchRequest, HandlerContext, FetchTurn, float], FetchAsStored] = FetchAsStored,
 ) -> FetchResponse | Waiting:
     """Plan pieces of files for every wanted partition, or wait until there is enough data."""
     broker = context.broker
-    if kind is Plan and broker.partitions.has_legacy_format:
-        kind = PlanOfBatches
+    if kind is FetchAsStored and broker.partitions.has_legacy_format:
+        kind = FetchAsBatches
     now_ms = broker.clock.monotonic_ms()
     turn = broker.fetch_sessions.begin(request, context.version, now_ms)
     return kind(request, context, turn, now_ms).answer()
@@ -158,16 +158,16 @@ def fetch(
 @handles(FetchRequest, versions="4-9", authorize=_authorize)
 def fetch_without_zstd(request: FetchRequest, context: HandlerContext) -> FetchResponse | Waiting:
     """Fetch for versions that do not know zstd: such batches are sent as gzip."""
-    return fetch(request, context, PlanWithoutZstd)
+    return fetch(request, context, FetchWithoutZstd)
 
 
 @handles(FetchRequest, versions="0-3", authorize=_authorize)
 def fetch_sets(request: FetchRequest, context: HandlerContext) -> FetchResponse | Waiting:
     """Fetch for versions that know no batches: message sets."""
-    return fetch(request, context, PlanOfSets)
+    return fetch(request, context, FetchAsMessageSets)
 
 
-class _Converting(Plan):
+class _FetchConverted(FetchAsStored):
     """A plan whose pieces are checked, and if necessary converted, before they are sent."""
 
     __slots__ = ()
@@ -258,12 +258,12 @@ class _Converting(Plan):
         return self._plan_again(self._convert_again)
 
     def _convert_again(self, rows: list[PartitionData]) -> FetchResponse | Waiting:
-        if self.is_due(rows) and any(self._is_open(row) for row in rows):
+        if self.answers_now(rows) and any(self._is_open(row) for row in rows):
             return self._run(rows, self._broker.conversions.submit)
         return self._answer_with(rows)
 
 
-class PlanOfBatches(_Converting):
+class FetchAsBatches(_FetchConverted):
     """The plan for versions since 10 and logs with messages of magic 0 and 1, which are sent as batches."""
 
     __slots__ = ()
@@ -282,7 +282,7 @@ class PlanOfBatches(_Converting):
         return False
 
 
-class PlanWithoutZstd(_Converting):
+class FetchWithoutZstd(_FetchConverted):
     """The plan for versions 4 to 9: a piece ends before its first zstd batch; if zstd is first, bytes are sent."""
 
     __slots__ = ()
@@ -313,12 +313,12 @@ class PlanWithoutZstd(_Converting):
         return False
 
 
-class PlanOfSets(_Converting):
+class FetchAsMessageSets(_FetchConverted):
     """The plan for versions 0 to 3: message sets of magic 0 or 1.
 
     In versions 0 to 2 a partition's limit is hard: a larger message is cut, by which the client notices its size. These
     clients ask for all partitions in the same order each time, so each response begins with another partition. In all
-    of these versions a client cannot ask for an isolation level; each partition has one (`api.default_isolation`).
+    of these versions a client cannot ask for an isolation level: see `gateway.api.transactions.default_isolation`.
     """
 
     __slots__ = ("_is_hard", "_isolation_of", "_magic")

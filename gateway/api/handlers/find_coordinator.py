@@ -12,9 +12,9 @@ Supported since version 0, because librdkafka compresses with lz4 only then.
 from typing import Any
 
 from headgate.gateway.api.authorization import DENIALS, AclOperation, AclResource, Authorization
+from headgate.gateway.api.broker_endpoints import Endpoint, endpoints, own_endpoint
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.endpoints import Endpoint, endpoints, own_endpoint
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_row, settled
 from headgate.gateway.coordinator.runtime import CoordinatorRuntime
 from headgate.gateway.runtime.purgatory import Waiting

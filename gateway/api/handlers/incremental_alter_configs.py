@@ -6,6 +6,7 @@ A broker's changeable configs are those that Kafka changes at run time, except l
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import configs
@@ -17,14 +18,13 @@ from headgate.gateway.api.config_resources import (
     this_broker,
 )
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import alter_each
 from headgate.gateway.config import catalogue, dynamic, loggers
 from headgate.gateway.config.definition import Type
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.metadata.image import Topic
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import BROKER_RESOURCE
 from headgate.protocol.messages.incremental_alter_configs import (
@@ -44,9 +44,7 @@ Items = Callable[[str], Sequence[str] | None]
 
 
 @handles(IncrementalAlterConfigsRequest, versions="0-1", authorize=configs(AclOperation.ALTER_CONFIGS, "responses"))
-def incremental_alter_configs(
-    request: IncrementalAlterConfigsRequest, context: HandlerContext
-) -> IncrementalAlterConfigsResponse | Waiting:
+def incremental_alter_configs(request: IncrementalAlterConfigsRequest, context: HandlerContext) -> Any:
     """Change each resource, or refuse the resource as a whole."""
 
     def alter(resource: AlterConfigsResource) -> Change:
@@ -61,10 +59,7 @@ def incremental_alter_configs(
     def respond(rows: list[AlterConfigsResourceResponse]) -> IncrementalAlterConfigsResponse:
         return IncrementalAlterConfigsResponse(responses=rows)
 
-    response: IncrementalAlterConfigsResponse | Waiting = alter_each(
-        request.resources, alter, AlterConfigsResourceResponse, respond, context
-    )
-    return response
+    return alter_each(request.resources, alter, AlterConfigsResourceResponse, respond, context)
 
 
 def _alter_topic(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> Change:

@@ -9,7 +9,7 @@ from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import settled
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.transactions import initialization

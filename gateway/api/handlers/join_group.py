@@ -7,7 +7,7 @@ v6 flexible   v7 protocol type in the response (KIP-559)   v8 reasons (KIP-800) 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import group
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
 from headgate.gateway.coordinator.groups.classic import requests
 from headgate.gateway.runtime.purgatory import Waiting

@@ -6,7 +6,7 @@ v1 throttle   v3 many members, static ones too (KIP-345)   v4 flexible   v5 reas
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import group
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
 from headgate.gateway.coordinator.groups.classic import requests
 from headgate.gateway.runtime.purgatory import Waiting

@@ -6,7 +6,7 @@ v0 client metrics subscriptions, of which there are none (KIP-1000)   v1 every t
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.list_config_resources import (

@@ -8,6 +8,7 @@ maximum timestamp (KIP-734)   v8 earliest local (KIP-405)   v9 latest tiered (KI
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -15,9 +16,9 @@ from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext, Services
 from headgate.gateway.api.conversion import BYTES_PER_ROW, errors_as_results
-from headgate.gateway.api.default_isolation import IsolationOf, default_isolation
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_in_steps, refusal
+from headgate.gateway.api.transactions.default_isolation import IsolationOf, default_isolation
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -63,14 +64,14 @@ Outcome = Found | KafkaError | OSError
 class Search(NamedTuple):
     """A search for a timestamp in a partition, with the rows that want the result.
 
-    `more`: the state of a search in progress. `brought`: the place that a thread has just read for the plan.
+    `more`: the state of a search in progress. `warmed`: the place that a thread has just read for the plan.
     """
 
     partition: Replica
     timestamp: int
     rows: list[Row]
     more: More | None = None
-    brought: FilePosition | None = None
+    warmed: FilePosition | None = None
 
 
 @handles(ListOffsetsRequest, versions="2-11", authorize=partitions(AclOperation.DESCRIBE))
@@ -184,7 +185,7 @@ class Searching:
         if self._in_progress and found is not None:
             for search, result in zip(self._in_progress, found, strict=True):
                 if isinstance(result, More):
-                    self._left.append(search._replace(more=result, brought=None))
+                    self._left.append(search._replace(more=result, warmed=None))
                 else:
                     _fill(search, result)
             self._in_progress = []
@@ -210,19 +211,18 @@ class Searching:
 
     def _warm_log(self, search: Search, cold: WouldBlock) -> None:
         """Read uncached data in a thread of its disk, so that a hanging disk blocks no conversions."""
-        cold.__traceback__ = None  # the traceback references the frames of the abandoned plan, which hold segment files
         self._reading += 1
 
-        def brought(result: object) -> None:
+        def warmed(result: object) -> None:
             self._reading -= 1
-            cold.release()
             if isinstance(result, OSError):
                 _fill(search, result)
             else:
-                self._left.append(search._replace(brought=cold.place))
+                self._left.append(search._replace(warmed=cold.place))
             self._broker.purgatory.touch(self._moved)
 
-        self._broker.scheduler.reads(cold.disk).in_thread(cold.warm, brought, lambda: bool(self._moved.waiters))
+        reads = self._broker.scheduler.reads(cold.disk)
+        cold.warm_by(partial(reads.in_thread, is_wanted=lambda: bool(self._moved.waiters)), warmed)
 
     def _plan(self, search: Search) -> Steps[Found]:
         """The steps of a search. Raises KafkaError, and WouldBlock unless the place just read is uncached again."""
@@ -233,7 +233,7 @@ class Searching:
                 return log.max_timestamp(end, search.more, blocking)
             return log.offset_for_time(search.timestamp, end, search.more, blocking)
 
-        return planned(plan, (search.brought,))
+        return planned(plan, (search.warmed,))
 
     def _done(self, found: list[Outcome] | Exception) -> None:
         self._found = found

@@ -8,7 +8,7 @@ from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.coordinator.groups.consumer import subscriptions
 from headgate.gateway.coordinator.transactions.listing import Filter
 from headgate.gateway.coordinator.transactions.transaction import Transaction

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias, TypeVar, cast
 from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.authorization import AclOperation, Authorization
 from headgate.gateway.api.authorization_rules import authorize_topic_operations, cluster_operations
+from headgate.gateway.api.broker_endpoints import endpoints
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.endpoints import endpoints
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_in_turns
 from headgate.gateway.metadata.image import INTERNAL_TOPICS, Topic
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, check_name

@@ -5,7 +5,7 @@ from typing import Any
 from headgate.gateway.api.authorization import AclOperation, Authorization
 from headgate.gateway.api.authorization_rules import every, group
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import check_group_id
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ v1 epoch in the reply   v2 the client's current epoch, throttle   v3 replica id 
 from headgate.gateway.api.authorization import AclOperation, Authorization
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_row
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_for_leader_epoch import (

@@ -5,8 +5,8 @@ record_errors and message (KIP-467)   v9 flexible   v10 leader hints (KIP-951)  
 partitions to the transaction (KIP-890)   v13 topic ids (KIP-516)
 
 Message sets, and batches that a topic stores in another form, are converted first: `gateway.api.conversion`.
-`gateway.api.delayed_produce` has the waits of a reply, `gateway.api.transaction_verification` the first batches of
-transactions.
+`gateway.api.delayed_produce` has the waits of a reply, `gateway.api.transactions.transaction_verification` the first
+batches of transactions.
 """
 
 import logging
@@ -16,13 +16,13 @@ from typing import NoReturn, TypeAlias
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import partitions
+from headgate.gateway.api.broker_endpoints import leader_of
 from headgate.gateway.api.context import CloseConnection, HandlerContext
 from headgate.gateway.api.conversion import Done, Steps, prepare_batches, prepare_message_set
 from headgate.gateway.api.delayed_produce import Delayed, DelayedProduce, close_on_error
-from headgate.gateway.api.endpoints import leader_of
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import known_code, refusal
-from headgate.gateway.api.transaction_verification import (
+from headgate.gateway.api.transactions.transaction_verification import (
     TransactionVerification,
     UnverifiedAppend,
     check_transaction,

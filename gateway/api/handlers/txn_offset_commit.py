@@ -20,7 +20,7 @@ from typing import Any
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import every, group
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.coordinator.decision import NEVER, Decision, Ticket
 from headgate.gateway.coordinator.gathering import value_of
 from headgate.gateway.coordinator.groups import offset_requests

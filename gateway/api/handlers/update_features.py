@@ -6,7 +6,7 @@ v1 kinds of change, validate_only   v2 the result is only in the top-level error
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import settled
 from headgate.gateway.metadata.planning.features import FeatureUpdate
 from headgate.gateway.metadata.planning.features import update_features as plan

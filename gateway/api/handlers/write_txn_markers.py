@@ -12,7 +12,7 @@ from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handlers import handles
+from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.runtime.purgatory import Waiting, WaitList

@@ -13,9 +13,10 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from headgate.gateway.coordinator.groups.tests.response_lines import ResponseLines
+from headgate.gateway.tests.scenario import Broker
 from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.alter_configs import AlterableConfig as WholeConfig
@@ -83,12 +84,6 @@ SETTINGS = {"node.id": "1", "log.retention.ms": "360000000", "num.partitions": "
 NOBODYS_ID = b"the id of no one"
 TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 FEW = ["cleanup.policy", "retention.ms", "segment.bytes", "max.message.bytes", "index.interval.bytes"]
-
-
-class Broker(Protocol):
-    """Whoever answers; None for a version that is not served."""
-
-    def ask(self, request: Message, version: int) -> Any: ...
 
 
 class Play:

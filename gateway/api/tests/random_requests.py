@@ -72,7 +72,7 @@ KNOWN: dict[str, tuple[Any, ...]] = {
 }
 TEXTS = ("", "x" * 300, "\u00e9", "t|u", "[", "__consumer_offsets", "gzip", "-1")
 NUMBERS = (-1, 0, 1, 2, 3, 5, 100, -2, -3, -4, -5, -6, -100)
-MOST_KEPT = 30
+MAX_KEPT = 30
 LONGEST_KEPT = 100
 CRC_POSITION = 17
 
@@ -103,10 +103,10 @@ class Anything:
         pool = self._learnt.setdefault(name, [])
         if value in pool:
             return
-        if len(pool) < MOST_KEPT:
+        if len(pool) < MAX_KEPT:
             pool.append(value)
         else:
-            pool[self._random.randrange(MOST_KEPT)] = value
+            pool[self._random.randrange(MAX_KEPT)] = value
 
     def _of(self, name: str, kind: type, otherwise: Callable[[], Any]) -> Any:
         """What the field is known to have, or had in an answer, or something else."""

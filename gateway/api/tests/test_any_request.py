@@ -13,7 +13,7 @@ import pytest
 
 from headgate.gateway.api.context import Client, CloseConnection
 from headgate.gateway.api.dispatch import Parked
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.api.tests.random_requests import Anything
 from headgate.gateway.tests.builders import Node
 from headgate.protocol import registry

@@ -15,7 +15,7 @@ from headgate.gateway.api.authorization import AclOperation, AclResource
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Dispatcher
-from headgate.gateway.api.handlers import handles, load
+from headgate.gateway.api.handler_registration import handles, load
 from headgate.gateway.tests.builders import Node
 from headgate.protocol import registry
 from headgate.protocol.compiler import read, write

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
+from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS
 from headgate.gateway.api.tests.test_handlers_fetch import (
     append,
     from_offset,
     let_cool,
-    parked,
+    parked_fetch,
     request,
     rows,
     sizes,
@@ -41,12 +41,6 @@ def both(node: Node) -> FetchRequest:
     return request(wanted(node, "t", 12, from_offset(1, 0), from_offset(1, 1)))
 
 
-def let_end(node: Node, threads: list[Any], number: int = 0) -> None:
-    work, done = threads.pop(number)
-    done(work())
-    node.time.advance()
-
-
 def there(response: Any) -> list[int]:
     """The partitions of which it has records, which are given back."""
     sizes(response)
@@ -55,12 +49,12 @@ def there(response: Any) -> list[int]:
 
 def test_what_one_disk_has_does_not_wait_for_another(disks: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = let_cool(disks, monkeypatch)
-    answers = parked(disks, both(disks))
-    assert len(threads) == 2, "a thread for each"
-    let_end(disks, threads, 1)
+    answers = parked_fetch(disks, both(disks))
+    assert len(threads.waiting) == 2, "a thread for each"
+    threads.run_one(number=1)
     assert there(answers[0]) == [1]
-    assert len(threads) == 1, "the other's is being read already"
-    let_end(disks, threads)
+    assert len(threads.waiting) == 1, "the other's is being read already"
+    threads.run_one()
 
 
 @pytest.mark.parametrize("version", [3, 9, 12])
@@ -70,16 +64,16 @@ def test_what_comes_while_a_disk_hangs_is_told_at_once(
     """A consumer that has read all of one disk's partition, and waits for the other's."""
     threads = let_cool(disks, monkeypatch)
     topic = wanted(disks, "t", version, from_offset(1, 0), from_offset(2, 1))
-    answers = parked(disks, request(topic, max_wait_ms=500), version)
-    assert (len(threads), answers) == (1, [])
+    answers = parked_fetch(disks, request(topic, max_wait_ms=500), version)
+    assert (len(threads.waiting), answers) == (1, [])
     hung = disks.services.partitions.get("t", 0).log.segments[0].file
     # What is appended is in memory
     monkeypatch.setattr(File, "read_cached", lambda file, size, at: None if file is hung else file.read_at(size, at))
     append(disks, "t", b"c", index=1)
     disks.time.advance()
     assert there(answers[0]) == [1]
-    while threads:
-        let_end(disks, threads)
+    while threads.waiting:
+        threads.run_one()
 
 
 def test_nobody_reads_on_the_loop_while_a_disk_may_hang(disks: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,28 +87,28 @@ def test_nobody_reads_on_the_loop_while_a_disk_may_hang(disks: Node, monkeypatch
 
     monkeypatch.setattr(Log, "read", spied)
     monkeypatch.setattr(File, "warm", lambda file, length, position: None)
-    answers = parked(disks, both(disks))
+    answers = parked_fetch(disks, both(disks))
     for _ in range(3):
-        let_end(disks, threads, 1)
-        assert len(threads) == 2, "it is read once more"
+        threads.run_one(number=1)
+        assert len(threads.waiting) == 2, "it is read once more"
     assert (any(patience), answers) == (False, [])
     monkeypatch.setattr(File, "warm", warm)
-    let_end(disks, threads)
+    threads.run_one()
     assert there(answers[0]) == [0]
-    let_end(disks, threads)
+    threads.run_one()
 
 
 def test_what_nobody_waits_for_yet_is_read_where_a_thread_is_free(disks: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else each fetch that has something of one disk would add to what waits for the other, which hangs."""
     threads = let_cool(disks, monkeypatch)
-    parked(disks, both(disks))
-    let_end(disks, threads, 1)
+    parked_fetch(disks, both(disks))
+    threads.run_one(number=1)
     file = disks.services.partitions.get("t", 0).log.segments[0].file
     for _ in range(MAX_THREADS_PER_EXECUTOR + 5):
         assert there(disks.handle(both(disks), 12)) == [1]
     for _ in range(MAX_THREADS_PER_EXECUTOR):
-        let_end(disks, threads)
-    assert (threads, file.references) == ([], 1)
+        threads.run_one()
+    assert (threads.waiting, file.references) == ([], 1)
 
 
 def test_a_piece_tells_its_disk(disks: Node) -> None:
@@ -132,13 +126,13 @@ def test_many_consumers_of_a_disk_that_hangs_leave_threads_to_others(
 ) -> None:
     threads = let_cool(disks, monkeypatch)
     one = [request(wanted(disks, "t", 12, from_offset(1, index))) for index in (0, 1)]
-    waiting = [parked(disks, one[0]) for _ in range(MAX_THREADS_PER_EXECUTOR + 5)]
-    assert len(threads) == MAX_THREADS_PER_EXECUTOR
-    other = parked(disks, one[1])
-    let_end(disks, threads, MAX_THREADS_PER_EXECUTOR)
+    waiting = [parked_fetch(disks, one[0]) for _ in range(MAX_THREADS_PER_EXECUTOR + 5)]
+    assert len(threads.waiting) == MAX_THREADS_PER_EXECUTOR
+    other = parked_fetch(disks, one[1])
+    threads.run_one(number=MAX_THREADS_PER_EXECUTOR)
     assert there(other[0]) == [1]
-    while threads:
-        let_end(disks, threads)
+    while threads.waiting:
+        threads.run_one()
     assert [there(answers[0]) for answers in waiting] == [[0]] * len(waiting)
 
 
@@ -159,9 +153,9 @@ def test_consumers_who_gave_up_leave_nothing_that_waits_for_the_disk(
                 disks.services.purgatory.abandon(waiting)
         disks.time.advance(DISK_DEADLINE_MS + 1)
         assert len(share._waiting) <= 64
-    last, reads, warm = parked(disks, one), list[int](), File.warm
+    last, reads, warm = parked_fetch(disks, one), list[int](), File.warm
     monkeypatch.setattr(File, "warm", lambda *arguments: reads.append(1) or warm(*arguments))  # type: ignore[func-returns-value]
-    while threads:
-        let_end(disks, threads)
+    while threads.waiting:
+        threads.run_one()
     assert there(last[0]) == [0]
     assert (len(reads), log.segments[0].file.references) == (MAX_THREADS_PER_EXECUTOR + 1, 1)

@@ -2,7 +2,7 @@
 
 import inspect
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import trio
 from headgate.gateway.api import conversion
 from headgate.gateway.api.conversion import HUNG_MS, MAX_HUNG, TURN_BYTES, Conversions
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError, TrioClock
-from headgate.gateway.tests.manual import ManualTime
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 
@@ -19,23 +19,13 @@ class Threads:
     """Runs what was given to the thread when the test says so."""
 
     def __init__(self) -> None:
-        self.begun: list[tuple[Generator[None, None, Any], Callable[[Any], None]]] = []
         self.time = ManualTime()
-        self.time.scheduler.in_slices = self._begin  # type: ignore[method-assign]
+        self.held = self.time.scheduler.hold_slices()
+        self.begun = self.held.waiting
         self.conversions = Conversions(self.time.scheduler)
 
-    def _begin(self, work: Generator[None, None, Any], done: Callable[[Any], None]) -> None:
-        self.begun.append((work, done))
-
     def run(self, number: int = 0) -> None:
-        work, done = self.begun.pop(number)
-        try:
-            while True:
-                next(work)
-        except StopIteration as end:
-            done(end.value)
-        except KafkaError as error:
-            done(error)
+        self.held.run_one(number=number)
 
 
 def steps(result: Any, slices: int) -> Generator[None, None, Any]:
@@ -110,7 +100,7 @@ def test_so_many_wait_for_disks_beside_the_one_that_runs() -> None:
     assert late == list(range(MAX_HUNG + 3))
 
 
-def test_one_that_waited_for_a_disk_until_the_end_is_told_with_the_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_that_waits_for_a_disk_at_the_stop_is_told_too(caplog: pytest.LogCaptureFixture) -> None:
     threads, late = Threads(), list[Any]()
     for number in range(3):
         threads.conversions.submit(steps(number, 2), 10, late.append, is_reading=number == 0)
@@ -139,9 +129,9 @@ def test_what_is_no_longer_wanted_is_broken_off() -> None:
     endless = steps("never", 1_000_000)
     threads.conversions.submit(endless, 10, late.append, lambda: wanted[0])
     threads.conversions.submit(steps("next", 1), 10, late.append)
-    work, _ = threads.begun[0]
+    work: Any = threads.begun[0][0]
     for _ in range(200):
-        next(work)
+        next(work.args[0])
     wanted[0] = False
     threads.run()
     assert late == []

@@ -8,11 +8,12 @@ import pytest
 
 from headgate.gateway.api.context import CloseConnection
 from headgate.gateway.api.delayed_produce import MIN_WAIT_MS, SILENT_WAIT_MS, Delayed, DelayedProduce
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.api.handlers.produce import render
 from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append import ACKS_ALL, Append
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
+from headgate.gateway.runtime.tests.fake_scheduler import hung
 from headgate.gateway.tests.builders import Node, reach, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.produce import (
@@ -100,9 +101,7 @@ def test_what_has_not_ended_in_time_has_timed_out(node: Node, acks: int, wait_ms
     assert bench.codes[1] == (ErrorCode.REQUEST_TIMED_OUT, -1)
 
 
-def test_without_acks_a_request_waits_for_conversions_and_crowded_disks_alone(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_acks_0_waits_for_conversions_and_crowded_disks_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(append_queue, "PAUSE_BYTES", 10)
     bench = Bench(node, acks=0)
     assert bench.delayed().answer_silently() is None, "nothing is converted, and the disk takes what comes"
@@ -159,7 +158,7 @@ def test_a_move_of_the_high_watermark_costs_what_it_completes(tmp_path: Path, mo
     counted = Counted(monkeypatch)
     node = Node(tmp_path / "data")
     node.services.metadata.create_topic("t", 1, configs={"headgate.flush": "commit"})
-    monkeypatch.setattr(node.services.scheduler, "in_thread", lambda *_: None)  # a disk that does not answer
+    node.time.scheduler.threads = hung
     replica, replies = node.services.partitions.get("t", 0), dict[int, Any]()
     served = load()[0].find(9)
     assert served is not None

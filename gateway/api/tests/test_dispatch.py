@@ -10,7 +10,7 @@ import trio
 
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.dispatch import Dispatcher, Parked, Route
-from headgate.gateway.api.handlers import Range, Registration, load
+from headgate.gateway.api.handler_registration import Range, Registration, load
 from headgate.gateway.api.handlers.each import each
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
 from headgate.gateway.runtime.scheduler import Scheduler

@@ -1,7 +1,6 @@
 """An error is the value of its partition, and stops no other."""
 
 import logging
-from typing import Any
 
 import pytest
 
@@ -9,7 +8,7 @@ from headgate.gateway.api.handlers.each import AT_ONCE, MAX_PENDING, PENDING_PAU
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, parked
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -187,8 +186,7 @@ def test_a_fault_of_ours_is_told_at_once(node: Node) -> None:
         return settled(f"{1 // (number - 20)}")
 
     outcome = each_in_turns(range(40), fail, lambda *_: "", list, 60_000, node.context(0))
-    replies: list[Any] = []
-    node.services.purgatory.park(outcome, replies.append)
+    replies = parked(node, outcome)
     node.time.advance()
     node.time.advance()
     assert isinstance(replies[0], ZeroDivisionError)
@@ -209,10 +207,7 @@ def test_many_topics_are_made_and_removed_in_turns(node: Node) -> None:
         (CreatePartitionsRequest([CreatePartitionsTopic(name, 2, None) for name in names], 60_000), 3),
         (DeleteTopicsRequest(topic_names=names, timeout_ms=60_000), 5),
     ):
-        outcome = node.handle(request, version)
-        assert isinstance(outcome, Waiting)
-        replies: list[Any] = []
-        node.services.purgatory.park(outcome, replies.append)
+        replies = parked(node, node.handle(request, version))
         while not replies:
             node.time.advance()
         (rows,) = (

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headgate.gateway.api.fetch_sessions import FetchTurn
-from headgate.gateway.api.handlers.fetch import Plan
+from headgate.gateway.api.handlers.fetch import FetchAsStored
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import InlineScheduler, ManualClock
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock, hung
+from headgate.gateway.tests.builders import Node, parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from headgate.protocol.messages.fetch import (
@@ -76,7 +75,7 @@ class LooksAtAll:
     def plan(self, node: Node, request: FetchRequest, version: int) -> list[PartitionData]:
         turn = FetchTurn([(key[0], wanted) for key, wanted in self.wanted.items()])
         rows: list[PartitionData] = []
-        Plan(request, node.context(version), turn, 0.0)._plan_some(rows, len(turn.partitions), blocking=True)
+        FetchAsStored(request, node.context(version), turn, 0.0)._plan_some(rows, len(turn.partitions), blocking=True)
         return rows
 
     def select(self, rows: list[PartitionData], is_full: bool) -> list[tuple[str | bytes, tuple[Any, ...]]]:
@@ -92,14 +91,7 @@ class LooksAtAll:
         return [(topic, said(row)) for topic, its in found.items() for row in its]
 
 
-class HungScheduler(InlineScheduler):
-    """A scheduler whose threads never end."""
-
-    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        pass
-
-
-HUNG = DiskMonitor(ManualClock(), HungScheduler(ManualClock()), lambda _: None)
+HUNG = DiskMonitor(ManualClock(), FakeScheduler(ManualClock(), threads=hung), lambda _: None)
 """A disk on which nothing is synced but by `Histories.sync`."""
 
 
@@ -134,7 +126,7 @@ class Histories(RuleBasedStateMachine):
     def append(self, which: tuple[str, int], size: int) -> None:
         partition = self.partition(which)
         if partition is not None:
-            partition.append(memoryview(build([Record(timestamp=NOW_MS, value=bytes(size))])), 1, NOW_MS)
+            partition.append(records(bytes(size)), 1, NOW_MS)
 
     @rule(which=ANY_PARTITION, producer_id=st.sampled_from([7, 8]))
     def append_in_transaction(self, which: tuple[str, int], producer_id: int) -> None:
@@ -317,8 +309,7 @@ class Histories(RuleBasedStateMachine):
         if not isinstance(outcome, Waiting):
             self.answered(request, outcome)
         else:
-            answers: list[Any] = []
-            self.node.services.purgatory.park(outcome, answers.append)
+            answers = parked(self.node, outcome)
             self.parked = outcome, request, answers
 
     def request(

@@ -8,7 +8,7 @@ import pytest
 from headgate.gateway.api import fetch_sessions
 from headgate.gateway.api.fetch_sessions import EVICTION_MS, FEW, FetchSessions, FetchTurn, SessionTurn
 from headgate.gateway.runtime.purgatory import Purgatory, Waiting, WaitList
-from headgate.gateway.tests.manual import ManualTime
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import (
     EpochEndOffset,
@@ -227,7 +227,7 @@ def test_a_session_that_forgot_all_ends(cache: FetchSessions) -> None:
     assert (turn.session_id, turn.partitions, len(cache), cache.total_partitions) == (0, [], 0, 0)
 
 
-def test_a_partition_that_was_forgotten_while_its_fetch_waited_is_told(cache: FetchSessions) -> None:
+def test_a_partition_forgotten_while_its_fetch_waited_is_told(cache: FetchSessions) -> None:
     waiting = cache.begin(request(opened(cache, {"t": [0, 1]}).session_id, 1), 12, 0)
     cache.begin(request(waiting.session_id, 2, forgotten={"t": [0]}), 12, 0)
     assert waiting.select(0, row(0))
@@ -436,7 +436,7 @@ def test_a_forgotten_partition_is_watched_no_more(cache: FetchSessions) -> None:
     assert looks.watches == [1, 0, 0]
 
 
-def test_a_session_watches_the_partition_that_took_the_place_of_another(cache: FetchSessions) -> None:
+def test_a_session_watches_the_partition_that_replaced_another(cache: FetchSessions) -> None:
     looks = Looks(cache, 2)
     old, looks.lists[1] = looks.lists[1], WaitList()
     assert looks.fetch({"t": [1]}) == [1]

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.disk_reads import MAX_READS_AT_ONCE
-from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
+from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS
+from headgate.gateway.runtime.disk_reads import MAX_READS_AT_ONCE
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node, led_elsewhere, over_the_wire
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
+from headgate.gateway.tests.builders import Node, led_elsewhere, over_the_wire, parked
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headgate.protocol.records import legacy
@@ -145,10 +146,9 @@ def test_it_waits_for_min_bytes_over_all_partitions(node: Node) -> None:
 def test_the_time_is_up_with_what_there_is(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     size = append(node, "t", b"a")
-    replies: list[Any] = []
-    waiting = node.handle(request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500, min_bytes=1 << 19), 12)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, replies.append)
+    replies = parked(
+        node, node.handle(request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500, min_bytes=1 << 19), 12)
+    )
     node.time.advance(500)
     assert sizes(replies[0]) == [size]
 
@@ -180,18 +180,14 @@ def test_it_does_not_wait_at_the_end_of_an_older_segment(node: Node) -> None:
     assert isinstance(node.handle(behind, 12), Waiting)
 
 
-def parked(node: Node, fetch: FetchRequest, version: int = 12) -> list[Any]:
+def parked_fetch(node: Node, fetch: FetchRequest, version: int = 12) -> list[Any]:
     """Where the answer of a fetch that has to wait comes."""
-    answers: list[Any] = []
-    waiting = node.handle(fetch, version)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, answers.append)
-    return answers
+    return parked(node, node.handle(fetch, version))
 
 
 def test_a_topic_made_anew_ends_the_wait(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
-    replies = parked(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
+    replies = parked_fetch(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
     node.services.metadata.delete_topic("t")
     node.services.metadata.create_topic("t", 1)
     node.time.advance()
@@ -207,7 +203,7 @@ def test_an_epoch_newer_than_the_leaders_is_refused(node: Node) -> None:
 
 def test_a_deleted_topic_ends_the_wait(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
-    replies = parked(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
+    replies = parked_fetch(node, request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500))
     node.services.metadata.delete_topic("t")
     node.time.advance()
     assert [row.error_code for row in rows(replies[0])] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -251,7 +247,7 @@ def test_a_history_that_diverges_is_told_where(node: Node) -> None:
 
 
 @pytest.mark.parametrize("last_fetched_epoch, diverging", [(0, (-1, -1)), (1, (0, 2)), (3, (0, 2)), (4, (-1, -1))])
-def test_a_new_epoch_begins_at_the_end_of_the_log_before_its_first_record(
+def test_before_its_first_record_an_epoch_begins_at_the_log_end(
     node: Node, last_fetched_epoch: int, diverging: tuple[int, int]
 ) -> None:
     """Kafka notes the epoch there when it becomes leader."""
@@ -276,14 +272,13 @@ def test_an_incremental_fetch_tells_only_what_is_new(node: Node) -> None:
 
 
 @pytest.fixture
-def cold(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def cold(node: Node, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
     """The threads of `let_cool`."""
     return let_cool(node, monkeypatch)
 
 
-def let_cool(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def let_cool(node: Node, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
     """Nothing on the disk is in memory until a thread has read it; the threads, which a test lets run."""
-    threads: list[Any] = []
     brought: set[tuple[int, int]] = set()
 
     def read_cached(file: File, length: int, position: int) -> bytes | None:
@@ -294,30 +289,23 @@ def let_cool(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(File, "read_cached", read_cached)
     monkeypatch.setattr(File, "warm", warm)
-    monkeypatch.setattr(node.services.scheduler, "in_thread", lambda work, done: threads.append((work, done)))
-    return threads
+    return node.time.scheduler.hold()
 
 
-def let_one_end(node: Node, threads: list[Any]) -> None:
-    work, done = threads.pop(0)
-    done(work())
-    node.time.advance()
-
-
-def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node, cold: list[Any]) -> None:
+def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node, cold: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1):
         for _ in range(30):
             append(node, "t", bytes(1_000), index=index)
         log = node.services.partitions.get("t", index).log
         log.segments[0].offsets.flush()
-        log.segments[0].offsets.give_back()
+        log.segments[0].offsets.unload()
     partitions = (from_offset(7, 0, max_bytes=5_000), from_offset(20, 1, max_bytes=5_000))
-    answers = parked(node, request(wanted(node, "t", 12, *partitions)))
+    answers = parked_fetch(node, request(wanted(node, "t", 12, *partitions)))
     rounds = 0
     while not answers:
-        assert len(cold) == 1, "one thread at a time for one fetch"
-        let_one_end(node, cold)
+        assert len(cold.waiting) == 1, "one thread at a time for one fetch"
+        cold.run_one()
         rounds += 1
     assert rounds == 3, "the index, the batches from there, those where it is cut: of both partitions together"
     assert [split(row.records.read())[0][0].base_offset for row in rows(answers[0])] == [7, 20]
@@ -325,7 +313,7 @@ def test_a_plan_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(node: Node,
 
 
 def test_what_is_in_memory_does_not_wait_for_what_is_not(
-    node: Node, cold: list[Any], monkeypatch: pytest.MonkeyPatch
+    node: Node, cold: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1):
@@ -343,30 +331,30 @@ def test_what_is_in_memory_does_not_wait_for_what_is_not(
     first = node.handle(fetch, 12)
     assert [row.partition_index for row in rows(first) if len(row.records)] == [1]
     sizes(first)
-    let_one_end(node, cold)
+    cold.run_one()
     second = node.handle(fetch, 12)
     assert [row.partition_index for row in rows(second) if len(row.records)] == [0, 1], "it was brought meanwhile"
     sizes(second)
 
 
-def test_cold_partitions_are_brought_together(node: Node, cold: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cold_partitions_are_brought_together(node: Node, cold: HeldThreads, monkeypatch: pytest.MonkeyPatch) -> None:
     count = MAX_READS_AT_ONCE + 10
     node.services.metadata.create_topic("t", count)
     for index in range(count):
         append(node, "t", b"a", index=index)
         append(node, "t", b"b", index=index)
-    answers = parked(node, request(wanted(node, "t", 12, *(from_offset(1, index) for index in range(count)))))
+    answers = parked_fetch(node, request(wanted(node, "t", 12, *(from_offset(1, index) for index in range(count)))))
     node.time.advance()  # so many are planned in slices
-    let_one_end(node, cold)
+    cold.run_one()
     for _ in ("planned", "told"):
         node.time.advance()
     assert sum(len(row.records) > 0 for row in rows(answers[0])) == MAX_READS_AT_ONCE
     sizes(answers[0])
-    assert len(cold) == 1, "the rest is brought for the next fetch"
-    let_one_end(node, cold)
+    assert len(cold.waiting) == 1, "the rest is brought for the next fetch"
+    cold.run_one()
 
 
-def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: list[Any]) -> None:
+def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 1)
     for _ in range(30):
         append(node, "t", bytes(1_000))
@@ -376,31 +364,33 @@ def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: list[Any
     file = node.services.partitions.get("t", 0).log.segments[0].file
     held = file.references
     node.services.purgatory.abandon(outcome)
-    let_one_end(node, cold)
+    cold.run_one()
     assert file.references == held - 1
-    assert not cold
+    assert not cold.waiting
 
 
-def test_what_is_gone_again_at_once_is_waited_for(node: Node, cold: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_gone_again_at_once_is_waited_for(
+    node: Node, cold: HeldThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node.services.metadata.create_topic("t", 1)
     append(node, "t", b"a")
     append(node, "t", b"b")
     monkeypatch.setattr(File, "warm", lambda file, length, position: None)
-    answers = parked(node, request(wanted(node, "t", 12, from_offset(1))))
-    let_one_end(node, cold)
+    answers = parked_fetch(node, request(wanted(node, "t", 12, from_offset(1))))
+    cold.run_one()
     assert [split(row.records.read())[0][0].base_offset for row in rows(answers[0])] == [1]
     sizes(answers[0])
 
 
-def test_a_disk_that_does_not_answer_is_told(node: Node, cold: list[Any]) -> None:
+def test_a_disk_that_does_not_answer_is_told(node: Node, cold: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 1)
     append(node, "t", b"a")
     append(node, "t", b"b")
-    answers = parked(node, request(wanted(node, "t", 12, from_offset(1))))
+    answers = parked_fetch(node, request(wanted(node, "t", 12, from_offset(1))))
     node.time.advance(DISK_DEADLINE_MS)
     (error,) = answers
     assert error.code == ErrorCode.REQUEST_TIMED_OUT
-    let_one_end(node, cold)
+    cold.run_one()
 
 
 @pytest.mark.parametrize("is_woken", [True, False])
@@ -411,7 +401,7 @@ def test_a_poll_ends_with_what_is_in_memory_by_then(
     for index in (0, 1, 1):
         append(node, "t", b"a", index=index)
     fetch = request(wanted(node, "t", 12, from_offset(0, 0), from_offset(1, 1)), max_wait_ms=500, min_bytes=1 << 19)
-    answers = parked(node, fetch)
+    answers = parked_fetch(node, fetch)
     threads = let_cool(node, monkeypatch)
     log = node.services.partitions.get("t", 1).log
     monkeypatch.setattr(log._segments, "_memo", {})
@@ -422,9 +412,9 @@ def test_a_poll_ends_with_what_is_in_memory_by_then(
         node.time.advance(0 if is_woken else 500)
     assert [row.partition_index for row in rows(answers[0]) if len(row.records)] == [0], "nothing had to be looked up"
     sizes(answers[0])
-    while threads:
-        let_one_end(node, threads)
-    answers = parked(node, fetch)
+    while threads.waiting:
+        threads.run_one()
+    answers = parked_fetch(node, fetch)
     node.time.advance(500)
     assert [row.partition_index for row in rows(answers[0]) if len(row.records)] == [0, 1], "it was brought meanwhile"
     sizes(answers[0])
@@ -452,10 +442,9 @@ def test_who_knows_an_older_leader_is_told_the_present_one(node: Node, version: 
     assert hint.leader_id == (0 if version >= 12 else -1)
 
 
-def test_who_waits_for_a_partition_that_another_broker_leads_from_now_on_is_told(node: Node) -> None:
+def test_who_waits_is_told_when_another_broker_becomes_the_leader(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
-    replies: list[Any] = []
-    node.services.purgatory.park(old(node, 12, from_offset(0), max_wait_ms=500), replies.append)
+    replies = parked(node, old(node, 12, from_offset(0), max_wait_ms=500))
     led_elsewhere(node, 5, "t")
     node.time.advance()
     (row,) = rows(replies[0])
@@ -463,7 +452,7 @@ def test_who_waits_for_a_partition_that_another_broker_leads_from_now_on_is_told
 
 
 @pytest.mark.parametrize("version, code", [(0, 6), (5, 6), (6, 56), (12, 56)])
-def test_a_version_that_does_not_know_of_bad_disks_is_made_to_come_again(
+def test_a_version_without_the_storage_error_is_told_to_retry(
     node: Node, version: int, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.services.metadata.create_topic("t", 1)
@@ -478,21 +467,19 @@ def test_a_version_that_does_not_know_of_bad_disks_is_made_to_come_again(
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 9])
-def test_an_old_version_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(
-    node: Node, cold: list[Any], version: int
-) -> None:
+def test_an_old_version_reads_a_cold_disk_in_threads(node: Node, cold: HeldThreads, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     for number in range(30):
         put(node, Record(-1, NOW_MS, None, b"%d" % number), codec=4)
     log = node.services.partitions.get("t", 0).log
     log.segments[0].offsets.flush()
-    log.segments[0].offsets.give_back()
+    log.segments[0].offsets.unload()
     log._segments.forget()
-    replies = parked(node, request(wanted(node, "t", version, from_offset(7)), max_wait_ms=500), version)
+    replies = parked_fetch(node, request(wanted(node, "t", version, from_offset(7)), max_wait_ms=500), version)
     rounds = 0
     while not replies:
-        assert len(cold) == 1, "one thread at a time for one fetch"
-        let_one_end(node, cold)
+        assert len(cold.waiting) == 1, "one thread at a time for one fetch"
+        cold.run_one()
         rounds += 1
     assert rounds > 1, "the position, then the records"
     (row,) = rows(replies[0])
@@ -502,7 +489,7 @@ def test_an_old_version_on_a_cold_disk_waits_for_threads_and_not_on_the_loop(
 
 
 @pytest.mark.parametrize("version", [1, 9])
-def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: list[Any], version: int) -> None:
+def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: HeldThreads, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=4)
     put(node, codec=4)
@@ -514,11 +501,11 @@ def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: 
         if not isinstance(waiting, Waiting):
             break
         node.services.purgatory.park(waiting, lambda reply: None)
-        for _ in range(min(moment, len(cold))):
-            let_one_end(node, cold)
+        for _ in range(min(moment, len(cold.waiting))):
+            cold.run_one()
         node.services.purgatory.abandon(waiting)
-        while cold:
-            let_one_end(node, cold)
+        while cold.waiting:
+            cold.run_one()
         del waiting
         assert file.references == before, f"it went at moment {moment}"
         assert len(node.services.purgatory) == 0

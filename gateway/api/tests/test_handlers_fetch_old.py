@@ -9,37 +9,19 @@ import pytest
 from crc32c import crc32c
 
 from headgate.gateway.api.conversion import BYTES_PER_ROW
-from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
+from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS
 from headgate.gateway.api.tests.test_handlers_fetch import NOW_MS, RECORDS, from_offset, old, put, request, rows, wanted
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control, legacy
 from headgate.protocol.records.batch import Record, build, check_crc, iterate, split
 from headgate.protocol.records.control import Marker
-from headgate.protocol.steps import finish
 from headgate.storage.log.validation import OWN
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.tests.builders import no_checkpoint
 
 OLD = range(4)
-
-
-class Thread:
-    """Work in slices waits until the test runs it."""
-
-    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._node = node
-        self._begun: list[tuple[Any, Any]] = []
-        monkeypatch.setattr(node.services.scheduler, "in_slices", lambda work, done: self._begun.append((work, done)))
-
-    def __len__(self) -> int:
-        return len(self._begun)
-
-    def run(self, result: Any = None) -> None:
-        work, done = self._begun.pop(0)
-        done(finish(work) if result is None else result)
-        self._node.time.advance()
 
 
 def as_read(records: Any, magic: int) -> list[Record]:
@@ -93,7 +75,7 @@ def test_whole_messages_are_sent_within_the_limits(node: Node, version: int) -> 
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_a_message_above_the_limit_is_cut_before_version_3_and_whole_then(node: Node, version: int) -> None:
+def test_a_message_above_the_limit_is_whole_from_version_3_on(node: Node, version: int) -> None:
     node.services.metadata.create_topic("t", 2)
     for index in (0, 1):
         put(node, Record(-1, NOW_MS, None, bytes(1_000)), index=index)
@@ -131,12 +113,12 @@ def test_while_others_wait_for_their_conversions_less_is_converted(
     node.services.metadata.create_topic("t", 1)
     for _ in range(10):
         put(node, Record(-1, NOW_MS, None, bytes(100_000)))
-    thread, replies = Thread(node, monkeypatch), list[Any]()
+    thread, replies = node.time.scheduler.hold_slices(), list[Any]()
     for _ in range(20):
         node.services.purgatory.park(old(node, version, from_offset(0)), replies.append)
-    assert len(thread) == 1, "one runs"
-    while len(thread):
-        thread.run()
+    assert len(thread.waiting) == 1, "one runs"
+    while len(thread.waiting):
+        thread.run_one()
     size = 100_026 if version < 2 else 100_034
     counts = [len(rows(reply)[0].records) // size for reply in replies]
     assert counts == [10, 10, 5, 3, 2, 2, *[1] * 14]
@@ -164,10 +146,7 @@ def test_what_old_versions_cannot_see_is_passed_over(node: Node, version: int) -
 def test_behind_a_last_marker_an_old_version_waits_as_at_the_end(node: Node, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     end_transaction(node)
-    replies: list[Any] = []
-    waiting = old(node, version, from_offset(0), max_wait_ms=500)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, replies.append)
+    replies = parked(node, old(node, version, from_offset(0), max_wait_ms=500))
     node.time.advance(300)
     end_transaction(node)
     node.time.advance(100)
@@ -179,12 +158,10 @@ def test_behind_a_last_marker_an_old_version_waits_as_at_the_end(node: Node, ver
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_behind_a_last_marker_an_old_version_waits_no_longer_than_it_said(node: Node, version: int) -> None:
+def test_behind_a_last_marker_an_old_version_waits_as_it_asked(node: Node, version: int) -> None:
     node.services.metadata.create_topic("t", 1)
     end_transaction(node)
-    replies: list[Any] = []
-    waiting = old(node, version, from_offset(0), max_wait_ms=500)
-    node.services.purgatory.park(waiting, replies.append)
+    replies = parked(node, old(node, version, from_offset(0), max_wait_ms=500))
     node.time.advance(300)
     end_transaction(node)
     node.time.advance(199)
@@ -197,17 +174,17 @@ def test_behind_a_last_marker_an_old_version_waits_no_longer_than_it_said(node: 
 def test_what_takes_long_is_converted_by_a_thread(node: Node, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=1)
-    thread, replies = Thread(node, monkeypatch), list[Any]()
+    thread, replies = node.time.scheduler.hold_slices(), list[Any]()
     waiting = old(node, version, from_offset(0), max_wait_ms=500)
     assert isinstance(waiting, Waiting)
     node.services.purgatory.park(waiting, replies.append)
     node.time.advance(1_000)
     assert replies == []
-    thread.run()
+    thread.run_one()
     (row,) = rows(replies[0])
     magic = 0 if version < 2 else 1
     assert as_read(row.records, magic) == expected(magic)
-    assert len(thread) == 0
+    assert len(thread.waiting) == 0
 
 
 @pytest.mark.parametrize("version, most", [(0, 7), (3, 7), (4, 27), (9, 27)])
@@ -217,24 +194,24 @@ def test_only_so_much_is_converted_at_once_in_a_turn(
     node.services.metadata.create_topic("t", 30)
     for index in range(30):
         partition = node.services.partitions.get("t", index)
-        partition.append(memoryview(build([Record(timestamp=NOW_MS, value=bytes(9_900))])), 1, NOW_MS)
-    thread = Thread(node, monkeypatch)
+        partition.append(records(bytes(9_900)), 1, NOW_MS)
+    thread = node.time.scheduler.hold_slices()
     asked = [old(node, version, from_offset(0, index)) for index in range(30)]
     assert [isinstance(one, Waiting) for one in asked] == [False] * most + [True] * (30 - most)
-    assert len(thread) == 1
+    assert len(thread.waiting) == 1
 
 
 def test_who_waits_for_records_waits_for_their_conversion_too(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
-    thread, replies = Thread(node, monkeypatch), list[Any]()
+    thread, replies = node.time.scheduler.hold_slices(), list[Any]()
     node.services.purgatory.park(old(node, 2, from_offset(0), max_wait_ms=500), replies.append)
     end_transaction(node)
     node.time.advance()
     put(node, codec=1)
     node.time.advance()
     assert replies == []
-    while len(thread):
-        thread.run()
+    while len(thread.waiting):
+        thread.run_one()
     (row,) = rows(replies[0])
     assert [record.offset for record in as_read(row.records, 1)] == [1, 2, 3]
     assert len(node.services.purgatory) == 0
@@ -243,26 +220,25 @@ def test_who_waits_for_records_waits_for_their_conversion_too(node: Node, monkey
 def test_a_conversion_that_nobody_waits_for_any_more_is_not_begun(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=1)
-    thread = Thread(node, monkeypatch)
+    thread = node.time.scheduler.hold_slices()
     waitings = [old(node, 0, from_offset(0)) for _ in range(3)]
     for waiting in waitings:
         node.services.purgatory.park(waiting, lambda reply: None)
     for waiting in waitings[:2]:
         node.services.purgatory.abandon(waiting)
-    assert len(thread) == 1
+    assert len(thread.waiting) == 1
     assert node.services.conversions.waiting_bytes == 3 * BYTES_PER_ROW
-    thread.run()
-    thread.run()
-    assert len(thread) == 0
+    thread.run_one()
+    thread.run_one()
+    assert len(thread.waiting) == 0
     assert len(node.services.purgatory) == 0
 
 
 def test_a_conversion_that_never_ends_is_told_as_an_error(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=1)
-    Thread(node, monkeypatch)
-    replies: list[Any] = []
-    node.services.purgatory.park(old(node, 0, from_offset(0)), replies.append)
+    node.time.scheduler.hold_slices()
+    replies = parked(node, old(node, 0, from_offset(0)))
     node.time.advance(DISK_DEADLINE_MS)
     assert isinstance(replies[0], KafkaError)
     assert replies[0].code == ErrorCode.REQUEST_TIMED_OUT
@@ -271,9 +247,9 @@ def test_a_conversion_that_never_ends_is_told_as_an_error(node: Node, monkeypatc
 def test_a_fault_of_a_conversion_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     put(node, codec=1)
-    thread, replies = Thread(node, monkeypatch), list[Any]()
+    thread, replies = node.time.scheduler.hold_slices(), list[Any]()
     node.services.purgatory.park(old(node, 0, from_offset(0)), replies.append)
-    thread.run(ZeroDivisionError("ours"))
+    thread.run_one(ZeroDivisionError("ours"))
     assert isinstance(replies[0], ZeroDivisionError)
 
 
@@ -294,7 +270,7 @@ def test_records_that_cannot_be_read_are_an_error_of_their_partition(node: Node,
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_a_disk_that_fails_during_a_conversion_is_told_as_the_version_knows_it(
+def test_a_disk_failure_in_a_conversion_is_told_as_the_version_can(
     node: Node, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> bytes:

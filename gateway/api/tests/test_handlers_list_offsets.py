@@ -9,15 +9,13 @@ import pytest
 from headgate.gateway.api.conversion import BYTES_PER_ROW
 from headgate.gateway.api.handlers import list_offsets
 from headgate.gateway.api.handlers.list_offsets import AT_ONCE, DEADLINE_MS
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
-from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
+from headgate.gateway.tests.builders import Node, parked
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.compression import ZSTD
-from headgate.protocol.steps import finish
 from headgate.storage.files import File, Files, WouldBlock, parent
 
 NOW_MS = 1_700_000_000_000
@@ -195,20 +193,6 @@ def test_errors_are_told_of_their_partition(node: Node) -> None:
 # ------------------------------------------------------------------------------------------------- what may take long
 
 
-class Thread:
-    """Work in slices waits until the test runs it."""
-
-    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._node = node
-        self.begun: list[tuple[Any, Any]] = []
-        monkeypatch.setattr(node.services.scheduler, "in_slices", lambda work, done: self.begun.append((work, done)))
-
-    def run(self, result: Any = None) -> None:
-        work, done = self.begun.pop(0)
-        done(finish(work) if result is None else result)
-        self._node.time.advance()
-
-
 def seek(node: Node, *wanted: tuple[int, int]) -> Any:
     """What the handler makes of a request for times in partitions of t."""
     partitions = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index, timestamp in wanted]
@@ -219,61 +203,52 @@ def rows(response: Any) -> list[tuple[int, ...]]:
     return [(row.error_code, row.offset, row.timestamp) for row in response.topics[0].partitions]
 
 
-def parked(node: Node, waiting: Any) -> list[Any]:
-    """Park a reply; what comes of it will be in the list."""
-    assert isinstance(waiting, Waiting)
-    answers: list[Any] = []
-    node.services.purgatory.park(waiting, answers.append)
-    return answers
-
-
 @pytest.fixture
-def thread(node: Node, monkeypatch: pytest.MonkeyPatch) -> Thread:
+def thread(node: Node, monkeypatch: pytest.MonkeyPatch) -> HeldThreads:
     """Partitions with a compressed batch each, and a thread to look into them."""
     node.services.metadata.create_topic("t", AT_ONCE + 1)
     for index in range(AT_ONCE + 1):
         records = [Record(timestamp=NOW_MS + index), Record(timestamp=NOW_MS + 100)]
         node.services.partitions.get("t", index).append(memoryview(build(records, compression=ZSTD)), 1, NOW_MS)
-    return Thread(node, monkeypatch)
+    return node.time.scheduler.hold_slices()
 
 
-def test_records_are_looked_at_by_a_thread(node: Node, thread: Thread) -> None:
+def test_records_are_looked_at_by_a_thread(node: Node, thread: HeldThreads) -> None:
     answers = parked(node, seek(node, (0, NOW_MS), (1, -1), (0, NOW_MS + 50), (0, NOW_MS + 101), (99, 5)))
     assert not answers
-    thread.run()
+    thread.run_one()
     found = [(0, 0, NOW_MS), (0, 2, -1), (0, 1, NOW_MS + 100), NOTHING, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)]
     assert rows(answers[0]) == found
-    assert not thread.begun
+    assert not thread.waiting
 
 
-def test_a_time_that_is_sought_often_is_looked_for_once(node: Node, thread: Thread) -> None:
+def test_a_time_that_is_sought_often_is_looked_for_once(node: Node, thread: HeldThreads) -> None:
     answers = parked(node, seek(node, *[(0, NOW_MS)] * 1_000))
-    work, done = thread.begun.pop()
-    done(finish(work))
-    node.time.advance()
+    thread.run_one()
+    assert not thread.waiting
     assert rows(answers[0]) == [(0, 0, NOW_MS)] * 1_000
 
 
-def test_so_many_searches_are_under_way_at_once(node: Node, thread: Thread) -> None:
+def test_so_many_searches_are_under_way_at_once(node: Node, thread: HeldThreads) -> None:
     """Each holds files open."""
     answers = parked(node, seek(node, *[(index, NOW_MS) for index in range(AT_ONCE + 1)]))
     assert node.services.conversions.waiting_bytes == AT_ONCE * BYTES_PER_ROW
-    thread.run()
+    thread.run_one()
     assert not answers
-    thread.run()
+    thread.run_one()
     assert rows(answers[0]) == [(0, 0, NOW_MS + index) for index in range(AT_ONCE + 1)]
 
 
-def test_what_is_plain_and_short_needs_no_thread(node: Node, thread: Thread) -> None:
+def test_what_is_plain_and_short_needs_no_thread(node: Node, thread: HeldThreads) -> None:
     node.services.partitions.get("t", 0).append(memoryview(build([Record(timestamp=NOW_MS + 200)])), 1, NOW_MS)
     assert rows(seek(node, (0, NOW_MS + 150))) == [(0, 2, NOW_MS + 200)]
 
 
 def test_a_disk_that_fails_and_one_that_does_not_answer(
-    node: Node, thread: Thread, caplog: pytest.LogCaptureFixture
+    node: Node, thread: HeldThreads, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers = parked(node, seek(node, (0, NOW_MS)))
-    thread.run([OSError(5, "Input/output error")])
+    thread.run_one([OSError(5, "Input/output error")])
     assert caplog.messages == ["the store failed (t-0)"]
     assert rows(answers[0]) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)]
     answers = parked(node, seek(node, (0, NOW_MS)))
@@ -282,18 +257,18 @@ def test_a_disk_that_fails_and_one_that_does_not_answer(
 
 
 def test_one_partition_that_is_refused_stops_no_other(
-    node: Node, thread: Thread, monkeypatch: pytest.MonkeyPatch
+    node: Node, thread: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk of t-0 refuses")
 
     monkeypatch.setattr(type(node.services.partitions.get("t", 0).log), "max_timestamp", refuse)
     answers = parked(node, seek(node, (0, -3), (1, NOW_MS)))
-    thread.run()
+    thread.run_one()
     assert rows(answers[0]) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1), (0, 0, NOW_MS + 1)]
 
 
-class ColdDisk(Threads):
+class ColdDisk(HeldThreads):
     """What is read of it is not in memory before a thread has read it; and not even then, if it `forgets`."""
 
     def __init__(self) -> None:
@@ -303,7 +278,7 @@ class ColdDisk(Threads):
 
 
 @pytest.fixture
-def cold(node: Node, thread: Thread, monkeypatch: pytest.MonkeyPatch) -> ColdDisk:
+def cold(node: Node, thread: HeldThreads, monkeypatch: pytest.MonkeyPatch) -> ColdDisk:
     """Partition 0 has indexes of some batches, which nobody holds in memory."""
     log = node.services.partitions.get("t", 0).log
     log.configure(replace(log.config, index_interval_bytes=0))
@@ -322,7 +297,7 @@ def cold(node: Node, thread: Thread, monkeypatch: pytest.MonkeyPatch) -> ColdDis
 
     monkeypatch.setattr(File, "read_cached", read_cached)
     monkeypatch.setattr(File, "warm", warm)
-    monkeypatch.setattr(node.services.scheduler, "in_thread", disk.in_thread)
+    node.time.scheduler.threads = disk
     return disk
 
 
@@ -337,34 +312,34 @@ def brought(node: Node, cold: ColdDisk) -> None:
     "timestamp,found,reads", [(NOW_MS + 150, (0, 2, NOW_MS + 200), 2), (-3, (0, 3, NOW_MS + 300), 1)]
 )
 def test_indexes_on_a_cold_disk_are_read_by_a_thread(
-    node: Node, thread: Thread, cold: ColdDisk, timestamp: int, found: tuple[int, ...], reads: int
+    node: Node, thread: HeldThreads, cold: ColdDisk, timestamp: int, found: tuple[int, ...], reads: int
 ) -> None:
     answers = parked(node, seek(node, (0, timestamp), (1, -1)))
     for _ in range(reads):
         brought(node, cold)
     assert len(cold.brought) == reads, "the time index, and the offset index where its end does not tell"
     assert not answers
-    thread.run()
+    thread.run_one()
     assert rows(answers[0]) == [found, (0, 2, -1)]
     assert not cold.waiting
-    assert not thread.begun
+    assert not thread.waiting
 
 
-def test_a_disk_that_hangs_holds_up_no_conversions(node: Node, thread: Thread, cold: ColdDisk) -> None:
+def test_a_disk_that_hangs_holds_up_no_conversions(node: Node, thread: HeldThreads, cold: ColdDisk) -> None:
     answers = parked(node, seek(node, (0, NOW_MS + 150), *[(index, NOW_MS) for index in range(1, AT_ONCE + 1)]))
     others = parked(node, seek(node, (1, NOW_MS)))
-    while thread.begun:
-        thread.run()
+    while thread.waiting:
+        thread.run_one()
     assert rows(others[0]) == [(0, 0, NOW_MS + 1)]
     assert not answers
     brought(node, cold)
     brought(node, cold)
-    thread.run()
+    thread.run_one()
     assert rows(answers[0])[0] == (0, 2, NOW_MS + 200)
     assert rows(answers[0])[1:] == [(0, 0, NOW_MS + index) for index in range(1, AT_ONCE + 1)]
 
 
-def test_so_many_are_read_for_at_once(node: Node, thread: Thread, cold: ColdDisk) -> None:
+def test_so_many_are_read_for_at_once(node: Node, thread: HeldThreads, cold: ColdDisk) -> None:
     """Each holds a file open."""
     wanted = [(0, NOW_MS + number) for number in range(2 * AT_ONCE + 1)]
     answers = parked(node, seek(node, *wanted))
@@ -373,12 +348,12 @@ def test_so_many_are_read_for_at_once(node: Node, thread: Thread, cold: ColdDisk
     while not answers:
         cold.run_all()
         node.time.advance()
-        if thread.begun:
-            thread.run()
+        if thread.waiting:
+            thread.run_one()
     assert [code for code, _, _ in rows(answers[0])] == [0] * len(wanted)
 
 
-def test_searches_that_were_given_up_leave_nothing_that_waits_for_the_disk(
+def test_abandoned_searches_leave_nothing_that_waits_for_the_disk(
     node: Node, cold: ColdDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = list[str]()
@@ -396,18 +371,20 @@ def test_searches_that_were_given_up_leave_nothing_that_waits_for_the_disk(
     assert (len(share._waiting), share._running) == (0, 0)
 
 
-def test_what_is_gone_again_when_it_was_brought_is_waited_for(node: Node, thread: Thread, cold: ColdDisk) -> None:
+def test_what_is_gone_again_when_it_was_brought_is_waited_for(node: Node, thread: HeldThreads, cold: ColdDisk) -> None:
     """Else a search would have no end where memory is short, or where a file system never answers at once."""
     cold.forgets = True
     answers = parked(node, seek(node, (0, NOW_MS + 150)))
     brought(node, cold)
     assert not answers
-    thread.run()
+    thread.run_one()
     assert rows(answers[0]) == [(0, 2, NOW_MS + 200)]
 
 
-def test_a_disk_that_fails_under_an_index_stops_no_other_partition(node: Node, thread: Thread, cold: ColdDisk) -> None:
+def test_a_disk_that_fails_under_an_index_stops_no_other_partition(
+    node: Node, thread: HeldThreads, cold: ColdDisk
+) -> None:
     answers = parked(node, seek(node, (0, NOW_MS + 150), (1, NOW_MS)))
     cold.run_one(OSError(5, "Input/output error"))
-    thread.run()
+    thread.run_one()
     assert rows(answers[0]) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1), (0, 0, NOW_MS + 1)]

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api import authorized_operations
-from headgate.gateway.api.handlers import load
-from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node, refusal
+from headgate.gateway.api.handler_registration import load
+from headgate.gateway.tests.builders import Node, parked, refusal
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -132,10 +131,7 @@ def test_one_request_cannot_create_topics_without_end(node: Node) -> None:
 
 def test_many_topics_are_created_in_turns(node: Node) -> None:
     names = [f"t{index}" for index in range(12)]
-    outcome = node.handle(named(*names), 12)
-    assert isinstance(outcome, Waiting)
-    replies: list[Any] = []
-    node.services.purgatory.park(outcome, replies.append)
+    replies = parked(node, node.handle(named(*names), 12))
     while not replies:
         node.time.advance()
     assert found(replies[0]) == dict.fromkeys(names, (0, 1))

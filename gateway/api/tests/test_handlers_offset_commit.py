@@ -7,7 +7,7 @@ import pytest
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, offsets_partitions
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -92,8 +92,8 @@ def test_a_loading_coordinator_is_told_at_every_partition(
     node: Node, topic: OffsetCommitRequestTopic, version: int
 ) -> None:
     node.ask(OffsetCommitRequest("g", topics=[topic]), 8)
-    for coordinator in node.services.groups._coordinators.values():
-        coordinator.reload("a test wants it")
+    for replica in offsets_partitions(node):
+        node.services.groups.log_was_truncated(replica)
     topic.partitions.append(OffsetCommitRequestPartition(0, 1))
     response = node.ask(OffsetCommitRequest("g", topics=[topic]), version)
     assert [row[2:] for row in rows(response)] == [
@@ -107,8 +107,8 @@ def test_a_commit_that_is_not_replicated_in_time(
 ) -> None:
     node.ask(OffsetCommitRequest("g", topics=[topic]), 8)
     replies: list[object] = []
-    for coordinator in node.services.groups._coordinators.values():
-        coordinator.partition.fsync_before_commit = True
+    for replica in offsets_partitions(node):
+        replica.fsync_before_commit = True
     with monkeypatch.context() as patch:
         patch.setattr(Replica, "advance", lambda _: None)
         outcome = node.handle(OffsetCommitRequest("g", topics=[topic]), 8)

@@ -6,9 +6,9 @@ import pytest
 
 from headgate.gateway.api.tests.large import Loop
 from headgate.gateway.coordinator.internal_topic import partition_of
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, offsets_partitions, parked
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -20,7 +20,6 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
-    OffsetFetchResponse,
 )
 
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
@@ -132,7 +131,7 @@ def test_a_group_may_not_be_asked_for_all_it_has_twice(filled: Node) -> None:
 
 def reload(node: Node, group: str) -> None:
     index = partition_of(group, node.config.offsets_topic_num_partitions)
-    node.services.groups._coordinators[index].reload("a test wants it")
+    node.services.groups.log_was_truncated(node.services.partitions.get(CONSUMER_OFFSETS, index))
 
 
 def test_a_group_that_is_loaded_holds_no_other_back(filled: Node) -> None:
@@ -156,15 +155,12 @@ def test_where_old_versions_have_their_errors(filled: Node) -> None:
 @pytest.mark.parametrize("version", [7, 8])
 def test_what_may_be_lost_is_not_told(filled: Node, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(1, 43)])
-    for coordinator in filled.services.groups._coordinators.values():
-        coordinator.partition.fsync_before_commit = True
+    for replica in offsets_partitions(filled):
+        replica.fsync_before_commit = True
     with monkeypatch.context() as patch:
         patch.setattr(Replica, "advance", lambda _: None)
         filled.handle(OffsetCommitRequest("g", topics=[topic]), 8)
-    outcome = filled.handle(request(filled, version, {"t": [1]}, "g"), version)
-    assert isinstance(outcome, Waiting)
-    replies: list[OffsetFetchResponse] = []
-    filled.services.purgatory.park(outcome, replies.append)
+    replies = parked(filled, filled.handle(request(filled, version, {"t": [1]}, "g"), version))
     filled.time.advance(filled.config.offsets_commit_timeout_ms - 1)
     assert replies == []
     filled.time.advance(1)

@@ -38,7 +38,7 @@ def test_where_epochs_end(node: Node, version: int) -> None:
     assert found == [(0, epoch, end) for epoch, end in zip(epochs, (3, 3, 7, -1), strict=True)]
 
 
-def test_a_new_epoch_begins_at_the_end_of_the_log_before_its_first_record(node: Node) -> None:
+def test_before_its_first_record_an_epoch_begins_at_the_log_end(node: Node) -> None:
     """Kafka notes the epoch there when it becomes leader."""
     node.services.metadata.create_topic("t", 1)
     append(node, 1, 3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.metadata import features
 from headgate.gateway.tests.builders import Node, refusal
 from headgate.protocol.errors import ErrorCode

@@ -100,7 +100,7 @@ def partitions(node: Node, name: str = "t") -> int:
     return sum(partition.topic == name for partition in node.services.partitions)
 
 
-def test_partitions_of_a_topic_that_another_broker_creates_are_served_here(node: SharedNode) -> None:
+def test_partitions_that_another_broker_creates_are_served_here(node: SharedNode) -> None:
     node.others.change(*node.their_topic(partitions=2))
     assert partitions(node) == 2
     assert code(node.ask(CREATION, 5)) == EXISTS
@@ -152,7 +152,7 @@ def test_partitions_that_two_brokers_add_are_added_once(node: SharedNode) -> Non
     assert partitions(node) == 3
 
 
-def test_a_topic_that_a_client_uses_first_is_created_by_whoever_is_faster(node: SharedNode) -> None:
+def test_a_topic_of_a_first_use_is_created_by_the_fastest_broker(node: SharedNode) -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
     replies = node.begin(request, 9)
     node.others.change(*node.their_topic(partitions=3))

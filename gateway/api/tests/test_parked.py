@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.context import CloseConnection
-from headgate.gateway.api.dispatch import Parked
-from headgate.gateway.api.handlers import Range, Registration
+from headgate.gateway.api.dispatch import Dispatcher, Parked
+from headgate.gateway.api.handler_registration import Range, Registration, load
 from headgate.gateway.api.parked import ParkedRequest
 from headgate.gateway.api.tests.large import LOOK_MS, Loop, frame
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
@@ -52,8 +52,8 @@ def metadata(count: int = MANY) -> MetadataRequest:
 def handled_by(loop: Loop, handler: Any) -> None:
     """FindCoordinator is handled by `handler`."""
     key = FindCoordinatorRequest.api_key
-    table = {**loop.dispatcher._registrations, key: Registration(FindCoordinatorRequest, (Range(0, 6, handler),))}
-    loop.dispatcher._registrations = table
+    table = {**load(), key: Registration(FindCoordinatorRequest, (Range(0, 6, handler),))}
+    loop.dispatcher = Dispatcher(loop.node.services, table)
 
 
 FIND = FindCoordinatorRequest(key="g")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headgate.gateway.api import handlers
+from headgate.gateway.api import handler_registration
 from headgate.protocol import registry
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "protocol.md"
 ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)(?:-(\d+))? \| (.*?) \| .* \|$", re.MULTILINE)
 
 
-def test_the_page_lists_every_registered_api_with_its_versions_and_its_handler() -> None:
+def test_the_page_lists_every_api_with_versions_and_handler() -> None:
     told = {
         int(key): (name, int(first), int(last or first), set(re.findall(r"`([^`]+)`", files)))
         for key, name, first, last, files in ROW.findall(PAGE.read_text())
@@ -24,10 +24,10 @@ def test_the_page_lists_every_registered_api_with_its_versions_and_its_handler()
             one.served_max,
             {file_of(served.handler) for served in one.ranges},
         )
-        for key, one in handlers.load().items()
+        for key, one in handler_registration.load().items()
     }
     assert told == registered, "run `python -m compat_tests.matrix.protocol`"
 
 
-def file_of(handler: handlers.Handler) -> str:
+def file_of(handler: handler_registration.Handler) -> str:
     return f"{handler.__module__.removeprefix('headgate.').replace('.', '/')}.py"

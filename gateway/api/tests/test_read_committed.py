@@ -10,7 +10,7 @@ import pytest
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node, over_the_wire
+from headgate.gateway.tests.builders import Node, over_the_wire, parked
 from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -75,7 +75,7 @@ def aborted(row: Any) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_reader_of_what_is_committed_stops_at_the_first_open_transaction(node: Node, version: int) -> None:
+def test_read_committed_stops_at_the_first_open_transaction(node: Node, version: int) -> None:
     write(node, 7, 0, 2)
     write(node, 8, 0)
     end(node, 7, is_commit=False)
@@ -117,10 +117,7 @@ def split_offsets(row: Any) -> list[int]:
 
 def test_a_waiting_reader_is_woken_by_the_marker(node: Node) -> None:
     write(node, 7, 0)
-    waiting = node.handle(fetch(12, 0, max_wait_ms=500), 12)
-    assert isinstance(waiting, Waiting)
-    replies: list[Any] = []
-    node.services.purgatory.park(waiting, replies.append)
+    replies = parked(node, node.handle(fetch(12, 0, max_wait_ms=500), 12))
     write(node, 7, 1)
     node.time.advance()
     assert replies == []
@@ -173,21 +170,17 @@ def test_an_impatient_reader_waits_for_the_index_with_the_rest(node: Node, monke
     partition = partition_of(node)
     partition.log.roll(NOW_MS)
     partition.log.close_files()
-    read_cached, threads, brought = File.read_cached, list[Any](), list[int]()
+    read_cached, brought = File.read_cached, list[int]()
 
     def without_the_index(file: File, length: int, position: int) -> bytes | bytearray | None:
         return None if length == TransactionIndex.ENTRY.size and not brought else read_cached(file, length, position)
 
     monkeypatch.setattr(File, "read_cached", without_the_index)
     monkeypatch.setattr(File, "warm", lambda _, length, __: brought.append(length))
-    monkeypatch.setattr(node.services.scheduler, "in_thread", lambda work, done: threads.append((work, done)))
-    waiting = node.handle(fetch(12, 0), 12)
-    assert isinstance(waiting, Waiting)
-    replies: list[Any] = []
-    node.services.purgatory.park(waiting, replies.append)
-    ((work, done),) = threads
-    done(work())
-    node.time.advance()
+    threads = node.time.scheduler.hold()
+    replies = parked(node, node.handle(fetch(12, 0), 12))
+    assert len(threads.waiting) == 1
+    threads.run_one()
     assert brought == [TransactionIndex.ENTRY.size]
     (response,) = replies
     row = response.responses[0].partitions[0]

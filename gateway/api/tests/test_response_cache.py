@@ -6,7 +6,7 @@ import pytest
 
 from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Dispatcher
-from headgate.gateway.api.handlers import REGISTRATIONS, load
+from headgate.gateway.api.handler_registration import REGISTRATIONS, load
 from headgate.gateway.api.handlers.metadata import metadata
 from headgate.gateway.api.response_cache import (
     MAX_ANSWER_BYTES,

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.api.routes import HEAD, LARGE_BYTES, PIECE_BYTES, Reply, Route, body_of, with_body
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from headgate.protocol.messages.produce import ProduceRequest

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.context import Client
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.network.memory_budget import MemoryBudget
 from headgate.gateway.tests.builders import Node

@@ -26,11 +26,10 @@ from headgate.protocol.internal.metadata import (
 from headgate.protocol.records.batch import Record, build, read_header
 from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.kafka_directory import OWN_METADATA
-from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import layout
 from headgate.storage.errors import DirectoryLocked, StorageError
 from headgate.storage.log.producers import Producers
-from headgate.storage.tests.builders import numbered
+from headgate.storage.tests.builders import numbered, open_directory
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 NOW_MS = 1_700_000_000_000
@@ -79,7 +78,7 @@ def adopt(files: CrashingFiles, **settings: str) -> bool:
 
 def image(files: CrashingFiles) -> Image:
     """What a broker reads."""
-    store = LogDirectory.open(
+    store = open_directory(
         "/data", files=files, node_id=3, config=BrokerConfig.load("").log_config({}), now_ms=NOW_MS, random=Random(2)
     )
     assert store.failed == {}

@@ -13,6 +13,7 @@ import trio.testing
 from headgate.gateway.app.broker import FREEZE_PARTITIONS, freezing
 from headgate.gateway.metadata import snapshot
 from headgate.gateway.metadata.metadata_log import replay
+from headgate.gateway.tests.builders import records
 from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.metadata import BROKER_RESOURCE, MetadataRecord
@@ -144,8 +145,7 @@ def test_a_broker_replaces_its_metadata_log_by_a_snapshot(tmp_path: Path, monkey
 def test_a_stop_writes_down_the_high_watermarks(tmp_path: Path) -> None:
     async def scenario(memory: MemoryBroker) -> None:
         await create(memory.connect(), "t")
-        records = memoryview(build([Record(timestamp=1, value=b"v")]))
-        memory.broker.services.partitions.get("t", 0).append(records, 1, 1)
+        memory.broker.services.partitions.get("t", 0).append(records(b"v", timestamp=1), 1, 1)
 
     run_broker(tmp_path, scenario)
     (checkpoint,) = tmp_path.rglob("replication-offset-checkpoint")
@@ -323,7 +323,7 @@ def test_an_unknown_api_hangs_up_and_others_are_served(tmp_path: Path) -> None:
     run_broker(tmp_path, scenario)
 
 
-def test_a_limit_on_connections_changes_at_once_and_survives_a_restart(tmp_path: Path) -> None:
+def test_a_connection_limit_changes_at_once_and_survives_a_restart(tmp_path: Path) -> None:
     limit = AlterConfigsResource(BROKER_RESOURCE, "", [AlterableConfig("max.connections", SET, "1")])
 
     async def lower_it(memory: MemoryBroker) -> None:
@@ -371,7 +371,7 @@ def test_metrics_are_served_where_they_are_asked_for(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_without_a_listener_of_metrics_the_library_is_not_loaded(tmp_path: Path) -> None:
     program = (
-        "import sys; import headgate.gateway.app.broker as b; import headgate.gateway.api.handlers as h; h.load();"
-        "sys.exit('prometheus_client' in sys.modules)"
+        "import sys; import headgate.gateway.app.broker; from headgate.gateway.api import handler_registration as h; "
+        "h.load(); sys.exit('prometheus_client' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

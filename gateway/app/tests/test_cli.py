@@ -224,7 +224,7 @@ def test_our_own_mistakes_are_not_dressed_up(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.sockets
 @pytest.mark.slow
-def test_importing_the_command_line_and_the_configuration_imports_nothing_heavy() -> None:
+def test_the_command_line_and_the_configuration_import_nothing_heavy() -> None:
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); import headgate.gateway.app.cli, headgate.gateway.config;"
         " print(*sys.modules)"

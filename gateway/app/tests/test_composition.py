@@ -10,8 +10,8 @@ import pytest
 from headgate.gateway.app.composition import BrokerParts, Foundation, MetadataSource, Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
+from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
 from headgate.gateway.tests.builders import Node, UnsyncedFiles
-from headgate.gateway.tests.manual import ManualClock
 from headgate.storage.directory.log_directory import CLEAN_SHUTDOWN
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.errors import StorageError

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from headgate import Headgate
-from headgate.gateway.app.embedded import HeadgateError
-from headgate.gateway.app.embedded_client import create_topic
+from headgate.gateway.app.headgate import HeadgateError
 from headgate.gateway.app.in_process import MovableClock
+from headgate.gateway.app.topic_client import create_topic
 
 pytestmark = [pytest.mark.sockets, pytest.mark.slow]
 

@@ -98,9 +98,7 @@ def test_advertised_names_are_those_of_listeners() -> None:
         ("[::1]:0", ("::1", 0)),
     ],
 )
-def test_metrics_are_of_the_loopback_interface_unless_it_is_said_otherwise(
-    text: str, expected: tuple[str, int] | None
-) -> None:
+def test_metrics_listen_on_loopback_unless_configured_otherwise(text: str, expected: tuple[str, int] | None) -> None:
     assert parse_metrics_listener(text) == expected
 
 

@@ -1,6 +1,6 @@
-"""The group coordinator of a broker: the runtime over `__consumer_offsets`, and what groups need of the broker.
+"""The group coordinator of a broker: the runtime over `__consumer_offsets`, and its ties to the rest of the broker.
 
-Groups hear of topics that come, grow and go. Offsets of deleted topics are forgotten, and old ones expire.
+Groups hear of topics that are created, grow or are deleted. Offsets of deleted topics are removed; old offsets expire.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from headgate.gateway.coordinator.coordinator import Coordinator
 from headgate.gateway.coordinator.decision import Decision
 from headgate.gateway.coordinator.groups import offset_expiration
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.coordinator.groups.replay import new_shard
 from headgate.gateway.coordinator.groups.settings import GroupSettings
+from headgate.gateway.coordinator.groups.shard_factory import new_shard
 from headgate.gateway.coordinator.internal_topic import InternalTopic
-from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.runtime import CoordinatorRuntime
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.replica_manager import ReplicaManager
@@ -52,7 +52,7 @@ def consumer_offsets(config: BrokerConfig) -> InternalTopic:
 
 
 class ImageTopics:
-    """The topics of the present image, as shards see them."""
+    """The topics of the present image, as a `TopicsView` for shards."""
 
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
@@ -73,12 +73,12 @@ class ImageTopics:
         return self._metadata.image.topic_names.get(topic_id)
 
     def names(self) -> Collection[str]:
-        """All names, in no order."""
+        """All names, in any order."""
         return self._metadata.image.topics.keys()
 
 
 class GroupCoordinator(CoordinatorRuntime[GroupShard]):
-    """The groups of this broker."""
+    """The groups that this broker coordinates."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         self._settings = GroupSettings.of(config)
         self._topics = ImageTopics(metadata)
         self._missed: dict[int, set[str]] = {}
-        """Partition -> topics that were deleted while its shard was being loaded."""
+        """Partition -> topics that were deleted during the load of its shard."""
 
     def _new_shard(self) -> GroupShard:
         return new_shard(self._settings, self._topics, self._random, self._clock.now_ms, self._configs_of)
@@ -125,14 +125,14 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
     # Topics
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
-        """Follow a change of the metadata, behind `partitions`; groups hear of it after the turn."""
+        """Follow a change of the metadata, after `partitions`; groups hear of the change after the turn."""
         super().follow(old, new, names)
         if names:
             self._topics.generation += 1
             self._scheduler.call_soon(lambda: self._topics_changed(list(names), new))
 
     def _topics_changed(self, names: Sequence[str], new: Image) -> None:
-        """Notify the groups that care, and forget the offsets of deleted topics."""
+        """Notify the consumer groups, and remove the offsets of deleted topics."""
         deleted = [name for name in names if name not in new.topics]
         for topic, index in self._partitions.opening if deleted else ():
             if topic == CONSUMER_OFFSETS and index not in self._coordinators:
@@ -154,7 +154,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
                 shard.note_due(group_id)
 
     def _loaded(self, coordinator: Coordinator[GroupShard]) -> None:
-        """Catch up with what happened to topics during the load."""
+        """Catch up with deletions of topics during the load."""
         shard, missed = coordinator.shard, self._missed.pop(coordinator.partition.index, None)
         if shard is not None and missed:
             gone = [name for name in missed if not self._topics.partitions_of(name)]

@@ -1,19 +1,19 @@
 """The shard of the group coordinator: the groups and offsets of one partition of `__consumer_offsets`.
 
 Pure: no clock, no log. `GroupShard.replay` and `replay_marker` are the only mutators of hard state. The class of the
-key says who replays a record:
+key selects the function that replays a record:
 
 | key | replayed by |
 |---|---|
-| OffsetCommitKey (0, 1) | `shard.offsets`; makes an empty classic group if need be |
+| OffsetCommitKey (0, 1) | `shard.offsets`; creates an empty classic group if there is none |
 | GroupMetadataKey (2) | `classic` |
 | ConsumerGroup...Key (3-8, 16) | `consumer` |
 
-`replay.new_shard` makes a shard that knows both protocols. Both import this module for its types only.
+`replay.new_shard` makes a shard with both protocols. Both protocols import this module for its types only.
 
-What may happen in `replay`: a tombstone for what is not there, a record that was there before, records of a group that
-has become one of the other kind (old members' tombstones come first, in the batch that converts it). It raises for
-nothing that this program wrote; a record of another program that it cannot take raises ValueError.
+`replay` must accept a tombstone for a missing key, a repeated record, and records of a group that changed its type (the
+old members' tombstones come first, in the batch of the conversion). `replay` raises for nothing that this program
+wrote; it raises ValueError for a record of another program that it cannot apply.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ MAX_CACHED_KEYS = 10_000
 
 
 class Group(Protocol):
-    """What every kind of group has. Times are monotonic, but for those that say timestamp.
+    """The interface of every kind of group. Times are monotonic ms, except where the name says timestamp.
 
-    `due_ms` is the earliest moment at which the group wants a `tick`, `NEVER` if there is none. It may be too early,
-    never too late: a decision that lowers it is followed by `GroupShard.note_due`.
+    `due_ms` is the earliest time at which the group wants a `tick`, or `NEVER`. `due_ms` may be too early, never too
+    late: `GroupShard.note_due` follows each decision that lowers it.
     """
 
     group_id: str
@@ -46,29 +46,32 @@ class Group(Protocol):
 
     @property
     def kind(self) -> str:
-        """The type that ListGroups has: "classic" or "consumer"."""
+        """The type in ListGroups: "classic" or "consumer"."""
 
     @property
     def protocol_type(self) -> str:
-        """The type of protocol: "consumer" for consumers; empty if the group never had members, only offsets."""
+        """The type of protocol: "consumer" for consumers; empty for a group that never had members, only offsets."""
 
     @property
     def state(self) -> str:
-        """Its name as Kafka writes it: "Stable", "PreparingRebalance", "Empty", "Assigning" ..."""
+        """The state by Kafka's name: "Stable", "PreparingRebalance", "Empty", "Assigning" ..."""
 
     def loaded(self, now_ms: float) -> None:
-        """All records of the group were replayed after a start: the sessions of all members begin anew."""
+        """Restart the sessions of all members, after the replay of all records at a start."""
 
     def tick(self, shard: GroupShard, now_ms: float) -> Decision:
-        """Expire members, end rebalances, set `due_ms` anew. A tick without need is allowed."""
+        """Expire members, end rebalances, set `due_ms` again. An unnecessary tick is allowed."""
 
     def topics_changed(self, shard: GroupShard, names: Collection[str], now_ms: float) -> Decision:
-        """These topics came, went or grew; `shard.topics` has the present ones. Classic groups do nothing."""
+        """React to topics that were created, deleted or grew; `shard.topics` has the present ones.
+
+        Classic groups do nothing.
+        """
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, version: int, now_ms: float
     ) -> None:
-        """Whether that member may commit offsets now; a commit also counts as a heartbeat of a classic member.
+        """Check that the member may commit offsets now; a commit also counts as a heartbeat of a classic member.
 
         `version` is that of OffsetCommit. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
         REBALANCE_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
@@ -81,35 +84,35 @@ class Group(Protocol):
         """
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Whether that member may fetch offsets (OffsetFetch v9).
+        """Check that the member may fetch offsets (OffsetFetch v9).
 
         Raises KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
         """
 
     def check_delete(self) -> None:
-        """Whether the group may be deleted. Raises KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+        """Check that the group may be deleted. Raises KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
 
     def check_offset_delete(self) -> None:
-        """Whether offsets of the group may be deleted. Raises KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+        """Check that offsets may be deleted. Raises KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether a member does; then the group's offsets of the topic are not deleted, and do not expire."""
+        """Whether a member subscribes to the topic; then the group's offsets of the topic stay."""
 
     def expires_from(self, committed_ms: int) -> int | None:
-        """The timestamp from which the retention of an offset counts that was committed then; None while it is kept.
+        """The timestamp at which the retention of an offset committed then begins; None while the offset is kept.
 
-        Kafka's `Group.offsetExpirationCondition` (KIP-211).
+        Source: Kafka's `Group.offsetExpirationCondition` (KIP-211).
         """
 
     def tombstones(self) -> Records:
-        """The records that delete the group and everything of it except its offsets."""
+        """The records that delete the group, except its offsets."""
 
     def persistent_state(self) -> object:
-        """The content of the group's records, to be compared: live and rebuilt groups must have the same."""
+        """The content of the group's records, for comparison: a live group and its replay must be equal."""
 
 
 class TopicsView(Protocol):
-    """The topics that exist now. `generation` is another number after every change."""
+    """The topics that exist now. `generation` changes with every change of the topics."""
 
     @property
     def generation(self) -> int: ...
@@ -124,7 +127,7 @@ class TopicsView(Protocol):
         """The name of the topic with an id."""
 
     def names(self) -> Collection[str]:
-        """All names, in no order."""
+        """All names, in any order."""
 
 
 Replay: TypeAlias = Callable[["GroupShard", Any, Any], None]
@@ -134,9 +137,9 @@ class GroupShard:
     """The state of one partition of `__consumer_offsets`, as a `CoordinatorShard`.
 
     replays       class of a key -> the function that replays its records
-    simple_group  makes an empty classic group of an id
-    random        the one source of chance
-    timestamp_ms  wall clock, for records that say when something was; deadlines are never made of it
+    simple_group  returns an empty classic group with an id
+    random        the only source of chance
+    timestamp_ms  the wall clock, for timestamps in records; never used for deadlines
     configs_of    a group's own configs, by Kafka's names
     """
 
@@ -163,12 +166,12 @@ class GroupShard:
         self._simple_group = simple_group
 
     def settings_of(self, group_id: str) -> GroupSettings:
-        """The settings, with those of the group itself (resources of type GROUP)."""
+        """The settings of a group: the broker's, with the group's own configs (resources of type GROUP)."""
         configs = self._configs_of(group_id)
         return self.settings.with_group(configs) if configs else self.settings
 
     def new_member_id(self, client_id: str) -> str:
-        """`<client id>-<uuid>`, as Kafka makes them for classic members."""
+        """`<client id>-<uuid>`: Kafka's form of a classic member's id."""
         return f"{client_id}-{self.new_uuid()}"
 
     def new_uuid(self) -> UUID:
@@ -180,9 +183,9 @@ class GroupShard:
     def replay(
         self, key: Message, value: Message | None, timestamp_ms: int, producer: ProducerIdAndEpoch | None = None
     ) -> None:
-        """Change the hard state as one record says. Raises ValueError for a key that belongs to no group.
+        """Apply one record to the hard state. Raises ValueError for a key that belongs to no group.
 
-        Only offsets are ever part of a transaction, as in Kafka; other records count at once.
+        Only offsets are part of a transaction, as in Kafka; other records apply at once.
         """
         if type(key) is OffsetCommitKey:
             if value is not None and key.group not in self.groups:
@@ -195,12 +198,16 @@ class GroupShard:
         replay(self, key, value)
 
     def replay_marker(self, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
-        """The transaction of the producer has ended: its offsets are committed, or dropped."""
+        """End the producer's transaction: commit its offsets, or drop them."""
         self.offsets.end_transaction(producer.producer_id, is_commit)
 
     def record_loader(self) -> RecordLoader:
-        """Most of a log are offsets of few groups: their place is cached, and their value stays as it is."""
-        # All of the key but the partition -> group and topic
+        """A function that replays encoded records, for one load.
+
+        Most records of a log are offsets of few groups. So the function caches the group and topic of a key, and keeps
+        the value encoded.
+        """
+        # The key without its partition, the last 4 bytes -> (group, topic)
         places: dict[bytes, tuple[str, str]] = {}
         groups, put = self.groups, self.offsets.put
 
@@ -225,26 +232,26 @@ class GroupShard:
     # Time
 
     def start_clocks(self, now_ms: float) -> Iterator[None]:
-        """Everything was replayed: start the clocks of the groups, one a step, for there may be very many."""
+        """Start the clocks of the groups after the replay, one group a step: there may be very many."""
         for group_id, group in self.groups.items():
             group.loaded(now_ms)
             self.note_due(group_id)
             yield
 
     def note_due(self, group_id: str) -> None:
-        """A decision about the group was made: set its timer."""
+        """Set the group's timer after a decision about the group."""
         group = self.groups.get(group_id)
         if group is not None and group.due_ms < self._times.get(group_id, NEVER):
             self.timers.set(group_id, group.due_ms)
 
     def take_due(self, now_ms: float) -> str | None:
-        """The id of a group that is due, which has to be ticked and noted; None if there is none."""
+        """Remove and return the id of a due group; the caller ticks and notes the group. None if no group is due."""
         while (group_id := self.timers.take(now_ms)) is not None:
             if group_id in self.groups:
                 return group_id
         return None
 
     def tick(self, group_id: str, now_ms: float) -> Decision:
-        """Tick the group, if it is still there."""
+        """Tick the group, if it still exists."""
         group = self.groups.get(group_id)
         return Decision() if group is None else group.tick(self, now_ms)

@@ -1,21 +1,21 @@
-"""Offsets that nobody may want any more: of groups that are long empty, and of topics that were deleted.
+"""The removal of unused offsets: of groups that have been empty for long, and of deleted topics.
 
-Kafka's rules (KIP-211, and its OffsetMetadataManager). An offset expires
+The rules are Kafka's (KIP-211, OffsetMetadataManager). An offset expires
 
 | in a group that | when |
 |---|---|
 | rebalances | not now |
-| has members that are subscribed to its topic | not as long as they are |
-| is empty | `offsets.retention.minutes` after it became so; where its record does not say when: after the commit |
-| else: never had members (a "simple" consumer), or is stable | so long after the commit |
+| has members that subscribe to its topic | not while they do |
+| is empty | `offsets.retention.minutes` after it became empty; after the commit if its record has no time |
+| else: never had members (a "simple" consumer), or is stable | `offsets.retention.minutes` after the commit |
 
-A commit with a retention of its own (OffsetCommit v2-v4) sets the time in the last two rows. An open transaction keeps
-the offsets that it is about to change. An empty group goes with its last offset, and at once if it has none.
-`Group.expires_from` and `Group.subscribes_to` know the groups; the rest is here.
+A retention in the commit itself (OffsetCommit v2-v4) replaces the time in the last two rows. An open transaction keeps
+the offsets that it is about to change. An empty group is deleted with its last offset, or at once if it has none.
+`Group.expires_from` and `Group.subscribes_to` have the facts about groups; this module has the rest.
 
-Both are iterators: each step looks at some thousand offsets and decides what is written of them, so a million offsets
-stop nobody. Between two steps the shard may change in any way; a step is taken when the one before it was replayed, or
-failed.
+`expire` and `forget_topics` are iterators: each step checks some thousand offsets and returns a decision, so a million
+offsets hold up no other work. Between two steps the shard may change in any way. The caller takes a step when the last
+decision was replayed or has failed.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.protocol.internal.offsets import OffsetCommitKey, decode_offset
 
 OFFSETS_A_STEP = 500
-"""To end so many takes two to three milliseconds, with all that has to be written."""
+"""Removing so many offsets takes two to three milliseconds, writes included."""
 
 
 def expire(shard: GroupShard, timestamp_ms: int) -> Iterator[Decision]:
-    """Look through all groups once, as they are at `timestamp_ms`: tombstones of offsets, and of groups."""
+    """Check all groups once, as of `timestamp_ms`: decisions with tombstones of offsets and of groups."""
     looked = 0
     records: Records = []
     for group_id in list(shard.groups):
-        gone = 0  # offsets of this group that end with the records not yet yielded
+        gone = 0  # offsets of this group whose tombstones are in `records`
         for topic, partitions in _places(shard, group_id):
             expired = _expired(shard, group_id, topic, partitions, timestamp_ms)
             records += expired
@@ -54,7 +54,7 @@ def expire(shard: GroupShard, timestamp_ms: int) -> Iterator[Decision]:
 
 
 def _places(shard: GroupShard, group_id: str) -> list[tuple[str, list[int]]]:
-    """The partitions that a group has offsets of now, by topic, not too many at once."""
+    """The topics and partitions of a group's present offsets, in slices of at most `OFFSETS_A_STEP`."""
     vector = shard.offsets.groups.get(group_id, {})
     return [
         (topic, partitions[start : start + OFFSETS_A_STEP])
@@ -64,7 +64,7 @@ def _places(shard: GroupShard, group_id: str) -> list[tuple[str, list[int]]]:
 
 
 def _expired(shard: GroupShard, group_id: str, topic: str, indexes: Sequence[int], timestamp_ms: int) -> Records:
-    """Tombstones of the offsets of a topic that have expired."""
+    """Tombstones of the expired offsets of a topic."""
     group, offsets, retention_ms = shard.groups.get(group_id), shard.offsets, shard.settings.offsets_retention_ms
     if group is None or group.subscribes_to(topic):
         return []
@@ -85,7 +85,7 @@ def _expired(shard: GroupShard, group_id: str, topic: str, indexes: Sequence[int
 
 
 def _group_tombstones(shard: GroupShard, group_id: str, gone: int) -> Records:
-    """The records that end an empty group, if `gone` are all of its offsets."""
+    """The records that delete an empty group, if `gone` are all of its offsets."""
     group, offsets = shard.groups.get(group_id), shard.offsets
     if group is None or group.state != "Empty" or group_id in offsets.pending:
         return []
@@ -94,7 +94,7 @@ def _group_tombstones(shard: GroupShard, group_id: str, gone: int) -> Records:
 
 
 def forget_topics(shard: GroupShard, names: Collection[str]) -> Iterator[Decision]:
-    """Topics were deleted, just now: so are the offsets that groups have of them. The groups stay."""
+    """Delete the groups' offsets of topics that were deleted just now. The groups stay."""
     return _forget_topics(shard, names, shard.timestamp_ms())
 
 
@@ -115,7 +115,7 @@ def _forget_topics(shard: GroupShard, names: Collection[str], deleted_ms: int) -
 
 
 def _is_of_new_topic(shard: GroupShard, key: Any, deleted_ms: int) -> bool:
-    """Whether the topic was created again meanwhile, and this offset committed for the new one."""
+    """Whether the offset was committed for a new topic of the same name, created since the deletion."""
     if not shard.topics.partitions_of(key.topic):
         return False
     packed = shard.offsets.groups.get(key.group, {}).get(key.topic, {}).get(key.partition)

@@ -1,9 +1,8 @@
 """The requests about the offsets of a shard: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete.
 
-The rules are Apache Kafka's: those of its OffsetMetadataManager, and of KafkaApis around it (KIP-320 leader epochs,
-KIP-345 static members, KIP-447 stable offsets, KIP-496 OffsetDelete, KIP-848 member epochs and topic ids, KIP-1319
-topic ids of TxnOffsetCommit). Generation -1 in a group that does not exist is a "simple" consumer: its first commit
-makes the group, as an empty classic one.
+The rules are Kafka's (OffsetMetadataManager, KafkaApis): KIP-320 leader epochs, KIP-345 static members, KIP-447 stable
+offsets, KIP-496 OffsetDelete, KIP-848 member epochs and topic ids, KIP-1319 topic ids of TxnOffsetCommit. Generation -1
+in a missing group is a "simple" consumer: its first commit creates the group, as an empty classic group.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ from headgate.protocol.steps import FEW_ITEMS, lazy_map
 from headgate.protocol.wire import ZERO_UUID
 
 LONGEST_METADATA_BYTES = 0x7FFF
-"""The limit of a string in the versions of OffsetFetch that are not flexible."""
+"""The limit of a string in the inflexible versions of OffsetFetch, in bytes."""
 _LAST_TIMESTAMP_MS = (1 << 63) - 1
 _TOPIC_IDS = 10
-"""The version of OffsetCommit and OffsetFetch from which on topics are named by id."""
+"""The first version of OffsetCommit and OffsetFetch that names topics by id."""
 _TRANSACTIONAL_TOPIC_IDS = 6
-"""The same of TxnOffsetCommit; its errors are those of OffsetCommit from that version on, too."""
+"""The same of TxnOffsetCommit, which has the errors of OffsetCommit from that version on, too."""
 
 
 # Commit
@@ -69,7 +68,7 @@ _TRANSACTIONAL = _Rows(TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePart
 
 
 def commit(shard: GroupShard, request: OffsetCommitRequest, version: int, ticket: Ticket, now_ms: float) -> Decision:
-    """OffsetCommit v1-v10. An error of the group is told at every partition that exists, as in Kafka."""
+    """OffsetCommit v1-v10. An error of the group appears at every existing partition, as in Kafka."""
     known, refused = _known(shard.topics, request.topics, _COMMIT, has_ids=version >= _TOPIC_IDS)
     if not known:
         return Decision.reply(ticket, OffsetCommitResponse(topics=list(refused.values())))
@@ -77,10 +76,10 @@ def commit(shard: GroupShard, request: OffsetCommitRequest, version: int, ticket
     try:
         _check_commit(shard, request, version, now_ms)
     except KafkaError as error:
-        told = _refuse_all(known, _COMMIT, error.code)
+        rows = _refuse_all(known, _COMMIT, error.code)
     else:
-        told = _commit(shard, request, known, records)
-    response = OffsetCommitResponse(topics=_merge(refused, told) if refused else told)
+        rows = _commit(shard, request, known, records)
+    response = OffsetCommitResponse(topics=_merge(refused, rows) if refused else rows)
     return Decision(records, [(ticket, response)])
 
 
@@ -89,7 +88,7 @@ _Refused = dict[str | bytes, Any]
 
 
 def _known(view: TopicsView, topics: Sequence[Any], rows: _Rows, *, has_ids: bool) -> tuple[_Known, _Refused]:
-    """The partitions that exist, by topic; and the rows of unknown partitions, by name or id."""
+    """The existing partitions, by topic, and the rows of unknown partitions, by name or id."""
     known: _Known = []
     refused: _Refused = {}
     for topic in topics:
@@ -102,7 +101,7 @@ def _known(view: TopicsView, topics: Sequence[Any], rows: _Rows, *, has_ids: boo
                 continue
             name = found
         count, partitions = view.partitions_of(name), topic.partitions
-        # With no partitions at all, a topic that does not exist is named nevertheless
+        # A missing topic gets a row even without partitions
         if not partitions and not count:
             _refuse(refused, rows, topic, [], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for partition in partitions:
@@ -120,13 +119,13 @@ def _refuse(refused: _Refused, rows: _Rows, topic: Any, partitions: list[Any], c
     _merge(refused, _refuse_all([(topic.name, topic.topic_id, partitions)], rows, code))
 
 
-def _merge(told: _Refused, more: list[Any]) -> list[Any]:
-    """Kafka's order: rows that were refused before the group was asked come first; a topic has one row."""
+def _merge(rows: _Refused, more: list[Any]) -> list[Any]:
+    """Merge rows in Kafka's order: rows refused before the group's check come first; a topic has one row."""
     for row in more:
-        there = told.setdefault(row.name if row.topic_id == ZERO_UUID else row.topic_id, row)
+        there = rows.setdefault(row.name if row.topic_id == ZERO_UUID else row.topic_id, row)
         if there is not row:
             there.partitions += row.partitions
-    return list(told.values())
+    return list(rows.values())
 
 
 def _refuse_all(known: _Known, rows: _Rows, code: ErrorCode) -> list[Any]:
@@ -142,19 +141,19 @@ def _check_commit(shard: GroupShard, request: OffsetCommitRequest, version: int,
     if group is not None:
         group.check_commit(request.member_id, request.group_instance_id, generation, version, now_ms)
     elif generation >= 0:
-        # Clients of before KIP-848 join again when they hear the older error
+        # Clients older than KIP-848 join again after the older error
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION)
 
 
 def _commit(
     shard: GroupShard, request: OffsetCommitRequest, known: _Known, records: Records
 ) -> list[OffsetCommitResponseTopic]:
-    """Add a record for every partition whose metadata is not too large; returns the rows of all partitions."""
+    """Add a record for each partition whose metadata is not too large; return the rows of all partitions."""
     group_id, limit, now_ms = request.group_id, shard.settings.offset_metadata_max_bytes, shard.timestamp_ms()
     expire_ms = _expire_timestamp_ms(request.retention_time_ms, now_ms)
     topics = []
     for name, topic_id, partitions in known:
-        told = []
+        rows = []
         for partition in partitions:
             index, metadata, code = partition.partition_index, partition.committed_metadata or "", ErrorCode.NONE
             if metadata and _is_too_large(metadata, limit):
@@ -170,21 +169,21 @@ def _commit(
                     topic_id,
                 )
                 records.append((OffsetCommitKey(group_id, name, index), value))
-            told.append(OffsetCommitResponsePartition(index, code))
-        topics.append(OffsetCommitResponseTopic(name, topic_id, told))
+            rows.append(OffsetCommitResponsePartition(index, code))
+        topics.append(OffsetCommitResponseTopic(name, topic_id, rows))
     return topics
 
 
 def _expire_timestamp_ms(retention_time_ms: int, now_ms: int) -> int:
-    """The expiry that the request itself sets (v2-v4); -1 if the request leaves it to the broker.
+    """The expiry timestamp that the request sets (v2-v4); -1 if the broker's retention applies.
 
-    A sum that is too large for the record means never. Kafka's wraps around there, and the offset expires at once.
+    A sum that is too large for the record means never. Kafka's sum overflows, and the offset expires at once.
     """
     return -1 if retention_time_ms == -1 else max(0, min(now_ms + retention_time_ms, _LAST_TIMESTAMP_MS))
 
 
 def _is_too_large(metadata: str, limit: int) -> bool:
-    """Kafka counts Java's characters: two of them for each code point above U+FFFF."""
+    """Whether metadata exceed the limit. Kafka counts Java's characters: two for a code point above U+FFFF."""
     if len(metadata) * 4 <= min(limit, LONGEST_METADATA_BYTES):
         return False
     return len(metadata.encode("utf-16-le")) // 2 > limit or len(metadata.encode()) > LONGEST_METADATA_BYTES
@@ -268,9 +267,9 @@ def _commit_pending(
 def fetch(
     shard: GroupShard, wanted: OffsetFetchRequestGroup, version: int, ticket: Ticket, is_stable: bool
 ) -> Decision:
-    """OffsetFetch of one group; the reply is its row in a response of v8 or later.
+    """OffsetFetch of one group; the reply is the group's row in a response of v8 or later.
 
-    `is_stable`: an offset that an open transaction is about to change is UNSTABLE_OFFSET_COMMIT (KIP-447).
+    `is_stable`: an offset that an open transaction is about to change becomes UNSTABLE_OFFSET_COMMIT (KIP-447).
     """
     try:
         topics = _fetch(shard, wanted, version, is_stable)
@@ -284,7 +283,7 @@ def fetch(
 def _fetch(
     shard: GroupShard, wanted: OffsetFetchRequestGroup, version: int, is_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
-    """The rows of all topics; many are made while they are written, of the offsets as they are now."""
+    """The rows of all topics; many rows are made during the write of the response, from the present offsets."""
     group = shard.groups.get(wanted.group_id)
     if group is not None:
         group.check_fetch(wanted.member_id, wanted.member_epoch)
@@ -312,7 +311,7 @@ def _is_small(wanted: OffsetFetchRequestGroup) -> bool:
 
 
 def _all_topics(shard: GroupShard, group_id: str, version: int) -> list[tuple[str, bytes]]:
-    """All topics of the group, with their ids. Where topics are named by id, a topic without an id is left out."""
+    """All topics of the group, with their ids. From v10 on, topics without an id are left out."""
     names = shard.offsets.groups.get(group_id, {})
     if version < _TOPIC_IDS:
         return [(name, ZERO_UUID) for name in names]
@@ -329,20 +328,20 @@ class _Reader:
         self._snapshot = snapshot
 
     def all_of(self, topic: tuple[str, bytes]) -> OffsetFetchResponseTopics:
-        """All partitions of a topic; `topic` is its name, and the id that it is told by."""
+        """All partitions of a topic, given by its name and its id."""
         name, topic_id = topic
         row = self.topic(name, ZERO_UUID, list(self._snapshot.topic(name)))
         row.topic_id = topic_id
         return row
 
     def named(self, name: str | None, topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
-        """The partitions that are asked for by the id of a topic; without a name there is none of that id."""
+        """The requested partitions of a topic named by id; `name` is None for an unknown id."""
         if name is None:
             return _refuse_fetch(topic, ErrorCode.UNKNOWN_TOPIC_ID)
         return self.topic(name, topic.topic_id, topic.partition_indexes)
 
     def topic(self, name: str, topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
-        """Some partitions of a topic."""
+        """The rows of some partitions of a topic."""
         return OffsetFetchResponseTopics(
             name, topic_id, lazy_map(indexes, lambda index: self._partition(name, topic_id, index))
         )
@@ -356,7 +355,7 @@ class _Reader:
             return OffsetFetchResponsePartitions(index, -1)
         value = decode_offset(packed)
         if topic_id != ZERO_UUID and value.topic_id not in (ZERO_UUID, topic_id):
-            # It was committed for another topic of that name, which exists no more
+            # The offset was committed for a deleted topic of the same name
             return OffsetFetchResponsePartitions(index, -1)
         return OffsetFetchResponsePartitions(index, value.offset, value.leader_epoch, value.metadata)
 
@@ -370,10 +369,13 @@ def _refuse_fetch(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFet
 
 
 def delete(shard: GroupShard, request: OffsetDeleteRequest, ticket: Ticket) -> Decision:
-    """OffsetDelete: forget offsets of topics to which nobody in the group is subscribed (KIP-496)."""
+    """OffsetDelete: remove offsets of topics to which no member subscribes (KIP-496).
+
+    Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    """
     group = shard.groups.get(request.group_id)
     if group is None:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id}")
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {request.group_id} does not exist")
     group.check_offset_delete()
     records: Records = []
     refused: dict[str, OffsetDeleteResponseTopic] = {}
@@ -406,10 +408,10 @@ def _deleted(topic: OffsetDeleteRequestTopic, indexes: list[int], code: ErrorCod
 
 
 def _merge_deleted(
-    told: dict[str, OffsetDeleteResponseTopic], more: list[OffsetDeleteResponseTopic]
+    rows: dict[str, OffsetDeleteResponseTopic], more: list[OffsetDeleteResponseTopic]
 ) -> list[OffsetDeleteResponseTopic]:
     for row in more:
-        there = told.setdefault(row.name, row)
+        there = rows.setdefault(row.name, row)
         if there is not row:
             there.partitions += row.partitions
-    return list(told.values())
+    return list(rows.values())

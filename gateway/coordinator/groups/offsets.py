@@ -1,9 +1,9 @@
-"""The committed offsets of the groups of a shard, and those that open transactions are about to commit.
+"""The committed offsets of the groups of a shard, and the pending offsets of open transactions.
 
-An offset is kept as the value of its record, as bytes: `group -> topic -> partition -> bytes`. That is the smallest
-form (24 bytes and the object around them), the garbage collector does not look into it, and a load puts records in
-their places without reading them. `decode_offset` reads it. `offset_requests.py` has the requests about offsets,
-`offset_expiration.py` their end.
+An offset is stored as its record's value, in bytes: `group -> topic -> partition -> bytes`. This form is the smallest
+(24 bytes and the object around them), the garbage collector does not scan it, and a load stores values without decoding
+them. `decode_offset` decodes a value. `offset_requests.py` has the requests about offsets, `offset_expiration.py` their
+removal.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValu
 
 Partitions = dict[int, bytes]
 Vector = dict[str, Partitions]
-"""The offsets of a group, by topic and partition; each is a value of a record, for `decode_offset`."""
+"""The offsets of a group, by topic and partition; each is a record's value, for `decode_offset`."""
 
 _ORDER_BYTES = 8
 _SUPERSEDED = b""
 
 
 class Snapshot:
-    """The offsets of one group as they were when the snapshot was made, whatever is committed since.
+    """The offsets of one group at the creation of the snapshot, unaffected by later commits.
 
-    A topic is copied when its offsets first change; so the snapshot of a group that nobody commits to costs nothing.
+    A topic is copied before its offsets first change; so a snapshot costs nothing if the group commits nothing.
     """
 
     __slots__ = ("__weakref__", "_before", "_vector", "group_id", "pending")
@@ -44,7 +44,7 @@ class Snapshot:
         return self._vector.get(name, {}) if before is None else before
 
     def keep(self, name: str) -> None:
-        """The offsets of a topic are about to change."""
+        """Copy the offsets of a topic that are about to change."""
         if name not in self._before:
             self._before[name] = dict(self._vector.get(name, {}))
 
@@ -52,10 +52,10 @@ class Snapshot:
 class Offsets:
     """The offsets of all groups in a shard.
 
-    `pending`: group -> producer id -> offsets that TxnOffsetCommit has written and no marker has ended. Each is its
-    place in the order of the log, 8 bytes, and the value of the record; or empty, once a later commit counts for the
-    partition. The end of a transaction must not bring back an offset that is older than the committed one: compaction
-    may have removed its record, and a load would then find another offset. Kafka compares record offsets for that.
+    `pending`: group -> producer id -> offsets that TxnOffsetCommit has written and no marker has ended. A pending
+    offset is its order in the log, 8 bytes, and the record's value; or empty, once a later commit has superseded it.
+    The end of a transaction must not restore an offset that is older than the committed one: compaction may have
+    removed its record, and a load would then find another offset. Kafka compares record offsets for this purpose.
     """
 
     def __init__(self) -> None:
@@ -74,9 +74,9 @@ class Offsets:
         }
 
     def snapshot(self, group_id: str, *, with_pending: bool = False, is_for_now: bool = False) -> Snapshot:
-        """The present offsets of a group, to be read slowly; the snapshot ends with its last reference.
+        """The present offsets of a group, for a slow reader; the snapshot ends with its last reference.
 
-        `is_for_now`: the reader is done before anything is committed.
+        `is_for_now`: the reader finishes before any commit.
         """
         pending: frozenset[tuple[str, int]] = frozenset()
         if with_pending and group_id in self.pending:
@@ -90,7 +90,7 @@ class Offsets:
     def replay(
         self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: ProducerIdAndEpoch | None = None
     ) -> None:
-        """Take a record: an offset, or its end. With a producer the offset is pending until `end_transaction`."""
+        """Apply a record: an offset or a tombstone. With a producer the offset is pending until `end_transaction`."""
         if producer is not None and value is not None:
             self._pending_order += 1
             packed = self._pending_order.to_bytes(_ORDER_BYTES, "big") + encode_value(value)
@@ -101,7 +101,7 @@ class Offsets:
             self.put(key.group, key.topic, key.partition, None if value is None else encode_value(value))
 
     def put(self, group_id: str, topic: str, partition: int, packed: bytes | None) -> None:
-        """Take a record outside of transactions; None removes the offset, and what is pending of its partition."""
+        """Apply a record outside of transactions; None removes the offset and the partition's pending offsets."""
         if self._snapshots:
             self._keep(group_id, topic)
         if self.pending and group_id in self.pending:
@@ -120,7 +120,7 @@ class Offsets:
         partitions[partition] = packed
 
     def end_transaction(self, producer_id: int, is_commit: bool) -> None:
-        """The marker of a transaction has come: its pending offsets are committed, or dropped."""
+        """Commit or drop the pending offsets of a transaction whose marker was replayed."""
         for group_id in self._groups_of.pop(producer_id, ()):
             vectors = self.pending.get(group_id, {})
             ended = vectors.pop(producer_id, {})  # tombstones may have removed it
@@ -132,7 +132,7 @@ class Offsets:
                 self.pending.pop(group_id, None)
 
     def _commit_pending(self, group_id: str, topic: str, partition: int, packed: bytes) -> None:
-        """Commit an offset, but keep what other transactions wrote after it pending."""
+        """Commit an offset, and keep later offsets of other transactions pending."""
         later = {
             producer_id: vector[topic][partition]
             for producer_id, vector in self._pending_of(group_id, topic, partition)
@@ -143,7 +143,7 @@ class Offsets:
             self.pending[group_id][producer_id][topic][partition] = kept
 
     def _supersede(self, group_id: str, topic: str, partition: int, *, is_gone: bool) -> None:
-        """A commit, or a tombstone, has come after what is pending of this partition."""
+        """Supersede or remove the pending offsets of a partition: a commit or a tombstone came after them."""
         vectors = self.pending[group_id]
         for producer_id, vector in list(self._pending_of(group_id, topic, partition)):
             if not is_gone:
@@ -158,7 +158,7 @@ class Offsets:
                     del self.pending[group_id]
 
     def _pending_of(self, group_id: str, topic: str, partition: int) -> Iterator[tuple[int, Vector]]:
-        """The producers that have an offset of this partition pending, each with all that it has in the group."""
+        """The producers with a pending offset of this partition, each with all its pending offsets in the group."""
         for producer_id, vector in self.pending.get(group_id, {}).items():
             if partition in vector.get(topic, ()):
                 yield producer_id, vector
@@ -182,7 +182,7 @@ class Offsets:
         return any(True for _ in self._pending_of(group_id, topic, partition))
 
     def tombstones(self, group_id: str, topics: Collection[str] | None = None) -> Records:
-        """The records that remove all offsets of a group, or those of some topics; those of open transactions too."""
+        """The records that remove all offsets of a group, or those of some topics, pending ones included."""
         vectors = [self.groups.get(group_id, {}), *self.pending.get(group_id, {}).values()]
         named = {
             (topic, partition): None
@@ -193,7 +193,7 @@ class Offsets:
         return [(OffsetCommitKey(group_id, topic, partition), None) for topic, partition in named]
 
     def persistent_state(self) -> object:
-        """All of it, to be compared: a value may be packed in more than one way."""
+        """The whole state, for comparison, with decoded values: one value may have several encodings."""
         state: dict[object, object] = {group_id: self.of(group_id) for group_id in self.groups}
         for group_id, vectors in self.pending.items():
             state.update({(group_id, producer_id): vector for producer_id, vector in vectors.items()})

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
 
-# The limit of what a member stores: protocols with their metadata, or its assignment. Kafka limits the record alone.
+# The limit of a member's stored data: protocols with their metadata, or its assignment. Kafka limits only the record.
 MAX_MEMBER_BYTES = 1 << 20
-# The strings of a classic group's record have at most 32,767 bytes; to some an id of 36 characters is joined.
+# A string of a classic group's record has at most 32,767 bytes; an id of 36 characters is appended to some of them.
 MAX_NAME_BYTES = 0x7FFF - 37
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Kafka's settings without their `group.`, with its defaults: the broker's or, by `with_group`, one group's."""
+    """Kafka's settings without `group.`, with Kafka's defaults: of the broker or, by `with_group`, of one group."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000

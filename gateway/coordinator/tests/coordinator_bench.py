@@ -10,17 +10,17 @@ from typing import Any, Generic, TypeVar, cast
 from headgate.gateway.coordinator.coordinator import Coordinator
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.coordinator.groups.replay import new_shard
 from headgate.gateway.coordinator.groups.settings import GroupSettings
+from headgate.gateway.coordinator.groups.shard_factory import new_shard
 from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
 from headgate.gateway.coordinator.internal_topic import InternalTopic
-from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.shard import CoordinatorShard
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.purgatory import Purgatory, Waiting
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.runtime.time_slices import TimeSlices
-from headgate.gateway.tests.manual import ManualTime
 from headgate.gateway.tests.scripted import ScriptedPartition
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
@@ -63,8 +63,7 @@ class CoordinatorBench(Generic[S]):
         self.purgatory = Purgatory(clock, scheduler)
         self.partition = ScriptedPartition(self.purgatory)
         self.appends = WriteBatcher()
-        self.threads: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
-        scheduler.in_thread = lambda work, done: self.threads.append((work, done))  # type: ignore[method-assign]
+        self.threads = scheduler.hold()
         prepare(self.partition)
         slices = TimeSlices(clock, scheduler)
         services = CoordinatorServices(clock, scheduler, self.purgatory, self.appends, slices)

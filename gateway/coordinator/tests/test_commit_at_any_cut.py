@@ -16,15 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.config import LogConfig
-from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.log.log import Log
-from headgate.storage.tests.builders import NOW_MS, next_offset
+from headgate.storage.tests.builders import NOW_MS, next_offset, open_directory
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 DIRECTORY = "/data"
@@ -73,13 +72,9 @@ class CommitHistory:
         self.files = CrashingFiles()
         self.node = CrashingNode(self.files)
         self.node.services.metadata.create_topic("t", PARTITIONS, configs=configs)
-        self.working: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.worked: list[tuple[Any, Callable[[Any], None]]] = []
-        self.node.services.scheduler.in_thread = self.in_thread  # type: ignore[method-assign]
+        self.working = self.node.time.scheduler.hold().waiting
         self.told: list[Told] = []
-
-    def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        self.working.append((work, done))
 
     # Events
 
@@ -137,7 +132,7 @@ class CommitHistory:
 
     def check_after(self, files: CrashingFiles) -> None:
         random = Random(0)
-        store = LogDirectory.open(DIRECTORY, files=files, node_id=0, config=LogConfig(), now_ms=NOW_MS, random=random)
+        store = open_directory(DIRECTORY, files=files, node_id=0, config=LogConfig(), now_ms=NOW_MS, random=random)
         assert not store.failed
         for told in self.told:
             if told.offset is not None:

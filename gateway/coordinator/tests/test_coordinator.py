@@ -97,7 +97,7 @@ def test_replies_wait_for_the_high_watermark_reads_too() -> None:
     assert (first, second) == ([row(0)], [read(7)])
 
 
-def test_a_commit_that_is_not_replicated_in_time_makes_the_client_try_again() -> None:
+def test_a_commit_not_replicated_in_time_makes_the_client_retry() -> None:
     bench = Bench(lambda partition: setattr(partition, "holds", True))
     heard = bench.commit(7)
     bench.time.advance(TIMEOUT_MS)
@@ -368,7 +368,7 @@ def test_a_group_that_becomes_due_sooner_is_ticked_sooner() -> None:
     assert group.ticks == [50.0]
 
 
-def test_what_no_record_can_hold_is_refused_as_if_it_could_not_be_written() -> None:
+def test_what_no_record_can_hold_is_refused_like_a_failed_write() -> None:
     """Whoever waits must hear of it, and what the decision changed is put right."""
     failures: list[int] = []
 
@@ -417,7 +417,7 @@ def test_a_tick_that_raises_is_tried_again(caplog: pytest.LogCaptureFixture) -> 
     tick = group.tick
     group.tick = lambda *_: 1 / 0  # type: ignore[method-assign,assignment]
     bench.time.advance(100)
-    assert "group 'g' cannot be ticked" in caplog.text
+    assert "the tick of group 'g' failed" in caplog.text
     group.tick = tick  # type: ignore[method-assign]
     bench.time.advance(TICK_RETRY_MS)
     assert group.ticks == [100 + TICK_RETRY_MS]

@@ -11,8 +11,8 @@ from crc32c import crc32c
 from headgate.gateway.coordinator.decision import Decision
 from headgate.gateway.coordinator.groups.classic.group import ClassicGroup
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.coordinator.groups.replay import new_shard
 from headgate.gateway.coordinator.groups.settings import GroupSettings
+from headgate.gateway.coordinator.groups.shard_factory import new_shard
 from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
 from headgate.gateway.coordinator.log_replay import RECORDS_A_STEP, LogReplay
 from headgate.gateway.coordinator.tests.coordinator_bench import GROUPS_LOG

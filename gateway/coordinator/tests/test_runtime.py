@@ -13,7 +13,7 @@ from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.internal_topic import MAX_KEY_BYTES, partition_of
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node, refusal
+from headgate.gateway.tests.builders import Node, parked, refusal
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.heartbeat import HeartbeatResponse
@@ -43,14 +43,6 @@ def fetch(node: Node, *groups: str) -> list[tuple[int, dict[str, int]]]:
         (row.error_code, {topic.name: topic.partitions[0].committed_offset for topic in row.topics})
         for row in node.ask(request, 8).groups
     ]
-
-
-@pytest.fixture
-def served(node: Node) -> Node:
-    """A broker with the topics t and u."""
-    node.services.metadata.create_topic("t", 1)
-    node.services.metadata.create_topic("u", 1)
-    return node
 
 
 # The topic
@@ -105,7 +97,7 @@ def test_a_stop_lets_go_of_all_groups(served: Node) -> None:
     assert fetch(served, "g") == [(ErrorCode.NOT_COORDINATOR, {})]
 
 
-def test_a_partition_that_is_offline_has_its_coordinator_when_it_is_back(
+def test_an_offline_partition_has_its_coordinator_when_it_is_back(
     served: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(served, "g", 7)
@@ -173,10 +165,9 @@ def test_a_full_disk_at_the_end_of_the_turn(served: Node, monkeypatch: pytest.Mo
     assert fetch(served, "g") == [(0, {"t": 3})]
 
 
-def test_a_slow_disk_is_written_to_by_threads(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_is_written_to_by_threads(served: Node) -> None:
     assert commit(served, "g", 1) == ErrorCode.NONE
-    threads: list[tuple[Any, Any]] = []
-    monkeypatch.setattr(served.services.scheduler, "in_thread", lambda work, done: threads.append((work, done)))
+    threads = served.time.scheduler.hold()
     disk = served.services.partitions.get(TOPIC, partition_of("g", 4)).disk
     assert disk is not None
     disk.is_slow = True
@@ -191,9 +182,8 @@ def test_a_slow_disk_is_written_to_by_threads(served: Node, monkeypatch: pytest.
     served.services.purgatory.park(reading, heard.append)
     served.time.advance()
     assert heard == []
-    ((work, done),) = threads
-    done(work())
-    served.time.advance()
+    assert len(threads.waiting) == 1
+    threads.run_one()
     committed, fetched = heard
     assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
     assert fetched.groups[0].topics[0].partitions[0].committed_offset == 2
@@ -229,10 +219,7 @@ def test_many_groups_wait_for_the_last(served: Node) -> None:
         )
         served.time.advance()
 
-    heard: list[Any] = []
-    waiting = served.services.groups.gather(["a", "b"], park, list)
-    assert isinstance(waiting, Waiting)
-    served.services.purgatory.park(waiting, heard.append)
+    heard = parked(served, served.services.groups.gather(["a", "b"], park, list))
     answer("b")
     assert heard == []
     answer("a")
@@ -240,8 +227,6 @@ def test_many_groups_wait_for_the_last(served: Node) -> None:
 
 
 def test_many_groups_at_a_stop(served: Node) -> None:
-    heard: list[Any] = []
-    waiting = served.services.groups.gather(["a", "b"], lambda *_: Decision(), list)
-    served.services.purgatory.park(waiting, heard.append)
+    heard = parked(served, served.services.groups.gather(["a", "b"], lambda *_: Decision(), list))
     served.services.purgatory.expire_all()
     assert [error.code for error in heard[0]] == [ErrorCode.NOT_COORDINATOR] * 2

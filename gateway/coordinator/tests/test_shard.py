@@ -188,7 +188,6 @@ def test_a_stop_of_the_broker_performs_nothing() -> None:
 
 
 def test_an_effect_that_fails_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    bench = TransactionBench()
     performed: list[object] = []
 
     def fails_first(effects: object, _: int) -> None:
@@ -196,7 +195,7 @@ def test_an_effect_that_fails_stops_no_other(caplog: pytest.LogCaptureFixture) -
         if len(performed) == 1:
             raise RuntimeError("a fault of an effect")
 
-    bench.coordinator._perform = fails_first
+    bench = TransactionBench(perform=fails_first)
     for key in "ab":
         bench.begin(key)
         bench.end(key)

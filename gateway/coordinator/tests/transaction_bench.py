@@ -120,11 +120,15 @@ class TransactionBench(CoordinatorBench[ShardWithTransactions]):
     """
 
     def __init__(
-        self, prepare: Callable[[ScriptedPartition], None] = lambda _: None, *, completes: bool = False
+        self,
+        prepare: Callable[[ScriptedPartition], None] = lambda _: None,
+        *,
+        completes: bool = False,
+        perform: Callable[[Sequence[object], int], None] | None = None,
     ) -> None:
         self.performed: list[tuple[WriteMarkers, int]] = []
         self.completes = completes
-        super().__init__(TRANSACTIONS_LOG, prepare, self._perform)
+        super().__init__(TRANSACTIONS_LOG, prepare, perform or self._perform)
 
     def new_shard(self) -> ShardWithTransactions:
         return ShardWithTransactions(self.time.clock.now_ms, self.time.clock.monotonic_ms)

@@ -24,13 +24,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
-from headgate.gateway.coordinator.loader import CoordinatorServices
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers
 from headgate.gateway.metadata.store import MetadataStore
+from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.time_slices import SLICE_MS
 from headgate.protocol.errors import ErrorCode, KafkaError
 
@@ -43,9 +44,13 @@ WARN_EVERY = 60
 
 
 class _Ending:
-    """One transaction that ends: its marker, and the partitions that do not have the marker yet."""
+    """One transaction that ends.
 
-    __slots__ = ("attempts", "done", "marker", "missing", "pause_ms", "refused", "transactional_id", "unanswered")
+    missing  topics and indexes of the partitions that do not have the marker yet
+    refused  those of them whose marker was refused, and is written again after the pause
+    """
+
+    __slots__ = ("attempts", "backoff", "done", "marker", "missing", "refused", "transactional_id")
 
     def __init__(self, effect: WriteMarkers, coordinator_epoch: int, done: Callable[[], None]) -> None:
         self.transactional_id = effect.transactional_id
@@ -57,12 +62,10 @@ class _Ending:
             effect.transaction_version,
         )
         self.missing = {(topic, index) for topic, indexes in effect.partitions.items() for index in indexes}
-        self.unanswered = 0
+        self.refused: set[tuple[str, int]] = set()
         self.done = done
         self.attempts = 0
-        self.pause_ms = FIRST_PAUSE_MS
-        self.refused: KafkaError | None = None
-        """The last error of the present attempt."""
+        self.backoff = Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
 
 
 class RetryingMarkerWriter:
@@ -83,21 +86,19 @@ class RetryingMarkerWriter:
         The markers of all transactions that end in one turn are written together.
         """
         ending = self._endings[effect.transactional_id] = _Ending(effect, coordinator_epoch, done)
-        self._attempt(ending)
+        self._attempt(ending, ending.missing)
 
-    def _attempt(self, ending: _Ending) -> None:
-        """Write the missing markers, all of them once."""
-        if self._is_replaced(ending):
-            return
-        ending.missing = {place for place in ending.missing if self._exists(*place)}
-        if not ending.missing:
+    def _attempt(self, ending: _Ending, places: Collection[tuple[str, int]]) -> None:
+        """Write the marker into these partitions."""
+        for place in sorted(places):
+            if self._exists(*place):
+                self._queue.append((ending, *place))
+            else:
+                ending.missing.discard(place)
+        if ending.missing:
+            self._schedule()
+        else:
             self._end(ending)
-            return
-        ending.attempts += 1
-        ending.unanswered = len(ending.missing)
-        ending.refused = None
-        self._queue.extend((ending, *place) for place in sorted(ending.missing))
-        self._schedule()
 
     def _is_replaced(self, ending: _Ending) -> bool:
         return self._endings.get(ending.transactional_id) is not ending
@@ -135,31 +136,41 @@ class RetryingMarkerWriter:
             written(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a fault of the broker, see its log"))
 
     def _written(self, ending: _Ending, topic: str, index: int, error: KafkaError | None) -> None:
-        ending.unanswered -= 1
-        if error is None or error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
-            ending.missing.discard((topic, index))
-        elif ending.refused is None or error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            ending.refused = KafkaError(error.code, f"{topic}-{index}: {error.message}")
-        if error is not None and error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
-            message = "the transaction of %r is over in %s-%d, without the marker: %s"
-            logger.warning(message, ending.transactional_id, topic, index, error.message)
-        if not ending.unanswered and not self._is_replaced(ending):
-            self._attempted(ending)
-
-    def _attempted(self, ending: _Ending) -> None:
-        error = ending.refused
+        if self._is_replaced(ending):
+            return
+        if error is not None:
+            self._refused(ending, topic, index, error)
+            return
+        ending.missing.discard((topic, index))
         if not ending.missing:
             self._end(ending)
-        elif error is not None and error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            del self._endings[ending.transactional_id]
-            message = "the transaction of %r is left to a later coordinator than that of epoch %d: %s"
-            logger.error(message, ending.transactional_id, ending.marker.coordinator_epoch, error.message)
+
+    def _refused(self, ending: _Ending, topic: str, index: int, error: KafkaError) -> None:
+        transactional_id, reason = ending.transactional_id, error.message
+        if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+            logger.warning("the transaction of %r is over in %s-%d: %s", transactional_id, topic, index, reason)
+            self._written(ending, topic, index, None)
+        elif error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            del self._endings[transactional_id]
+            message = "a later coordinator ends the transaction of %r, which has a marker in %s-%d: %s"
+            logger.error(message, transactional_id, topic, index, reason)
         else:
-            if ending.attempts == 1 or not ending.attempts % WARN_EVERY:
-                message = "%d markers of the transaction of %r are not written yet, and are tried again: %s"
-                logger.warning(message, len(ending.missing), ending.transactional_id, error and error.message)
-            self._scheduler.call_after(ending.pause_ms, partial(self._attempt, ending))
-            ending.pause_ms = min(ending.pause_ms * 2, LONGEST_PAUSE_MS)
+            if not ending.refused:
+                self._pause(ending, f"{topic}-{index}: {reason}")
+            ending.refused.add((topic, index))
+
+    def _pause(self, ending: _Ending, reason: str) -> None:
+        """Write refused markers again a little later, while others are on their way."""
+        if not ending.attempts % WARN_EVERY:
+            message = "markers of the transaction of %r are refused, and written again: %s"
+            logger.warning(message, ending.transactional_id, reason)
+        ending.attempts += 1
+        self._scheduler.call_after(ending.backoff.next_wait_ms(), partial(self._attempt_again, ending))
+
+    def _attempt_again(self, ending: _Ending) -> None:
+        if not self._is_replaced(ending):
+            refused, ending.refused = ending.refused, set()
+            self._attempt(ending, refused)
 
     def _end(self, ending: _Ending) -> None:
         """All markers are written. The record of it is another write, in a callback of its own."""

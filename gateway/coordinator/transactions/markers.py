@@ -15,7 +15,7 @@ from typing import NamedTuple
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.coordinator.loader import CoordinatorServices
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.replication.append import ACKS_ALL, Append
 from headgate.gateway.replication.replica_manager import ReplicaManager

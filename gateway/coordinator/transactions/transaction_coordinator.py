@@ -10,9 +10,9 @@ from typing import cast
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
 from headgate.gateway.coordinator.internal_topic import InternalTopic, partition_of
-from headgate.gateway.coordinator.loader import CoordinatorServices
 from headgate.gateway.coordinator.producer_ids import ProducerIds
 from headgate.gateway.coordinator.runtime import CoordinatorRuntime
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.coordinator.transactions import expiration
 from headgate.gateway.coordinator.transactions import partitions as partition_requests
 from headgate.gateway.coordinator.transactions.effects import MarkerWriter, Partitions, WriteMarkers

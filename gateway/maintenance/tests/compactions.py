@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from headgate.gateway.app.composition import Seams
 from headgate.gateway.maintenance.cleaner_process import ThreadWorker
-from headgate.gateway.maintenance.log_cleaner import LogCleaner
 from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.records.batch import Record, build, iterate, read_header
-from headgate.storage.cleanup.compaction.job import Job
+from headgate.storage.cleanup.compaction.compaction_job import Job
+from headgate.storage.disk.pool import Pool
 
 NOW_MS = 1_700_000_000_000
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1000"}
@@ -45,26 +49,27 @@ class Steps:
         self.waiting.pop(0)[2](error)
 
 
+class CompactingNode(Node):
+    """A node whose compactions go on when the test says so."""
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        self.workers: list[Steps] = []
+        super().__init__(directory, **settings)
+
+    def seams(self) -> Seams:
+        return replace(super().seams(), make_worker=self._make_worker)
+
+    def _make_worker(self, scheduler: Scheduler, pool: Pool) -> Steps:
+        self.workers.append(Steps(ThreadWorker(scheduler, pool)))
+        return self.workers[-1]
+
+
 class Compactions:
     """The cleaning of a node, and the workers that it has made."""
 
-    def __init__(self, node: Node) -> None:
-        self.workers: list[Steps] = []
-        services = node.services
-        self.cleaning = LogCleaner(
-            services.partitions,
-            node.config,
-            services.clock,
-            services.scheduler,
-            services.metrics,
-            make_worker=self._make,
-        )
-        services.partitions.events.disk_recovered.append(self.cleaning.disk_recovered)
+    def __init__(self, node: CompactingNode) -> None:
+        self.workers, self.cleaning = node.workers, node.parts.log_cleaner
         self._time = node.time
-
-    def _make(self, *arguments: Any) -> Steps:
-        self.workers.append(Steps(ThreadWorker(*arguments)))
-        return self.workers[-1]
 
     def look(self) -> None:
         self.cleaning.look()

@@ -1,12 +1,22 @@
 """Fixtures of the tests of maintenance."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from headgate.gateway.maintenance.tests.compactions import Compactions
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.maintenance.tests.compactions import CompactingNode, Compactions
 
 
 @pytest.fixture
-def compactions(node: Node) -> Compactions:
-    """The compaction of the node, whose steps run when the test says so."""
+def node(tmp_path: Path) -> Iterator[CompactingNode]:
+    """A node whose compactions go on when the test says so."""
+    made = CompactingNode(tmp_path / "data")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def compactions(node: CompactingNode) -> Compactions:
+    """The compaction of the node."""
     return Compactions(node)

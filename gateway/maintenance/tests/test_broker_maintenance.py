@@ -8,11 +8,10 @@ import pytest
 
 from headgate.gateway.replication import replica_manager as partitions_module
 from headgate.gateway.replication.replica_manager import Retried
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node, UnsyncedFiles
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
-from headgate.protocol.steps import finish
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.directory.partition_files import PartitionCreation
 from headgate.storage.log.log import Log
@@ -25,7 +24,7 @@ def append(node: Node, name: str, timestamp: int = NOW_MS, index: int = 0) -> No
     node.services.partitions.get(name, index).append(memoryview(batch), 1, NOW_MS)
 
 
-def test_checkpoints_are_written_at_their_interval_in_a_thread(node: Node, threads: Threads) -> None:
+def test_checkpoints_are_written_at_their_interval_in_a_thread(node: Node, threads: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 1)
     node.parts.maintenance.start()
     append(node, "t")
@@ -43,7 +42,7 @@ def test_checkpoints_are_written_at_their_interval_in_a_thread(node: Node, threa
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(
-    node: Node, threads: Threads, caplog: pytest.LogCaptureFixture
+    node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = node.parts.maintenance
     for _ in range(2):
@@ -52,7 +51,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(
     assert caplog.text.count("cannot be written: [Errno 28]") == 2
 
 
-def test_deleted_topics_are_removed_in_a_thread(node: Node, threads: Threads) -> None:
+def test_deleted_topics_are_removed_in_a_thread(node: Node, threads: HeldThreads) -> None:
     directory = Path(node.config.log_directories[0])
     work = node.parts.maintenance
     node.services.metadata.create_topic("t", 2)
@@ -97,7 +96,7 @@ def test_producers_that_are_silent_are_forgotten(node: Node) -> None:
     assert 7 not in log.producers.by_id
 
 
-def test_a_rolled_log_is_flushed_in_a_thread(node: Node, threads: Threads) -> None:
+def test_a_rolled_log_is_flushed_in_a_thread(node: Node, threads: HeldThreads) -> None:
     for name in ("a", "b", "quiet"):
         node.services.metadata.create_topic(name, 1, configs={"segment.bytes": "200"})
     for name in ("a", "a", "b", "b", "quiet"):
@@ -112,7 +111,7 @@ def test_a_rolled_log_is_flushed_in_a_thread(node: Node, threads: Threads) -> No
     assert points == {"a": 2, "b": 2, "quiet": 0}
 
 
-def test_a_log_with_flush_ms_is_flushed_when_that_has_passed(node: Node, threads: Threads) -> None:
+def test_a_log_with_flush_ms_is_flushed_when_that_has_passed(node: Node, threads: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 1, configs={"flush.ms": "5000"})
     work = node.parts.maintenance
     append(node, "t")
@@ -128,7 +127,7 @@ def test_a_log_with_flush_ms_is_flushed_when_that_has_passed(node: Node, threads
 
 
 def test_after_a_failed_flush_all_is_written_once_more(
-    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "200"})
     append(node, "t")
@@ -139,7 +138,7 @@ def test_after_a_failed_flush_all_is_written_once_more(
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
         broken.setattr(log.pool.files, "sync", _refuse)
         threads.run_one()
-        assert "takes nothing more: a sync failed" in caplog.text
+        assert "accepts no more writes: after a failed sync" in caplog.text
         with pytest.raises(KafkaError, match="once more"):
             append(node, "t")
         for wait_s in (0, 1, 2, 4):  # after each failure twice as long
@@ -160,7 +159,7 @@ def test_after_a_failed_flush_all_is_written_once_more(
     assert node.services.partitions.get("t", 0).high_watermark == 3
 
 
-def test_who_waits_for_the_disk_is_told_that_it_failed_and_served_once_it_is_mended(
+def test_who_waits_for_a_failed_disk_is_told_and_served_after_repair(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With flush=commit the high watermark follows again, also over what was refused: it is in the log."""
@@ -189,7 +188,7 @@ def test_who_waits_for_the_disk_is_told_that_it_failed_and_served_once_it_is_men
     assert partition.high_watermark == 3
 
 
-def test_the_log_of_a_deleted_topic_is_not_flushed(node: Node, threads: Threads) -> None:
+def test_the_log_of_a_deleted_topic_is_not_flushed(node: Node, threads: HeldThreads) -> None:
     """Its path may belong to a new topic of that name by then."""
     for name in ("a", "b"):
         node.services.metadata.create_topic(name, 1, configs={"segment.bytes": "200"})
@@ -206,7 +205,7 @@ def test_the_log_of_a_deleted_topic_is_not_flushed(node: Node, threads: Threads)
 
 
 def test_many_logs_that_cannot_be_flushed_do_not_stop_the_next_time(
-    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.services.metadata.create_topic("t", 100, configs={"flush.ms": "1"})
     for index in range(100):
@@ -230,7 +229,7 @@ def _fail(log: Log) -> None:
     raise OSError(24, "Too many open files")
 
 
-def test_while_a_flush_is_under_way_no_other_begins(node: Node, threads: Threads) -> None:
+def test_while_a_flush_is_under_way_no_other_begins(node: Node, threads: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 1, configs={"segment.bytes": "200"})
     append(node, "t")
     append(node, "t")
@@ -241,7 +240,7 @@ def test_while_a_flush_is_under_way_no_other_begins(node: Node, threads: Threads
 
 
 def test_a_checkpoint_that_cannot_begin_is_not_the_last(
-    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = node.parts.maintenance
     with monkeypatch.context() as patch:
@@ -271,7 +270,7 @@ class Full:
         monkeypatch.setattr(partitions_module, "AT_ONCE", at_once)
 
 
-def test_what_cannot_be_made_is_tried_a_few_in_a_turn_and_ever_more_rarely(
+def test_failed_creations_are_tried_a_few_a_turn_and_ever_more_rarely(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Full(node, monkeypatch, at_once=4)
@@ -313,8 +312,8 @@ def test_one_that_cannot_be_made_keeps_no_other_from_being_tried(node: Node, mon
     assert set(range(6)) - {index for _, index in partitions.offline} == {3}
 
 
-def test_a_topic_made_anew_while_its_predecessor_is_mended_keeps_its_records(
-    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch
+def test_a_topic_recreated_during_a_repair_keeps_its_records(
+    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metadata, partitions = node.services.metadata, node.services.partitions
     metadata.create_topic("t", 1)
@@ -340,13 +339,12 @@ def test_while_a_thread_makes_some_no_others_are_begun(node: Node, monkeypatch: 
     disk = Full(node, monkeypatch, at_once=4)
     node.services.metadata.create_topic("t", 30)
     disk.has_room = True
-    scheduler, work = Mock(is_over=False, call_after=node.time.scheduler.call_after), node.parts.maintenance
-    node.services.partitions._files.go_on_in_threads(scheduler)
+    threads, work = node.time.scheduler.hold_slices(), node.parts.maintenance
+    node.services.partitions.go_on_in_threads()
     for _ in range(3):
         work.retry()
-    assert scheduler.in_slices.call_count == 1
-    steps, done = scheduler.in_slices.call_args.args
-    done(finish(steps))
+    assert len(threads.waiting) == 1
+    threads.run_one()
     assert len(node.services.partitions) == 4
     node.time.advance()
-    assert scheduler.in_slices.call_count == 2, "the others as soon as these are there"
+    assert len(threads.waiting) == 1, "the others as soon as these are there"

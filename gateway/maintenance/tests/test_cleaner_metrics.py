@@ -7,7 +7,7 @@ import pytest
 from headgate.gateway.maintenance.log_cleaner import FIRST_DELAY_MS
 from headgate.gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty
 from headgate.gateway.tests.builders import Node
-from headgate.storage.cleanup.compaction.job import Damaged
+from headgate.storage.cleanup.compaction.compaction_job import Damaged
 
 
 def measured(node: Node, *names: str) -> list[float]:
@@ -15,7 +15,7 @@ def measured(node: Node, *names: str) -> list[float]:
     return [snapshot[f"compaction.{name}"] for name in names]
 
 
-def test_each_round_is_counted_with_what_it_read_wrote_kept_and_dropped(node: Node, compactions: Compactions) -> None:
+def test_each_round_counts_what_it_read_wrote_kept_and_dropped(node: Node, compactions: Compactions) -> None:
     closed_bytes = dirty(node).log.size
     compactions.run()
     assert measured(node, "runs", "failures", "records.kept", "records.dropped") == [1, 0, 3, 9]
@@ -34,7 +34,7 @@ def test_the_room_that_keys_take_is_that_of_the_last_round(node: Node, compactio
     assert measured(node, "buffer.percent") == [pytest.approx(100 * 3 / room)], "what is merged has none"
 
 
-def test_the_last_look_tells_how_dirty_logs_are_and_how_long_ago_it_was(node: Node, compactions: Compactions) -> None:
+def test_the_last_look_tells_its_age_and_how_dirty_logs_are(node: Node, compactions: Compactions) -> None:
     dirty(node, "clean", settings={"min.cleanable.dirty.ratio": "0"})
     compactions.run()
     assert measured(node, "dirty.percent") == [0]

@@ -16,13 +16,13 @@ from headgate.gateway.maintenance.cleaner_process import ProcessWorker, ThreadWo
 from headgate.gateway.runtime.clock import SystemClock
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
 from headgate.protocol.records.batch import Record, build
-from headgate.storage.cleanup.compaction.job import Collected, Damaged, Job, Rewritten, assess, plan
-from headgate.storage.cleanup.compaction.work import Compaction
+from headgate.storage.cleanup.compaction.compaction_job import Collected, Damaged, Job, Rewritten, assess, plan
+from headgate.storage.cleanup.compaction.computation import Compaction
 from headgate.storage.config import LogConfig
-from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.pool import Pool
 from headgate.storage.files import Files
 from headgate.storage.log.log import Log
+from headgate.storage.tests.builders import open_directory
 
 NOW_MS = 1_700_000_000_000
 COMPACT = LogConfig(cleanup_policy=("compact",), segment_bytes=10_000)
@@ -36,7 +36,7 @@ def written(log: Log) -> list[bytes]:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Any:
-    store = LogDirectory.open(str(tmp_path), files=Files(), node_id=0, config=COMPACT, now_ms=NOW_MS, random=Random(1))
+    store = open_directory(str(tmp_path), files=Files(), node_id=0, config=COMPACT, now_ms=NOW_MS, random=Random(1))
     log = store.create("t", 0, bytes(16), COMPACT, NOW_MS)
     for number in range(200):
         record = Record(-1, NOW_MS, b"k%d" % (number % 7), b"%d" % number + bytes(100))

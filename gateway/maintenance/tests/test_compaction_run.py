@@ -9,7 +9,6 @@ import pytest
 from headgate.gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty, offsets
 from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.records.batch import Record, build, read_header
 from headgate.storage.tests.builders import delete_old_segments
 
@@ -89,7 +88,7 @@ def test_without_room_for_a_new_segment_none_is_begun(
 def test_the_room_for_a_new_segment_is_asked_for_by_a_thread(
     node: Node, compactions: Compactions, monkeypatch: Any
 ) -> None:
-    partition, threads, asked = dirty(node), Threads(), list[str]()
+    partition, asked = dirty(node), list[str]()
 
     def space(path: str) -> tuple[int, int]:
         asked.append(path)
@@ -97,7 +96,7 @@ def test_the_room_for_a_new_segment_is_asked_for_by_a_thread(
 
     monkeypatch.setattr(partition.log.pool.files, "space", space)
     compactions.look()
-    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+    threads = node.time.scheduler.hold()
     (worker,) = compactions.workers
     worker.step()
     threads.run_one()  # which collects

@@ -12,7 +12,7 @@ import pytest
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.maintenance.directory_health import MAX_WAIT_MS, PROBE_NAME, probe
 from headgate.gateway.replication.replica import READ_UNCOMMITTED
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from headgate.protocol.messages.offset_commit import (
@@ -20,7 +20,6 @@ from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from headgate.protocol.records.batch import Record, build
 from headgate.storage.disk.layout import Meta
 from headgate.storage.tests.crashing_files import CrashingFiles, MemoryDirectory, MemoryFile
 
@@ -49,9 +48,10 @@ class TwoDisks(Node):
 
     def append(self, index: int) -> int | KafkaError:
         """The offset, or why not."""
-        records = memoryview(build([Record(timestamp=self.time.clock.now_ms(), value=b"v")]))
+        now_ms = self.time.clock.now_ms()
         try:
-            return self.services.partitions.get("t", index).append(records, 1, self.time.clock.now_ms()).first_offset
+            partition = self.services.partitions.get("t", index)
+            return partition.append(records(b"v", timestamp=now_ms), 1, now_ms).first_offset
         except KafkaError as error:
             return error
 
@@ -154,7 +154,7 @@ def test_an_error_of_one_file_takes_no_directory_offline(node: TwoDisks) -> None
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
-def test_a_full_disk_or_want_of_descriptors_is_not_a_disk_that_is_gone(node: TwoDisks, number: int) -> None:
+def test_a_full_disk_or_want_of_descriptors_is_no_lost_disk(node: TwoDisks, number: int) -> None:
     node.files.fail(number, *CHANGES, path="/b/")
     assert isinstance(node.append(node.indexes("b")[0]), KafkaError)
     probe(node.files, "/b", node.meta)
@@ -252,7 +252,7 @@ def test_where_the_disk_was_mounted_nothing_is_written(node: TwoDisks) -> None:
     assert (node.offline, [node.append(index) for index in gone]) == (0, [1, 1])
 
 
-def test_a_directory_without_its_disk_goes_offline_by_what_is_not_found_there(node: TwoDisks) -> None:
+def test_a_directory_without_its_disk_goes_offline_by_missing_files(node: TwoDisks) -> None:
     index = node.indexes("b")[0]
     node.services.partitions.get("t", index).log.close_files()
     disk = node.unmount()
@@ -265,7 +265,7 @@ def test_a_directory_without_its_disk_goes_offline_by_what_is_not_found_there(no
     assert (node.offline, node.append(index)) == (0, 1)
 
 
-def test_a_file_that_fails_again_and_again_has_the_disk_tried_once_a_second(node: TwoDisks) -> None:
+def test_repeated_failures_of_a_file_try_the_disk_once_a_second(node: TwoDisks) -> None:
     index = node.indexes("b")[0]
     node.files.fail(errno.EIO, *CHANGES, path=node.services.partitions.get("t", index).log.active.path)
     tried = node.files.delay(lambda: None, "create", path=PROBE_NAME)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import Files
@@ -24,12 +23,11 @@ class Bench:
     def __init__(self, root: Path) -> None:
         self.node = Node(root, log_dirs=f"{root}/a,{root}/b")
         self.node.services.metadata.create_topic("t", 4)
-        self.threads = Threads()
         self.use_threads()
 
     def use_threads(self) -> None:
-        """Those of the test, for all work of the node that runs now."""
-        self.node.services.scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
+        """Hold the threads of the broker that runs now."""
+        self.threads = self.node.time.scheduler.hold()
         self.upkeep = self.node.parts.maintenance
 
     def logs(self, directory: str) -> list[Log]:
@@ -91,7 +89,7 @@ def test_what_cannot_be_removed_is_not_tried_again_at_once(bench: Bench, monkeyp
 def test_logs_of_one_directory_are_mended_whatever_the_other_does(bench: Bench) -> None:
     bench.append()
     for log in bench.logs("a") + bench.logs("b"):
-        log.fail(OSError(errno.EIO, "Input/output error"))
+        log.sync_failed(OSError(errno.EIO, "Input/output error"))
     bench.upkeep.repair()
     assert len(bench.threads.waiting) == 2
     bench.threads.run_one(number=1)

@@ -16,7 +16,6 @@ from headgate.gateway.maintenance.disk_space import (
     next_look_ms,
 )
 from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -209,7 +208,7 @@ def test_a_disk_that_cannot_be_asked_changes_nothing(node: Node, room: Room, cap
     assert produce(node, 9).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_topic_that_decodes_records_and_converted_sets_are_refused_too(node: Node, room: Room) -> None:
+def test_decoding_topics_and_converted_sets_are_refused_too(node: Node, room: Room) -> None:
     node.services.metadata.create_topic("zstd", 1, configs={"compression.type": "zstd"})
     room.free = 1 * MIB
     look(node)
@@ -249,8 +248,7 @@ def test_a_disk_that_hangs_holds_up_no_other_and_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(tmp_path, log_dirs=f"{tmp_path}/a,{tmp_path}/b")
-    services, threads, asked = node.services, Threads(), list[str]()
-    monkeypatch.setattr(services.scheduler, "in_thread", threads.in_thread)
+    services, threads, asked = node.services, node.time.scheduler.hold(), list[str]()
 
     def space(directory: str) -> tuple[int, int]:
         asked.append(directory[-1])

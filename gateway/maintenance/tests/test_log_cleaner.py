@@ -11,9 +11,8 @@ import pytest
 
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.maintenance.log_cleaner import FIRST_DELAY_MS, LOGS_PER_TURN, MAX_BACKOFF_MS
-from headgate.gateway.maintenance.tests.compactions import NOW_MS, Compactions, dirty, offsets
+from headgate.gateway.maintenance.tests.compactions import NOW_MS, CompactingNode, Compactions, dirty, offsets
 from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -21,7 +20,7 @@ from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from headgate.storage.cleanup.compaction.job import Damaged
+from headgate.storage.cleanup.compaction.compaction_job import Damaged
 from headgate.storage.files import File
 from headgate.storage.tests.builders import delete_old_segments
 
@@ -62,7 +61,7 @@ def test_another_backoff_counts_within_a_second(node: Node, compactions: Compact
 
 
 def test_not_where_it_is_switched_off(tmp_path: Path) -> None:
-    node = Node(tmp_path, log_cleaner_enable="false")
+    node = CompactingNode(tmp_path, log_cleaner_enable="false")
     compactions = Compactions(node)
     compactions.cleaning.start()
     dirty(node)
@@ -103,11 +102,11 @@ def test_the_age_of_segments_on_a_cold_disk_is_read_by_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgets: bool
 ) -> None:
     """As after a start. Where memory is so short that it is gone again, the loop waits: else it would never end."""
-    node = Node(tmp_path)
+    node = CompactingNode(tmp_path)
     dirty(node, settings={"min.compaction.lag.ms": "1", "max.compaction.lag.ms": "1000"})
     node.close()
-    node = Node(tmp_path)
-    compactions, threads, brought = Compactions(node), Threads(), set[int]()
+    node = CompactingNode(tmp_path)
+    compactions, brought = Compactions(node), set[int]()
 
     def read_cached(file: File, length: int, position: int) -> bytes | None:
         is_there = os.fstat(file.fileno).st_ino in brought
@@ -116,7 +115,7 @@ def test_the_age_of_segments_on_a_cold_disk_is_read_by_a_thread(
     def warm(file: File, _: int, __: int) -> None:
         brought.add(os.fstat(file.fileno).st_ino)
 
-    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+    threads = node.time.scheduler.hold()
     monkeypatch.setattr(File, "read_cached", read_cached)
     monkeypatch.setattr(File, "warm", warm)
     if not forgets:
@@ -125,7 +124,6 @@ def test_the_age_of_segments_on_a_cold_disk_is_read_by_a_thread(
     compactions.look()
     assert not compactions.workers
     threads.run_all()
-    node.time.advance()
     assert compactions.cleaning.running == (("t", 0),)
     node.close()
 
@@ -135,14 +133,13 @@ class Cold:
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, names: str) -> None:
         self.directories = [f"{path}/a", f"{path}/b"]
-        node = Node(path, log_dirs=",".join(self.directories))
+        node = CompactingNode(path, log_dirs=",".join(self.directories))
         for name in names:
             dirty(node, name, settings={"min.compaction.lag.ms": "1", "max.compaction.lag.ms": "1000"})
         node.close()
-        self.node = Node(path, log_dirs=",".join(self.directories))
+        self.node = CompactingNode(path, log_dirs=",".join(self.directories))
         self.cold = self.directories[:1]
-        self.compactions, self.threads = Compactions(self.node), Threads()
-        monkeypatch.setattr(self.node.services.scheduler, "in_thread", self.threads.in_thread)
+        self.compactions, self.threads = Compactions(self.node), self.node.time.scheduler.hold()
         self.node.time.advance(10_000)
 
         def read_cached(file: File, length: int, position: int) -> bytes | None:
@@ -164,10 +161,9 @@ class Cold:
         """Until no thread and no worker has anything to do."""
         while self.threads.waiting or self.compactions.run():
             self.threads.run_all()
-            self.node.time.advance()
 
 
-def test_a_disk_that_hangs_keeps_one_thread_and_the_logs_of_others_are_compacted(
+def test_a_hung_disk_keeps_one_thread_and_other_logs_are_compacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cold = Cold(tmp_path, monkeypatch, "abcd")
@@ -185,14 +181,13 @@ def test_a_disk_that_hangs_keeps_one_thread_and_the_logs_of_others_are_compacted
     cold.node.close()
 
 
-def test_what_a_disk_refuses_to_a_thread_is_not_asked_for_again_by_the_loop(
+def test_the_loop_does_not_ask_again_for_what_a_thread_was_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     cold = Cold(tmp_path, monkeypatch, "ab")
     monkeypatch.setattr(File, "read_at", lambda *_: pytest.fail("it would wait for the disk"))
     cold.compactions.look()
     cold.threads.run_one(OSError(5, "the disk refuses"))
-    cold.node.time.advance()
     assert f"{cold.names_in(0)[0]}-0 cannot be compacted; the next attempt is in 15 s" in caplog.text
     assert not cold.threads.waiting
     cold.node.close()
@@ -209,7 +204,6 @@ def test_what_is_brought_at_a_stop_is_not_wanted(
     else:
         cold.node.services.scheduler.is_over = True
     cold.threads.run_one()
-    cold.node.time.advance()
     assert not cold.threads.waiting
     cold.node.close()
 
@@ -230,7 +224,7 @@ def test_the_dirtiest_is_first_and_one_at_a_time(node: Node, compactions: Compac
 
 
 def test_several_at_a_time(tmp_path: Path) -> None:
-    node = Node(tmp_path, log_cleaner_threads="2", log_cleaner_io_max_bytes_per_second="1000")
+    node = CompactingNode(tmp_path, log_cleaner_threads="2", log_cleaner_io_max_bytes_per_second="1000")
     compactions = Compactions(node)
     for name in ("a", "b", "c"):
         dirty(node, name)
@@ -296,7 +290,7 @@ def test_a_damaged_log_is_left_alone_and_others_are_not(node: Node, compactions:
 
 
 @pytest.mark.parametrize("error", [Damaged("byte 7"), OSError(5, "the disk fails")])
-def test_what_was_wrong_while_a_disk_failed_is_forgotten_when_it_is_back(
+def test_failures_of_a_failed_disk_are_forgotten_when_it_is_back(
     node: Node, compactions: Compactions, error: Exception
 ) -> None:
     partition = dirty(node)

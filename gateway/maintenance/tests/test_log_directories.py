@@ -78,7 +78,7 @@ def test_partitions_are_spread_and_found_again(tmp_path: Path) -> None:
     node.close()
 
 
-def test_a_directory_that_cannot_be_used_takes_only_its_partitions_offline(
+def test_an_unusable_directory_takes_only_its_partitions_offline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = node_of(tmp_path, "a", "b")
@@ -168,7 +168,7 @@ def test_a_partition_whose_directory_is_lost_begins_anew_and_loudly(
     shutil.rmtree(tmp_path / "a" / "t-0")
     with caplog.at_level(logging.ERROR):
         node = node_of(tmp_path, "a")
-    assert "t-0 begins anew: its directory is gone, with offsets up to 1" in caplog.text
+    assert "t-0 starts empty: its directory is gone, with offsets up to 1" in caplog.text
     assert node.services.partitions.get("t", 0).high_watermark == 0
     node.close()
 

@@ -18,14 +18,14 @@ from headgate.gateway.maintenance import log_loading
 from headgate.gateway.maintenance.log_loading import LogLoader, Progress, in_order
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.runtime.scheduler import StoppedError
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.tests.builders import Node, records
 from headgate.gateway.tests.harness import MemoryBroker, run_broker
-from headgate.gateway.tests.manual import ManualTime, Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import MetadataRequest
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
 from headgate.storage.directory.log_opening import LogOpening
-from headgate.storage.recovery import open_log
+from headgate.storage.recovery import recovery_steps
 from headgate.storage.recovery.recovery_input import RecoveryInput
 
 NOW_MS = 1_700_000_000_000
@@ -38,9 +38,8 @@ class Late:
     def __init__(self, config: BrokerConfig, time: ManualTime) -> None:
         self.broker = Broker(config, Seams(time.clock, make_scheduler=time.make_scheduler))
         self.time = time
-        self.slices = Threads()
+        self.slices = time.scheduler.hold_slices()
         self.services = self.broker.services
-        self.services.scheduler.in_slices = self.slices.in_slices  # type: ignore[method-assign]
         self.services.partitions.go_on_in_threads()
         self.services.groups.start()
 
@@ -82,7 +81,7 @@ def left(tmp_path: Path) -> Path:
     metadata, partitions = node.services.metadata, node.services.partitions
     metadata.create_topic("t", 2)
     metadata.create_topic("large", 1)
-    node.services.groups._make_topic()
+    node.services.groups.prepare()
     for name, index, count in (("large", 0, 30), ("t", 0, 2), ("t", 1, 1)):
         for _ in range(count):
             partitions.get(name, index).append(records(bytes(1000)), 1, NOW_MS)
@@ -242,7 +241,7 @@ def test_what_the_system_refused_is_tried_again_ever_more_rarely(
     left: Path, late: Callable[..., Late], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = late()
-    steps, tries = open_log.open_log_steps, list[float]()
+    steps, tries = recovery_steps.open_log_steps, list[float]()
 
     def refuse(pool: Any, partition: RecoveryInput, *others: Any) -> Any:
         if partition.topic != "large":
@@ -251,7 +250,7 @@ def test_what_the_system_refused_is_tried_again_ever_more_rarely(
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as few_descriptors:
-        few_descriptors.setattr(open_log, "open_log_steps", refuse)
+        few_descriptors.setattr(recovery_steps, "open_log_steps", refuse)
         broker.start()
         broker.slices.run_all()
         assert broker.code("large") == ErrorCode.KAFKA_STORAGE_ERROR
@@ -373,7 +372,7 @@ def test_a_topic_that_is_deleted_while_its_log_is_tried_again_goes(
         yield
 
     with monkeypatch.context() as broken:
-        broken.setattr(open_log, "open_log_steps", refuse)
+        broken.setattr(recovery_steps, "open_log_steps", refuse)
         broker.start()
         broker.slices.run_all()
     assert ("large", 0) in broker.services.partitions.offline
@@ -400,7 +399,7 @@ def test_what_goes_wrong_with_one_try_is_not_the_last_try(
         yield
 
     with monkeypatch.context() as broken:
-        broken.setattr(open_log, "open_log_steps", refuse)
+        broken.setattr(recovery_steps, "open_log_steps", refuse)
         broker.start()
         broker.slices.run_all()
     with monkeypatch.context() as broken:

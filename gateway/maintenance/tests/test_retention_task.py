@@ -10,8 +10,8 @@ import pytest
 
 from headgate.gateway.maintenance import retention_task
 from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.cleanup import retention
 from headgate.storage.files import File
@@ -46,7 +46,7 @@ def logs_of(log: Log) -> list[int]:
     return sorted(int(path.stem) for path in Path(log.directory).glob("*.log"))
 
 
-def test_a_thread_renames_what_the_log_has_given_up(node: Node, threads: Threads) -> None:
+def test_a_thread_renames_what_the_log_has_given_up(node: Node, threads: HeldThreads) -> None:
     log = filled(node, "t")
     work = node.parts.maintenance
     work.expire()
@@ -60,7 +60,7 @@ def test_a_thread_renames_what_the_log_has_given_up(node: Node, threads: Threads
     assert (log.start_offset, logs_of(log)) == (3, [3])
 
 
-def test_appends_wait_for_a_segment_that_a_thread_begins(node: Node, threads: Threads) -> None:
+def test_appends_wait_for_a_segment_that_a_thread_begins(node: Node, threads: HeldThreads) -> None:
     log, served = filled(node, "t", 1), partition(node, "t")
     node.parts.maintenance.expire()
     writer = served.writer()
@@ -74,7 +74,7 @@ def test_appends_wait_for_a_segment_that_a_thread_begins(node: Node, threads: Th
     assert logs_of(log) == [1]
 
 
-def test_an_old_segment_is_closed_by_a_thread_though_it_is_kept(node: Node, threads: Threads) -> None:
+def test_an_old_segment_is_closed_by_a_thread_though_it_is_kept(node: Node, threads: HeldThreads) -> None:
     node.services.metadata.create_topic("t", 1, configs={"segment.ms": "1000"})
     append(node, "t")
     log = partition(node, "t").log
@@ -88,7 +88,7 @@ def test_an_old_segment_is_closed_by_a_thread_though_it_is_kept(node: Node, thre
 
 
 def test_a_roll_that_fails_is_told_and_tried_again(
-    node: Node, threads: Threads, caplog: pytest.LogCaptureFixture
+    node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = filled(node, "t", 1)
     work = node.parts.maintenance
@@ -134,7 +134,7 @@ def test_a_round_looks_at_some_partitions_in_each_turn(node: Node, monkeypatch: 
 
 
 def test_many_segments_of_one_log_are_deleted_in_several_turns(
-    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention_task, "SLICE_SEGMENTS", 4)
     large, small = filled(node, "large", 12), filled(node, "small", 2)
@@ -181,7 +181,7 @@ def test_one_log_does_not_end_the_retention_of_the_others(
     assert logs_of(broken) == [3]
 
 
-def test_an_index_that_was_cut_does_not_end_the_retention_of_other_logs(node: Node) -> None:
+def test_a_cut_index_does_not_end_the_retention_of_other_logs(node: Node) -> None:
     for name in ("a", "b"):
         filled(node, name)
     node.restart()  # after a start timestamps are not known yet
@@ -196,12 +196,12 @@ def test_an_index_that_was_cut_does_not_end_the_retention_of_other_logs(node: No
 
 
 def test_what_is_not_in_memory_is_read_by_a_thread(
-    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
         filled(node, name)
     node.restart()
-    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+    node.time.scheduler.threads = threads
     a, b = (partition(node, name).log for name in ("a", "b"))
     warm, read_cached = File.warm, File.read_cached
     is_there: set[int] = set()
@@ -221,17 +221,17 @@ def test_what_is_not_in_memory_is_read_by_a_thread(
     assert (a.start_offset, b.start_offset) == (3, 3)
 
 
-def begin_on_a_cold_disk(node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+def begin_on_a_cold_disk(node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round for one log, of which nothing is ever in memory."""
     filled(node, "t")
     node.restart()
-    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+    node.time.scheduler.threads = threads
     monkeypatch.setattr(File, "read_cached", lambda *_: None)
     node.parts.maintenance.expire()
 
 
 def test_what_has_left_the_memory_at_once_is_left_to_the_next_round(
-    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin_on_a_cold_disk(node, threads, monkeypatch)
     threads.run_one()
@@ -240,7 +240,9 @@ def test_what_has_left_the_memory_at_once_is_left_to_the_next_round(
 
 
 @pytest.mark.parametrize("flush", ["commit", "cache"])
-def test_a_flush_that_had_to_wait_begins_when_the_files_are_renamed(node: Node, threads: Threads, flush: str) -> None:
+def test_a_flush_that_had_to_wait_begins_when_the_files_are_renamed(
+    node: Node, threads: HeldThreads, flush: str
+) -> None:
     log, served = filled(node, "t"), partition(node, "t")
     log.configure(replace(log.config, headgate_flush=flush))
     served.configure(log.config)
@@ -255,12 +257,11 @@ def test_a_flush_that_had_to_wait_begins_when_the_files_are_renamed(node: Node, 
     assert log.recovery_point < log.end_offset
     while threads.waiting:
         threads.run_one()
-        node.time.advance()
     assert log.recovery_point == served.high_watermark == log.end_offset
 
 
 def test_a_disk_that_refuses_what_is_read_for_a_look_is_told(
-    node: Node, threads: Threads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    node: Node, threads: HeldThreads, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     begin_on_a_cold_disk(node, threads, monkeypatch)
     threads.run_one(OSError(5, "Input/output error"))
@@ -269,7 +270,7 @@ def test_a_disk_that_refuses_what_is_read_for_a_look_is_told(
     assert "Input/output error" in caplog.text
 
 
-def test_a_topic_may_be_deleted_meanwhile(node: Node, threads: Threads, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_may_be_deleted_meanwhile(node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture) -> None:
     log = filled(node, "t")
     node.parts.maintenance.expire()
     assert log.start_offset == 2
@@ -290,7 +291,7 @@ def test_a_first_look_reads_nothing_of_segments_that_stay(node: Node) -> None:
     assert delete_old_segments(log, NOW_MS, log.end_offset) == 0
 
 
-def test_a_stop_begins_nothing_more(node: Node, threads: Threads, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_begins_nothing_more(node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("a", "b"):
         filled(node, name)
     node.parts.maintenance.expire()

@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection
 from random import Random
-from typing import Any
 
+from headgate.gateway.app.composition import EmbeddedSource, Foundation
 from headgate.gateway.config import BrokerConfig
-from headgate.gateway.metadata.embedded import EmbeddedMetadata, check_fresh
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
-from headgate.gateway.metadata.snapshot import LoadedMetadata, load
-from headgate.gateway.metadata.snapshot_generator import RETRY_MS, START_DELAY_MS, SnapshotGenerator
+from headgate.gateway.metadata.snapshot import load
+from headgate.gateway.metadata.snapshot_generator import RETRY_MS, START_DELAY_MS
 from headgate.gateway.metadata.store import Prepare, prepare_nothing
-from headgate.gateway.tests.manual import ManualClock, Threads
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.log.log import Log
 from headgate.storage.tests.crashing_files import CrashingFiles
@@ -29,31 +28,17 @@ class MetadataNode:
     def __init__(self, files: CrashingFiles, *paths: str) -> None:
         self.files = files
         self.config = BrokerConfig.load("", {"log.dirs": ",".join(paths or (DATA,))})
-        self.threads = Threads()
+        self.time = ManualTime()
+        self.threads = self.time.scheduler.hold()
         plain = self.config.log_config({})
         self.stores = LogManager.take(paths or (DATA,), files=files, node_id=0, config=plain, random=Random(1))
         self.prepare: Prepare = prepare_nothing
-        self.loaded = LoadedMetadata.nothing()
-        log = self.stores.open_now((METADATA_TOPIC, 0), plain, 0)
-        if log is None:
-            check_fresh(self.stores)
-        else:
-            self.loaded = load(log)
-            self.stores.removed |= self.loaded.removed
-            self.stores.remove_strays(self.loaded.image.has_partition)
-        clock, random = ManualClock(), Random(2)
-        scheduler: Any = self.threads
-        self.metadata = EmbeddedMetadata(
-            self.stores,
-            self.config,
-            clock,
-            random,
-            self.loaded.image,
-            scheduler,
-            self._prepare,
+        self._source = EmbeddedSource(
+            Foundation(self.config, self.time.clock, Random(2), self.time.scheduler, self.stores)
         )
-        self.generator = SnapshotGenerator(self.stores, self.metadata, self.loaded.snapshot, clock, scheduler)
-        self.metadata.on_change(self.generator.follow)
+        self.metadata = self._source.build(self._prepare)
+        self.generator = self._source.generator
+        self.metadata.on_change(self._source.follow)
         self._numbers = itertools.count(self.log.end_offset)
 
     def _prepare(self, old: Image, new: Image, names: Collection[str], done: Callable[[], None]) -> None:
@@ -75,13 +60,13 @@ class MetadataNode:
 
     def start(self) -> None:
         """Have snapshots written from now on, and those that are due."""
-        self.generator.start()
-        self.threads.run_timers(START_DELAY_MS)
+        self._source.start()
+        self.time.advance(START_DELAY_MS)
         self.threads.run_all()
 
     def retry(self) -> None:
         """As if a minute passed."""
-        self.threads.run_timers(RETRY_MS)
+        self.time.advance(RETRY_MS)
         self.threads.run_all()
 
     def churn(self, count: int) -> None:

@@ -106,7 +106,7 @@ def test_a_deleted_topic_is_gone_and_its_name_free() -> None:
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_topic_made_changed_and_deleted_in_one_change_leaves_nothing() -> None:
+def test_a_topic_created_and_deleted_in_one_change_leaves_nothing() -> None:
     image = Image.empty().apply(TopicRecord(name="a", topic_id=A), partition(A, 0), RemoveTopicRecord(topic_id=A))
     assert image == Image.empty()
 
@@ -148,11 +148,11 @@ def test_internal_topics(name: str, internal: bool) -> None:
     "record, sentence",
     [
         (TopicRecord(name="a", topic_id=B), "exists already"),
-        (partition(B, 0), "no topic with the id"),
+        (partition(B, 0), "no topic has the id"),
         (partition(A, 2), "partition 2 of a topic that has 1"),
         (partition(A, -1), "partition -1 of a topic that has 1"),
         (config("b", "x", "1"), "which does not exist"),
-        (RemoveTopicRecord(topic_id=B), "no topic with the id"),
+        (RemoveTopicRecord(topic_id=B), "no topic has the id"),
     ],
 )
 def test_records_that_do_not_fit(record: MetadataRecord, sentence: str) -> None:
@@ -216,7 +216,7 @@ def test_a_partition_that_is_replaced_has_the_epochs_of_its_record() -> None:
     assert epochs(after.apply(registered()), "a") == [(8, 10)]
 
 
-def test_after_a_registration_partitions_that_are_alike_are_one_object() -> None:
+def test_after_a_registration_equal_partitions_are_one_object() -> None:
     image = Image.empty().apply(
         *(TopicRecord(name=name, topic_id=topic_id) for name, topic_id in (("a", A), ("b", B))),
         *(partition(A, index) for index in range(3)),

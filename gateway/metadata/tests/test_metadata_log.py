@@ -5,22 +5,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from headgate.gateway.metadata.metadata_log import FEW_RECORDS, LOG_CONFIG, MetadataLog, replay
 from headgate.gateway.runtime.scheduler import StoppedError
-from headgate.gateway.tests.manual import InlineScheduler, ManualClock, Threads
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import FeatureLevelRecord, ProducerIdsRecord, TopicRecord
 from headgate.protocol.records.batch import Record, build, split
-from headgate.protocol.steps import finish
-from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.errors import StorageError
 from headgate.storage.files import File, Files
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
+from headgate.storage.tests.builders import open_directory
 
 TOPIC = TopicRecord(name="a", topic_id=b"a" * 16)
 FEATURE = FeatureLevelRecord(name="f", feature_level=1)
@@ -28,13 +26,13 @@ FEATURE = FeatureLevelRecord(name="f", feature_level=1)
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
-    store = LogDirectory.open(str(tmp_path), files=Files(), node_id=0, config=LOG_CONFIG, now_ms=0, random=Random(0))
+    store = open_directory(str(tmp_path), files=Files(), node_id=0, config=LOG_CONFIG, now_ms=0, random=Random(0))
     yield store.create("m", 0, bytes(16), LOG_CONFIG)
     store.close()
 
 
 def test_what_is_appended_is_replayed(log: Log) -> None:
-    metadata_log = MetadataLog(log, InlineScheduler(ManualClock()))
+    metadata_log = MetadataLog(log, FakeScheduler(ManualClock()))
     assert list(replay(log)) == []
     metadata_log.append([TOPIC, FEATURE], 1_000)
     metadata_log.append([ProducerIdsRecord(next_producer_id=5)], 2_000)
@@ -42,7 +40,7 @@ def test_what_is_appended_is_replayed(log: Log) -> None:
 
 
 def test_a_change_is_one_batch_and_on_disk(log: Log) -> None:
-    MetadataLog(log, InlineScheduler(ManualClock())).append([TOPIC, FEATURE], 1_000)
+    MetadataLog(log, FakeScheduler(ManualClock())).append([TOPIC, FEATURE], 1_000)
     (header,) = log.headers(0)
     assert (header.records_count, header.max_timestamp) == (2, 1_000)
     assert log.recovery_point == log.end_offset == 2
@@ -50,7 +48,7 @@ def test_a_change_is_one_batch_and_on_disk(log: Log) -> None:
 
 def test_a_long_log_is_read_in_pieces(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.gateway.metadata.metadata_log._READ_BYTES", 100)
-    metadata_log = MetadataLog(log, InlineScheduler(ManualClock()))
+    metadata_log = MetadataLog(log, FakeScheduler(ManualClock()))
     for level in range(20):
         metadata_log.append([FeatureLevelRecord(name="f", feature_level=level)] * 3, 0)
     assert [record.feature_level for record in replay(log) if isinstance(record, FeatureLevelRecord)] == [
@@ -59,14 +57,14 @@ def test_a_long_log_is_read_in_pieces(log: Log, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_record_of_the_future_is_not_guessed(log: Log) -> None:
-    MetadataLog(log, InlineScheduler(ManualClock())).append([TOPIC], 0)
+    MetadataLog(log, FakeScheduler(ManualClock())).append([TOPIC], 0)
     log.append(build([Record(value=bytes((1, 99, 0)))]), leader_epoch=0, now_ms=0)
     with pytest.raises(StorageError, match=r"at offset 1: a metadata record has type 99.*newer version of Headgate"):
         list(replay(log))
 
 
 def test_a_damaged_record_is_not_guessed(log: Log) -> None:
-    MetadataLog(log, InlineScheduler(ManualClock())).append([TOPIC], 0)
+    MetadataLog(log, FakeScheduler(ManualClock())).append([TOPIC], 0)
     path = Path(log.directory, "0" * 20 + ".log")
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
@@ -75,10 +73,8 @@ def test_a_damaged_record_is_not_guessed(log: Log) -> None:
         list(replay(log))
 
 
-def test_without_descriptors_nothing_is_written_and_the_next_change_succeeds(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    metadata_log = MetadataLog(log, InlineScheduler(ManualClock()))
+def test_without_descriptors_a_change_fails_and_the_next_succeeds(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata_log = MetadataLog(log, FakeScheduler(ManualClock()))
     with monkeypatch.context() as patch:
         patch.setattr(Files, "sync_directory", lambda *_: (_ for _ in ()).throw(OSError(24, "Too many open files")))
         with pytest.raises(KafkaError, match="Too many open files"):
@@ -92,8 +88,9 @@ class Submitted:
     """A metadata_log whose changes are written by threads, and what became of them."""
 
     def __init__(self, log: Log) -> None:
-        self.threads = Threads()
-        self.metadata_log = MetadataLog(log, self.threads)  # type: ignore[arg-type]
+        self.scheduler = FakeScheduler(ManualClock())
+        self.threads = self.scheduler.hold()
+        self.metadata_log = MetadataLog(log, self.scheduler)
         self.ended: list[tuple[int, ErrorCode | None]] = []
 
     def submit(self, *levels: int, now_ms: int = 0, copies: int = 1) -> None:
@@ -108,7 +105,7 @@ class Submitted:
         return [record.feature_level for record in replay(log) if isinstance(record, FeatureLevelRecord)]
 
 
-def test_a_thread_writes_and_what_comes_meanwhile_is_in_the_next_write(log: Log) -> None:
+def test_what_comes_while_a_thread_writes_is_in_the_next_write(log: Log) -> None:
     submitted = Submitted(log)
     submitted.submit(1, 2, 3)
     assert (len(submitted.threads.waiting), submitted.ended) == (1, [])
@@ -138,7 +135,7 @@ def test_a_write_that_fails_refuses_all_that_follow_it(log: Log, monkeypatch: py
 
 
 @pytest.mark.parametrize("by_thread", [False, True])
-def test_after_a_failed_sync_nothing_is_written_until_the_log_was_mended(
+def test_after_a_failed_sync_nothing_is_written_before_the_repair(
     log: Log, monkeypatch: pytest.MonkeyPatch, by_thread: bool
 ) -> None:
     submitted = Submitted(log)
@@ -192,7 +189,7 @@ def test_what_is_written_is_told_where_what_follows_cannot_be(log: Log, monkeypa
     assert len(log.segments) == 2
 
 
-def test_one_that_the_log_refuses_does_not_take_those_before_it_with_it(log: Log) -> None:
+def test_a_change_that_the_log_refuses_leaves_those_before_it(log: Log) -> None:
     submitted = Submitted(log)
     submitted.submit(1)
     submitted.threads.run_all()
@@ -204,7 +201,7 @@ def test_one_that_the_log_refuses_does_not_take_those_before_it_with_it(log: Log
     assert submitted.levels(log) == [1, 2, 3]
 
 
-def test_without_descriptors_a_thread_writes_nothing_and_the_next_change_succeeds(
+def test_without_descriptors_a_thread_fails_and_the_next_one_succeeds(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submitted = Submitted(log)
@@ -218,30 +215,28 @@ def test_without_descriptors_a_thread_writes_nothing_and_the_next_change_succeed
     assert submitted.levels(log) == [2]
 
 
-def test_a_large_change_is_encoded_by_a_thread_and_those_behind_it_wait(log: Log) -> None:
-    submitted, slices = Submitted(log), list[Any]()
-    submitted.threads.in_slices = lambda work, done: slices.append((work, done))  # type: ignore[method-assign]
+def test_changes_wait_behind_a_large_one_that_a_thread_encodes(log: Log) -> None:
+    submitted = Submitted(log)
+    slices = submitted.scheduler.hold_slices()
     submitted.submit(1, copies=FEW_RECORDS + 1)
     submitted.submit(2)
-    assert (len(slices), len(submitted.threads.waiting)) == (1, 0)
-    work, done = slices.pop()
-    done(finish(work))
+    assert (len(slices.waiting), len(submitted.threads.waiting)) == (1, 0)
+    slices.run_one()
     submitted.submit(3, copies=FEW_RECORDS + 1)
     submitted.threads.run_all()
     assert submitted.ended == [(1, None), (2, None)]
-    work, done = slices.pop()
-    done(finish(work))
+    slices.run_one()
     submitted.threads.run_all()
     assert submitted.levels(log) == [1] * (FEW_RECORDS + 1) + [2] + [3] * (FEW_RECORDS + 1)
     assert [header.records_count for header in log.headers(0)] == [FEW_RECORDS + 1, 1, FEW_RECORDS + 1]
 
 
 def test_a_stop_refuses_what_is_not_encoded(log: Log) -> None:
-    submitted, slices = Submitted(log), list[Any]()
-    submitted.threads.in_slices = lambda work, done: slices.append((work, done))  # type: ignore[method-assign]
+    submitted = Submitted(log)
+    slices = submitted.scheduler.hold_slices()
     submitted.submit(1, copies=FEW_RECORDS + 1)
     submitted.submit(2)
-    slices[0][1](StoppedError("the broker stops"))
+    slices.run_one(StoppedError("the broker stops"))
     assert [code for _, code in submitted.ended] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert log.end_offset == 0
 
@@ -292,16 +287,16 @@ def test_a_stop_drops_the_work_that_has_not_begun(log: Log) -> None:
     log.flush()
     submitted.submit(1)
     submitted.metadata_log.between_writes(lambda: lambda: None, ended.append)
-    submitted.threads.is_over = True
+    submitted.scheduler.is_over = True
     submitted.threads.run_all()
     assert (submitted.ended, ended) == ([(1, None)], [])
 
 
 def test_a_gap_is_not_guessed(log: Log) -> None:
-    MetadataLog(log, InlineScheduler(ManualClock())).append([TOPIC], 0)
-    MetadataLog(log, InlineScheduler(ManualClock())).append([FEATURE], 0)
+    MetadataLog(log, FakeScheduler(ManualClock())).append([TOPIC], 0)
+    MetadataLog(log, FakeScheduler(ManualClock())).append([FEATURE], 0)
     log.roll(0)
-    MetadataLog(log, InlineScheduler(ManualClock())).append([FEATURE], 0)
+    MetadataLog(log, FakeScheduler(ManualClock())).append([FEATURE], 0)
     assert list(replay(log, 1)) == [FEATURE, FEATURE]
     path = Path(log.directory, "0" * 20 + ".log")
     content = path.read_bytes()

@@ -11,11 +11,11 @@ import pytest
 
 from headgate.gateway.metadata.planning.leader_epochs import raise_leader_epochs
 from headgate.gateway.metadata.registration import refill
-from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
+from headgate.gateway.tests.builders import Node, records
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.metadata import RegisterBrokerRecord, decode
-from headgate.protocol.records.batch import Record, build, iterate, split
+from headgate.protocol.records.batch import iterate, split
 from headgate.storage.disk.reserve import PART_BYTES, RESERVE_BYTES, Reserve
 from headgate.storage.errors import StorageError
 from headgate.storage.files import Files
@@ -52,9 +52,7 @@ def started(files: CrashingFiles) -> CrashingNode:
 def append(node: Node, count: int, topic: str = "t") -> None:
     now_ms = node.time.clock.now_ms()
     for _ in range(count):
-        node.services.partitions.get(topic, 0).append(
-            memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms
-        )
+        node.services.partitions.get(topic, 0).append(records(b"v", timestamp=now_ms), 1, now_ms)
 
 
 def test_every_start_raises_the_epoch_of_every_partition_by_one() -> None:
@@ -67,7 +65,7 @@ def test_every_start_raises_the_epoch_of_every_partition_by_one() -> None:
     assert epoch_of(node, "later") == 0
 
 
-def test_the_record_is_kafkas_and_on_the_disk_before_anything_is_served() -> None:
+def test_the_record_is_kafkas_and_durable_before_anything_is_served() -> None:
     node = started(CrashingFiles())
     end_offset = node.services.metadata.end_offset
     node.close()
@@ -87,7 +85,7 @@ def test_the_record_is_kafkas_and_on_the_disk_before_anything_is_served() -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-def test_a_served_epoch_is_above_all_served_before_wherever_a_start_is_cut(seed: int) -> None:
+def test_a_served_epoch_is_above_all_before_wherever_a_start_is_cut(seed: int) -> None:
     """The power fails at any operation of a start, or after it; of what is not synced the disk keeps what it likes."""
     random = Random(seed)
     node = started(CrashingFiles())
@@ -112,7 +110,7 @@ def test_a_served_epoch_is_above_all_served_before_wherever_a_start_is_cut(seed:
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
-def test_a_start_that_cannot_be_recorded_is_refused_and_the_next_one_raises(operation: str) -> None:
+def test_a_start_that_cannot_be_recorded_fails_and_the_next_raises(operation: str) -> None:
     node = started(CrashingFiles())
     append(node, 1)
     files = node.crash(Random(0))
@@ -199,13 +197,14 @@ def test_a_failed_change_leaves_the_epochs() -> None:
 def test_when_there_is_room_again_the_reserve_is_filled_by_a_thread(caplog: pytest.LogCaptureFixture) -> None:
     files = CrashingFiles()
     started(files).close()
-    reserve, threads = Reserve(files, "/data"), Threads()
+    reserve, scheduler = Reserve(files, "/data"), FakeScheduler(ManualClock())
+    threads = scheduler.hold()
     assert reserve.give_up()
-    refill(reserve, threads, "/other")  # type: ignore[arg-type]
+    refill(reserve, scheduler, "/other")
     assert not threads.waiting
-    refill(reserve, threads, "/data")  # type: ignore[arg-type]
+    refill(reserve, scheduler, "/data")
     threads.run_one(OSError(errno.EIO, "input/output error"))
     assert "cannot be filled" in caplog.text
-    refill(reserve, threads, "/data")  # type: ignore[arg-type]
+    refill(reserve, scheduler, "/data")
     threads.run_one()
     assert reserve.size == RESERVE_BYTES

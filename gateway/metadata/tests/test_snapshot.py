@@ -22,15 +22,14 @@ from headgate.gateway.metadata.snapshot import (
     load,
     name_of,
 )
-from headgate.gateway.tests.manual import InlineScheduler, ManualClock
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
 from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, RemoveTopicRecord, TopicRecord
 from headgate.protocol.internal.metadata_snapshot import encode_steps
 from headgate.protocol.steps import finish
 from headgate.storage.cleanup.retention import begin_segment_deletion
-from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.errors import StorageError
 from headgate.storage.log.log import Log
-from headgate.storage.tests.builders import no_checkpoint
+from headgate.storage.tests.builders import no_checkpoint, open_directory
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 GONE = b"g" * 16
@@ -38,13 +37,13 @@ NAME = "m-0"
 
 
 def opened(files: CrashingFiles) -> Log:
-    store = LogDirectory.open("/data", files=files, node_id=0, config=LOG_CONFIG, now_ms=0, random=Random(0))
+    store = open_directory("/data", files=files, node_id=0, config=LOG_CONFIG, now_ms=0, random=Random(0))
     return store.logs.get(("m", 0)) or store.create("m", 0, bytes(16), LOG_CONFIG)
 
 
 def change(log: Log, number: int) -> None:
     """One record, with which the image has the producer id `number`."""
-    MetadataLog(log, InlineScheduler(ManualClock())).append([ProducerIdsRecord(next_producer_id=number)], 0)
+    MetadataLog(log, FakeScheduler(ManualClock())).append([ProducerIdsRecord(next_producer_id=number)], 0)
 
 
 def write(log: Log, number: int, removed: frozenset[bytes] = frozenset()) -> str:
@@ -61,7 +60,7 @@ def delete_front(log: Log) -> None:
     log.advance_start(log.active_base_offset)
     expired = begin_segment_deletion(log, 0, log.end_offset)
     assert expired is not None
-    expired.run()
+    expired.rename_files()
     log.end_segment_deletion(expired)
 
 
@@ -112,7 +111,7 @@ def test_a_start_reads_little_more_than_twice_what_lived(lived: list[int]) -> No
 def test_a_log_without_a_snapshot_is_read_from_its_beginning() -> None:
     log = opened(CrashingFiles())
     assert load(log) == LoadedMetadata(Image.empty(), set(), NO_SNAPSHOT, 0)
-    MetadataLog(log, InlineScheduler(ManualClock())).append(
+    MetadataLog(log, FakeScheduler(ManualClock())).append(
         [TopicRecord(name="a", topic_id=GONE), RemoveTopicRecord(topic_id=GONE)], 0
     )
     change(log, 7)
@@ -138,8 +137,8 @@ def test_the_log_may_not_delete_an_unknown_topic() -> None:
     change(log, 1)
     write(log, 1)
     deletion: list[MetadataRecord] = [RemoveTopicRecord(topic_id=GONE)]
-    MetadataLog(log, InlineScheduler(ManualClock())).append(deletion, 0)
-    with pytest.raises(ValueError, match="there is no topic with the id"):
+    MetadataLog(log, FakeScheduler(ManualClock())).append(deletion, 0)
+    with pytest.raises(ValueError, match="no topic has the id"):
         load(log)
 
 

@@ -64,7 +64,7 @@ def test_a_snapshot_takes_the_place_of_the_log_before_it() -> None:
     assert [segment.base_offset for segment in node.log.segments] == [node.log.start_offset] == [end_offset]
     after = restarted(node)
     assert recorded_state(after.image) == recorded_state(node.image)
-    assert after.loaded.snapshot == node.generator.snapshot
+    assert after.generator.snapshot == node.generator.snapshot
     assert after.records_read < end_offset
 
 
@@ -88,7 +88,7 @@ def test_a_start_that_read_a_long_log_is_followed_by_a_snapshot() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_the_registration_of_this_start_is_in_the_snapshot_that_follows() -> None:
+def test_the_registration_of_this_start_is_in_the_next_snapshot() -> None:
     """Else the leader epochs of the next start would be those of this one."""
     node = filled(MetadataNode(CrashingFiles()))
     node.churn(5)
@@ -148,11 +148,11 @@ def test_a_stop_ends_a_snapshot_under_way(steps: int) -> None:
     node = filled(MetadataNode(CrashingFiles()))
     node.churn(5)
     node.generator.start()
-    node.threads.run_timers(START_DELAY_MS)
+    node.time.advance(START_DELAY_MS)
     for _ in range(steps):
         node.threads.run_one()
     node.generator.stop()
-    node.threads.is_over = True
+    node.time.scheduler.is_over = True
     node.threads.run_all()
     assert recorded_state(restarted(node).image) == recorded_state(node.image)
 
@@ -384,11 +384,11 @@ def test_old_segments_that_a_crash_brought_back_go() -> None:
     node = filled(MetadataNode(CrashingFiles()))
     node.churn(5)
     node.generator.start()
-    node.threads.run_timers(START_DELAY_MS)
+    node.time.advance(START_DELAY_MS)
     for _ in range(3):  # up to the snapshot, and not its deletions
         node.threads.run_one()
     after = MetadataNode(node.files.crash(Random(0), power=True))
-    assert after.loaded.snapshot != NO_SNAPSHOT
+    assert after.generator.snapshot != NO_SNAPSHOT
     assert len(after.log.segments) > 1
     after.start()
     assert len(after.log.segments) == 1
@@ -424,12 +424,12 @@ def test_a_deleted_topic_is_known_while_it_has_a_directory() -> None:
     assert node.stores.removed == {LEFT}, "those of which there is none are forgotten"
     again(node)
     after = MetadataNode(node.files.copy())
-    assert after.loaded.removed >= {LEFT}
+    assert after.stores.removed >= {LEFT}
     assert ("gone", 0) not in after.stores, "so that a start removes it"
     node.stores.delete("gone", 0, remove=False)
     again(node)
     assert LEFT not in node.stores.removed
-    assert LEFT not in MetadataNode(node.files.copy()).loaded.removed
+    assert LEFT not in MetadataNode(node.files.copy()).stores.removed
 
 
 @pytest.mark.usefixtures("small")
@@ -464,7 +464,7 @@ def test_nothing_is_forgotten_while_a_log_directory_is_away() -> None:
     node.stores.close()
     files.heal()
     after = MetadataNode(files, *paths)
-    assert after.loaded.removed >= {LEFT}
+    assert after.stores.removed >= {LEFT}
     assert ("gone", 0) not in after.stores, "it came back with the directory, and goes"
 
 
@@ -477,7 +477,7 @@ def test_nothing_is_forgotten_if_a_directory_cannot_be_listed() -> None:
     assert fault.met
     assert node.generator.snapshot != NO_SNAPSHOT
     assert LEFT in node.stores.removed
-    assert LEFT in MetadataNode(node.files.copy()).loaded.removed
+    assert LEFT in MetadataNode(node.files.copy()).stores.removed
 
 
 @pytest.mark.usefixtures("small")
@@ -487,7 +487,7 @@ def test_a_deleted_topic_is_known_while_a_partition_is_made() -> None:
     making = node.stores.begin_creation(("late", 0), LEFT, node.config.log_config({}))
     node.start()
     making.run()
-    assert LEFT in MetadataNode(node.files.copy()).loaded.removed
+    assert LEFT in MetadataNode(node.files.copy()).stores.removed
     node.stores.end_creation(making)
     assert LEFT in node.stores.removed
     node.stores.delete("late", 0, remove=False)
@@ -510,4 +510,4 @@ def test_a_deletion_that_partitions_do_not_follow_yet_is_known() -> None:
     assert "unseen" in node.image.topics
     after = MetadataNode(node.files.copy())
     assert "unseen" not in after.image.topics
-    assert topic_id in after.loaded.removed
+    assert topic_id in after.stores.removed

@@ -168,7 +168,7 @@ def test_without_records_a_change_settles_with_the_last_one(broker: Broker) -> N
         assert change.error is not None, "it was planned upon what failed"
 
 
-def test_a_change_of_another_broker_comes_before_all_that_is_not_written(
+def test_a_change_of_another_broker_precedes_all_unwritten_ones(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the store refused at once does not count."""

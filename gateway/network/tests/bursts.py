@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,11 +32,12 @@ from headgate.gateway.network.sockets import SocketDriver, SocketEngine
 from headgate.gateway.network.streams import StreamDriver
 from headgate.gateway.network.tests.conformance import PoisonedConnection
 from headgate.gateway.network.tests.kernel import FakeListener, FakeSocket, FakeStream, Kernel
+from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.scheduler import TrioClock
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, at_once
 from headgate.gateway.tests.builders import UnsyncedFiles
 from headgate.gateway.tests.harness import MemoryListener
-from headgate.gateway.tests.manual import at_once
 from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
@@ -52,12 +54,23 @@ from headgate.protocol.schema import Message
 TOPICS = ("cache", "commit")
 PARTITIONS = 2
 LARGE_BYTES = (1 << 20) - 64  # with its batch and the reply around it a little more than a megabyte
-MOST_REQUESTS = 40
-MOST_WAIT_MS = 400
+MAX_REQUESTS = 40
+MAX_WAIT_MS = 400
 SLACK_S = 5.0  # for what is not a wait of a fetch: threads, slow readers
 GROUPS = 3
 
 Acknowledged = set[tuple[str, int, int, bytes]]
+
+
+class RandomScheduler(FakeScheduler):
+    """A scheduler whose threads take up to 5 ms. Their work is done at the end of that."""
+
+    def __init__(self, random: Random, clock: Clock, disks: int, settle: Callable[[], None]) -> None:
+        super().__init__(clock, disks, settle, threads=self._run_late)
+        self._random = random
+
+    def _run_late(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        self.call_after(self._random.choice((0.0, 0.3, 5.0)), lambda: at_once(work, done))
 
 
 class Bursts:
@@ -76,11 +89,6 @@ class Bursts:
         self._log = LimitedLog(logging.getLogger("headgate.test"), self.services.clock)
         self._listener = FakeListener(self.kernel)
         self._sent = 0
-        self.services.scheduler.in_thread = self._in_thread  # type: ignore[method-assign]
-
-    def _in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """A thread that takes up to 5 ms. Its work is done at the end of that."""
-        self.services.scheduler.call_after(self.random.choice((0.0, 0.3, 5.0)), lambda: at_once(work, done))
 
     async def start(self, nursery: trio.Nursery) -> None:
         """Make the topics, and serve."""
@@ -192,7 +200,7 @@ class BurstClient:
 
     async def run(self) -> None:
         """Send everything, and take the replies, for as long as they may take."""
-        count = self._random.choice((1, 3, 16, 16, 17, 20, 33, MOST_REQUESTS))
+        count = self._random.choice((1, 3, 16, 16, 17, 20, 33, MAX_REQUESTS))
         requests = [self._request() for _ in range(count)]
         if self._random.random() < 0.3:  # such ends of a round are where replies were forgotten
             requests[-1] = self._produce("commit", -1)
@@ -268,7 +276,7 @@ class BurstClient:
             case "fetch":
                 return self._fetch(random.choice(TOPICS), 0, 0)
             case "wait":
-                wait_ms = random.randrange(MOST_WAIT_MS)
+                wait_ms = random.randrange(MAX_WAIT_MS)
                 self._limit_s += wait_ms / 1000
                 return self._fetch(random.choice(TOPICS), wait_ms, 1 << 30)
         return self._fetch("large", 0, 0)
@@ -329,7 +337,8 @@ def run_bursts(directory: Path, seed: int, count: int, over_streams: bool) -> li
 
     async def main() -> list[str]:
         settings = [f"log.dirs={directory}", "offsets.topic.num.partitions=2", f"headgate.flush={flush}"]
-        broker = Broker(BrokerConfig.load("", settings), Seams(TrioClock(), UnsyncedFiles(), Random(0)))
+        make_scheduler = partial(RandomScheduler, random)
+        broker = Broker(BrokerConfig.load("", settings), Seams(TrioClock(), UnsyncedFiles(), Random(0), make_scheduler))
         bursts = Bursts(broker, random, over_streams)
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run, [("PLAINTEXT", MemoryListener())])

@@ -30,6 +30,7 @@ from headgate.gateway.network.tests.test_connection import ScriptedDispatcher
 from headgate.gateway.runtime.clock import Clock, SystemClock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler
 
 MAX_FRAME_BYTES = 4_000_000
 BUDGET_BYTES = 10_000_000
@@ -298,8 +299,7 @@ class SimulatedEngine(Simulated):
         super().__init__()
         self.refuses = False
         self.listener = FakeListener(self.kernel)
-        self.scheduler = Scheduler(self.clock)
-        self.scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
+        self.scheduler = FakeScheduler(self.clock, threads=self.threads.in_thread)
         self.kernel.sendfile_hook = self._check_cached
         listener: Any = self.listener
         appends: Any = self.dispatcher.appends
@@ -449,7 +449,8 @@ TCP: list[Any] = [pytest.param(TcpStreams, marks=pytest.mark.sockets)]
 if sockets.AVAILABLE:
     SIMULATED.append(SimulatedEngine)
     TCP.append(pytest.param(TcpEngine, marks=pytest.mark.sockets))
-EVERYWHERE = [*SIMULATED, *TCP]
+everywhere = pytest.mark.parametrize("kind", [*SIMULATED, *TCP])
+simulated = pytest.mark.parametrize("kind", SIMULATED)
 
 
 def run(kind: Callable[[], Served], scenario: Scenario) -> Any:

@@ -9,21 +9,18 @@ import trio.testing
 
 from headgate.gateway.network.connection import MAX_PENDING_BYTES
 from headgate.gateway.network.tests.conformance import (
-    EVERYWHERE,
     SIMULATED,
     TCP,
     Piece,
     Served,
     Simulated,
     SimulatedClient,
+    everywhere,
     run,
+    simulated,
 )
 from headgate.gateway.network.tests.test_connection import framed
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
-
-everywhere = pytest.mark.parametrize("kind", EVERYWHERE)
-simulated = pytest.mark.parametrize("kind", SIMULATED)
-
 
 # Bytes in
 
@@ -43,7 +40,7 @@ def test_requests_are_answered_whatever_the_portions_they_are_sent_in(kind: type
 
 @simulated
 @pytest.mark.parametrize("portion", [1, 2, 5, 1_000])
-def test_requests_are_answered_whatever_the_portions_they_are_received_in(kind: type[Simulated], portion: int) -> None:
+def test_requests_in_any_portions_are_answered(kind: type[Simulated], portion: int) -> None:
     async def scenario(served: Simulated) -> None:
         served.portion = portion
         client = await served.connect()
@@ -109,7 +106,7 @@ def test_a_big_frame_may_be_cut_anywhere(kind: type[Simulated], cut: int) -> Non
 
 
 @everywhere
-def test_what_waits_behind_a_parked_request_is_not_overwritten_by_others(kind: type[Served]) -> None:
+def test_bytes_behind_a_parked_request_are_not_overwritten_by_others(kind: type[Served]) -> None:
     async def scenario(served: Served) -> None:
         client, other = await served.park(b"mine"), await served.connect()
         await other.send(framed(b"XXXX", b"XXXX", b"XXXX"))
@@ -138,7 +135,7 @@ def test_who_has_to_wait_for_memory_goes_on_when_there_is_some(kind: type[Served
 
 
 @everywhere
-def test_a_parked_reply_is_sent_when_it_is_ready_and_nothing_overtakes_it(kind: type[Served]) -> None:
+def test_nothing_overtakes_a_parked_reply(kind: type[Served]) -> None:
     async def scenario(served: Served) -> None:
         client = await served.park(b"after")
         await client.send(framed(b"later"))
@@ -246,7 +243,7 @@ def test_who_wants_no_reply_and_is_reset_is_forgotten(kind: type[Simulated]) -> 
 
 
 @simulated
-def test_a_client_that_sends_too_much_while_parked_is_left_alone_and_still_noticed(kind: type[Simulated]) -> None:
+def test_a_parked_client_that_sends_too_much_is_muted_and_noticed(kind: type[Simulated]) -> None:
     async def scenario(served: Simulated) -> None:
         client = await served.park()
         for _ in range(10):
@@ -378,9 +375,7 @@ def test_who_does_not_read_is_not_read_from(kind: type[Simulated]) -> None:
 
 @simulated
 @pytest.mark.parametrize("cached", [0, 1, 5_000, 2_999_999])
-def test_what_is_not_cached_is_read_by_a_thread_and_others_are_served_meanwhile(
-    kind: type[Simulated], cached: int
-) -> None:
+def test_others_are_served_while_a_thread_reads_what_is_not_cached(kind: type[Simulated], cached: int) -> None:
     async def scenario(served: Simulated) -> None:
         client, other, piece = await served.park(b"next"), await served.connect(), Piece(served, 3_000_000)
         piece.cached = cached
@@ -470,7 +465,7 @@ def test_a_small_piece_that_is_not_cached_waits_for_its_thread(kind: type[Simula
 
 
 @simulated
-def test_a_client_that_half_closes_while_a_thread_reads_is_sent_the_rest(kind: type[Simulated]) -> None:
+def test_a_client_that_half_closes_during_a_read_is_sent_the_rest(kind: type[Simulated]) -> None:
     async def scenario(served: Simulated) -> None:
         client, piece = await served.park(), Piece(served, 100_000)
         piece.cached = 0

@@ -8,20 +8,16 @@ import trio.testing
 
 from headgate.gateway.network.connection import MAX_OUTGOING_BYTES
 from headgate.gateway.network.tests.conformance import (
-    EVERYWHERE,
     HEAVY_MS,
-    SIMULATED,
     Piece,
     Served,
     Simulated,
     SimulatedClient,
+    everywhere,
     run,
+    simulated,
 )
 from headgate.gateway.network.tests.test_connection import framed
-
-everywhere = pytest.mark.parametrize("kind", EVERYWHERE)
-simulated = pytest.mark.parametrize("kind", SIMULATED)
-
 
 # What is left to be written together
 
@@ -223,7 +219,7 @@ def test_a_request_that_does_not_come_on_is_overdue_after_30_s(kind: type[Simula
 
 @simulated
 @pytest.mark.parametrize("first", [b"park", b"silent"])
-def test_what_is_left_in_the_socket_behind_a_parked_request_is_in_time(kind: type[Simulated], first: bytes) -> None:
+def test_bytes_in_the_socket_behind_a_parked_request_are_in_time(kind: type[Simulated], first: bytes) -> None:
     big = bytes(100_000)
 
     async def scenario(served: Simulated) -> None:

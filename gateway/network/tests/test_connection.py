@@ -235,7 +235,7 @@ def test_a_claim_alone_reserves_little(dispatcher: ScriptedDispatcher) -> None:
     assert memory.used_bytes == 100 << 20
 
 
-def test_the_room_of_a_large_request_is_no_larger_than_what_is_reserved_for_it(dispatcher: ScriptedDispatcher) -> None:
+def test_the_room_of_a_large_request_is_within_its_reservation(dispatcher: ScriptedDispatcher) -> None:
     memory = MemoryBudget(1 << 28)
     connection = connect(dispatcher, max_frame_bytes=100 << 20, memory=memory)
     feed(connection, struct.pack(">i", 100 << 20))
@@ -250,7 +250,7 @@ def test_the_room_of_a_large_request_is_no_larger_than_what_is_reserved_for_it(d
     assert len(room) + SMALL_BYTES == memory.used_bytes == 100 << 20
 
 
-def test_what_is_received_into_its_room_is_answered_and_what_is_small_has_none(dispatcher: ScriptedDispatcher) -> None:
+def test_requests_in_their_room_are_answered_and_small_ones_have_none(dispatcher: ScriptedDispatcher) -> None:
     connection = connect(dispatcher, max_frame_bytes=1 << 20)
     body = bytes(range(256)) * 1_000
     feed(connection, framed(body)[:20_004])
@@ -363,7 +363,7 @@ def test_a_parked_request_may_be_owed_nothing(dispatcher: ScriptedDispatcher) ->
     assert sent(connection) == [b"two"]
 
 
-def test_what_a_parked_request_had_reserved_is_given_back_without_a_reply(dispatcher: ScriptedDispatcher) -> None:
+def test_the_reservation_of_a_parked_request_ends_without_a_reply(dispatcher: ScriptedDispatcher) -> None:
     memory, large = MemoryBudget(1_000_000), b"silent" + bytes(FREE_PARKED_BYTES)
     connection = connect(dispatcher, max_frame_bytes=10_000, memory=memory)
     feed(connection, framed(large))
@@ -389,7 +389,7 @@ def test_at_the_end_of_the_stream_everything_is_still_answered(dispatcher: Scrip
     assert connection.is_answered
 
 
-def test_half_a_request_at_the_end_of_the_stream_does_not_undo_what_was_sent_before(
+def test_half_a_request_at_the_end_does_not_undo_those_before(
     dispatcher: ScriptedDispatcher,
 ) -> None:
     memory = MemoryBudget(1_000_000)
@@ -440,7 +440,7 @@ def test_a_turn_that_is_over_still_answers_one_request(dispatcher: ScriptedDispa
     assert dispatcher.seen == [b"one", b"two", b"three", b"four"]
 
 
-def test_the_time_for_an_incomplete_request_begins_anew_when_reading_resumes(dispatcher: ScriptedDispatcher) -> None:
+def test_an_incomplete_request_has_its_time_anew_when_reading_resumes(dispatcher: ScriptedDispatcher) -> None:
     connection = connect(dispatcher)
     connection.resume_reading(5.0)
     assert connection.incomplete_since_ms is None, "there is no such request"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from headgate.gateway.network.tests.conformance import SIMULATED, Client, Simulated, run
+from headgate.gateway.network.tests.conformance import SIMULATED, Client, Simulated, run, simulated
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.errors import ErrorCode
@@ -170,10 +170,8 @@ async def begin(served: Simulated, node: Node) -> Poisoned:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", SIMULATED)
-def test_a_stream_of_requests_cut_anywhere_is_answered_and_stored_as_sent(
-    kind: type[Simulated], tmp_path: Path
-) -> None:
+@simulated
+def test_a_stream_cut_anywhere_is_answered_and_stored_as_sent(kind: type[Simulated], tmp_path: Path) -> None:
     node = Node(tmp_path)
 
     async def scenario(served: Simulated) -> None:
@@ -188,9 +186,9 @@ def test_a_stream_of_requests_cut_anywhere_is_answered_and_stored_as_sent(
     node.close()
 
 
-@pytest.mark.parametrize("kind", SIMULATED)
+@simulated
 @pytest.mark.parametrize("portion", [3, 64, 500])
-def test_a_stream_of_requests_in_portions_is_answered_and_stored_as_sent(
+def test_a_stream_in_portions_is_answered_and_stored_as_sent(
     kind: type[Simulated], portion: int, tmp_path: Path
 ) -> None:
     node = Node(tmp_path)

@@ -42,7 +42,7 @@ def stranger(beginning: bytes) -> ForeignProtocol:
 
 
 @pytest.mark.parametrize("beginning", KNOWN)
-def test_the_beginning_of_another_protocol_is_a_size_that_no_limit_of_kafkas_allows(beginning: bytes) -> None:
+def test_the_first_bytes_of_other_protocols_exceed_every_size_limit(beginning: bytes) -> None:
     assert struct.unpack(">i", beginning)[0] > KAFKA_LIMIT_BYTES
     assert stranger(beginning).reason
 

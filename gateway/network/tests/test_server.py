@@ -135,7 +135,7 @@ def test_half_a_request_does_not_hold_memory_for_ever() -> None:
     run(scenario)
 
 
-def test_without_free_descriptors_a_stream_listener_pauses_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stream_listener_without_descriptors_pauses_and_returns(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(served: Served) -> None:
         early = served.connect()
         await echo(early, b"hello")

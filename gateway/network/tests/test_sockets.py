@@ -46,7 +46,7 @@ def test_the_interest_of_a_busy_connection_never_changes() -> None:
     run(SimulatedEngine, scenario)
 
 
-def test_who_hung_up_is_not_asked_about_while_what_is_owed_no_reply_goes_on() -> None:
+def test_a_closed_socket_is_not_polled_while_silent_requests_go_on() -> None:
     async def scenario(served: SimulatedEngine) -> None:
         client = await served.connect()
         await client.send(framed(b"silent"))
@@ -71,7 +71,7 @@ def test_a_timer_of_a_half_closed_client_does_not_outlive_it() -> None:
     run(SimulatedEngine, scenario)
 
 
-def test_who_hangs_up_in_the_middle_of_his_turn_has_all_done_in_the_next() -> None:
+def test_who_hangs_up_in_mid_turn_has_all_done_in_the_next() -> None:
     async def scenario(served: SimulatedEngine) -> None:
         served.engine.max_turn_ms = 0.0
         client = await served.connect()
@@ -83,7 +83,7 @@ def test_who_hangs_up_in_the_middle_of_his_turn_has_all_done_in_the_next() -> No
     assert run(SimulatedEngine, scenario).dispatcher.seen == [b"none"] * 200
 
 
-def test_the_interest_changes_when_the_socket_is_full_and_when_it_is_not_any_more() -> None:
+def test_the_interest_follows_whether_the_socket_is_full() -> None:
     async def scenario(served: SimulatedEngine) -> None:
         served.room = 10_000
         client = await served.connect()
@@ -161,7 +161,7 @@ def test_no_round_ends_with_something_unwritten(end: str) -> None:
     run(SimulatedEngine, scenario)
 
 
-def test_a_muted_half_closed_connection_does_not_spin_while_it_is_sent_to() -> None:
+def test_a_muted_half_closed_connection_does_not_spin_during_a_send() -> None:
     async def scenario(served: SimulatedEngine) -> None:
         client, piece = await served.park(), Piece(served, 500_000)
         served.dispatcher.parked[0]([piece])
@@ -329,14 +329,19 @@ def test_one_client_has_a_millisecond_of_a_turn_and_its_sockets_two() -> None:
     run(SimulatedEngine, scenario)
 
 
-def test_replies_that_take_long_to_send_leave_turns_to_others() -> None:
-    ticks = 0
+class Ticks:
+    """A task that counts the turns of the loop."""
 
-    async def tick() -> None:
-        nonlocal ticks
+    count = 0
+
+    async def run(self) -> None:
         while True:
-            ticks += 1
+            self.count += 1
             await trio.lowlevel.checkpoint()
+
+
+def test_replies_that_take_long_to_send_leave_turns_to_others() -> None:
+    ticks = Ticks()
 
     async def scenario(served: SimulatedEngine) -> None:
         clients = [await served.park() for _ in range(10)]
@@ -351,11 +356,11 @@ def test_replies_that_take_long_to_send_leave_turns_to_others() -> None:
             client.socket.send = slowly.__get__(client.socket)  # type: ignore[method-assign]
             answer([b"ready"])
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(tick)
+            nursery.start_soon(ticks.run)
             while not all(client.socket._outgoing for client in clients):  # type: ignore[attr-defined]
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
-        assert ticks >= 4
+        assert ticks.count >= 4
 
     run(SimulatedEngine, scenario)
 
@@ -380,13 +385,7 @@ def test_nobody_starves_beside_those_who_ask_again_and_again() -> None:
 
 
 def test_a_long_turn_lets_other_tasks_in_between() -> None:
-    ticks = 0
-
-    async def tick() -> None:
-        nonlocal ticks
-        while True:
-            ticks += 1
-            await trio.lowlevel.checkpoint()
+    ticks = Ticks()
 
     async def scenario(served: SimulatedEngine) -> None:
         client = await served.connect()
@@ -395,11 +394,11 @@ def test_a_long_turn_lets_other_tasks_in_between() -> None:
         served.engine.max_turn_ms = 0.0  # every round of a turn is its last
         client.socket.client_sends(framed(bytes(1_000)) * 2_000)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(tick)
+            nursery.start_soon(ticks.run)
             while len(served.dispatcher.seen) < 2_000:
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
-        assert ticks >= 2_008_000 // SOCKET_TURN_BYTES
+        assert ticks.count >= 2_008_000 // SOCKET_TURN_BYTES
 
     run(SimulatedEngine, scenario)
 
@@ -544,7 +543,7 @@ def test_who_is_refused_is_hung_up_on() -> None:
     run(SimulatedEngine, scenario)
 
 
-def test_without_free_descriptors_the_listener_pauses_and_the_others_are_served(
+def test_a_listener_without_descriptors_pauses_while_clients_go_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(served: SimulatedEngine) -> None:
@@ -596,7 +595,7 @@ def test_faults_that_a_client_can_repeat_are_told_in_few_lines(caplog: pytest.Lo
     assert caplog.text.count("ZeroDivisionError: ours") == 5
 
 
-def test_a_client_that_is_gone_before_it_is_accepted_does_not_stop_the_next() -> None:
+def test_a_client_gone_before_its_accept_does_not_stop_the_next() -> None:
     async def scenario(served: SimulatedEngine) -> None:
         served.listener.failures.append(OSError(errno.ECONNABORTED, "Software caused connection abort"))
         client = await served.connect()

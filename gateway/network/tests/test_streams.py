@@ -50,7 +50,7 @@ class Piece:
         self.released = True
 
 
-def test_a_piece_of_a_file_is_read_in_portions_for_a_stream_that_is_no_socket() -> None:
+def test_a_piece_is_read_in_portions_for_a_stream_that_is_no_socket() -> None:
     piece, dispatcher = Piece(1 << 20), ScriptedDispatcher()
 
     async def main() -> None:
@@ -73,7 +73,7 @@ def test_a_piece_of_a_file_is_read_in_portions_for_a_stream_that_is_no_socket() 
     assert piece.longest == READ_BYTES
 
 
-def test_a_scope_that_is_cancelled_from_outside_ends_the_connection_and_gives_pieces_back() -> None:
+def test_a_cancelled_scope_ends_the_connection_and_releases_pieces() -> None:
     pieces, dispatcher = [Piece(1 << 10), Piece(1 << 10)], ScriptedDispatcher()
 
     async def main() -> None:

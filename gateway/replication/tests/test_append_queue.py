@@ -5,23 +5,22 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append_queue import CALM_MS, SLOW_MS
 from headgate.gateway.replication.replica import Replica
+from headgate.gateway.replication.tests.producing import TIMEOUT_MS, Reply, produce, row
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
-from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
+from headgate.gateway.tests.builders import Node, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from headgate.protocol.records.batch import Record, build, iterate
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.records.batch import iterate
 from headgate.storage.files import File
 from headgate.storage.log import snapshots
 
 SLOW = SLOW_MS + 1
-TIMEOUT_MS = 60_000
 
 
 class Disk:
@@ -50,9 +49,7 @@ class Disk:
         pace = node.services.partitions.get("t", 0).disk
         assert pace is not None
         monkeypatch.setattr(pace, "_waits", lambda: self.waits)
-        threads = Threads()
-        self.threads = threads.waiting
-        monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+        self.threads = node.time.scheduler.hold().waiting
 
     def run_thread(self) -> None:
         work, done = self.threads.pop(0)
@@ -87,40 +84,17 @@ def slowed(disk: Disk) -> Replica:
     return partition
 
 
-def produced(
-    node: Node, *values: bytes, topic: str = "t", index: int = 0, acks: int = 1, commit: bool = True, **numbers: Any
-) -> Any:
-    """What the handler returns: a response, or a `Waiting` for a `Reply`. Without `commit` the turn goes on."""
-    records = [Record(timestamp=node.time.clock.now_ms(), value=value) for value in values or (b"x",)]
-    data = memoryview(build(records, **numbers))
-    named = TopicProduceData(topic, partition_data=[PartitionProduceData(index, data)])
-    outcome = load()[0].ranges[-1].handler(ProduceRequest(None, acks, TIMEOUT_MS, [named]), node.context(9))
-    if commit:
-        node.services.appends.commit()
+def produced(node: Node, *values: bytes, **options: Any) -> Any:
+    """The outcome of the handler: a response, or a `Waiting` for a `Reply`. The turn ends."""
+    outcome = produce(node, *values, **options)
+    node.services.appends.commit()
     return outcome
 
 
-class Reply:
-    """A parked reply, once it comes."""
-
-    def __init__(self, node: Node, outcome: Any) -> None:
-        assert isinstance(outcome, Waiting)
-        self.value: Any = None
-        node.services.purgatory.park(outcome, self._take)
-
-    def _take(self, value: Any) -> None:
-        assert self.value is None
-        self.value = value
-
-    @property
-    def row(self) -> tuple[int, int]:
-        return row(self.value)
-
-
-def row(response: Any) -> tuple[int, int]:
-    assert isinstance(response, ProduceResponse)
-    (found,) = response.responses[0].partition_responses
-    return found.error_code, found.base_offset
+def late(node: Node, outcome: Any) -> Reply:
+    """The reply to a request that has to wait."""
+    assert isinstance(outcome, Waiting)
+    return Reply(node, outcome)
 
 
 def test_a_quick_disk_is_written_inline(node: Node, disk: Disk) -> None:
@@ -132,15 +106,15 @@ def test_a_quick_disk_is_written_inline(node: Node, disk: Disk) -> None:
 @pytest.mark.parametrize("acks", [1, -1])
 def test_after_a_slow_write_the_next_is_made_by_a_thread(node: Node, disk: Disk, acks: int) -> None:
     partition = slowed(disk)
-    reply = Reply(node, produced(node, b"later", acks=acks))
+    reply = late(node, produced(node, b"later", acks=acks))
     assert (disk.inline, partition.high_watermark, reply.value) == (0, 1, None)
     disk.run_thread()
     assert (disk.inline, partition.high_watermark, reply.row) == (0, 2, (0, 1))
 
 
-def test_what_comes_during_a_write_is_written_together_in_the_order_it_came(node: Node, disk: Disk) -> None:
+def test_appends_during_a_write_are_written_together_in_order(node: Node, disk: Disk) -> None:
     slowed(disk)
-    replies = [Reply(node, produced(node, b"%d" % number)) for number in range(5)]
+    replies = [late(node, produced(node, b"%d" % number)) for number in range(5)]
     assert len(disk.threads) == 1
     disk.run_thread()
     assert [reply.value is not None for reply in replies] == [True, False, False, False, False]
@@ -149,12 +123,12 @@ def test_what_comes_during_a_write_is_written_together_in_the_order_it_came(node
     assert disk.by_thread == 2
 
 
-def test_what_was_promised_before_the_disk_was_slow_is_written_before_it_is_answered(node: Node, disk: Disk) -> None:
+def test_what_was_staged_before_the_disk_slowed_is_written_first(node: Node, disk: Disk) -> None:
     partition = node.services.partitions.get("t", 0)
     produced(node)
-    promised = produced(node, b"promised", commit=False)
+    promised = produce(node, b"promised")
     partition.disk.is_slow = True  # a large append to another partition waited, in the same turn
-    later = produced(node, b"later", commit=False)
+    later = produce(node, b"later")
     disk.error = OSError(28, "No space left on device")
     node.services.appends.commit()
     assert row(promised) == row(later) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
@@ -164,8 +138,8 @@ def test_what_was_promised_before_the_disk_was_slow_is_written_before_it_is_answ
 
 def test_partitions_of_a_slow_disk_do_not_wait_for_each_other(node: Node, disk: Disk) -> None:
     slowed(disk)
-    Reply(node, produced(node))
-    other = Reply(node, produced(node, index=1))
+    late(node, produced(node))
+    other = late(node, produced(node, index=1))
     assert len(disk.threads) == 2
     disk.threads.reverse()
     disk.run_thread()
@@ -177,7 +151,7 @@ def test_a_disk_that_hangs_keeps_few_of_the_threads_that_all_share(node: Node, d
     count = MAX_THREADS_PER_EXECUTOR + 3
     node.services.metadata.create_topic("many", count)
     disk.inline = 0
-    replies = [Reply(node, produced(node, topic="many", index=index)) for index in range(count)]
+    replies = [late(node, produced(node, topic="many", index=index)) for index in range(count)]
     logs = [node.services.partitions.get("many", index).log for index in range(count)]
     assert len(disk.threads) == MAX_THREADS_PER_EXECUTOR
     disk.run_thread()
@@ -208,7 +182,7 @@ def test_suspicion_ends(node: Node, disk: Disk) -> None:
 
 def test_consumers_read_what_was_there_before_while_a_thread_writes(node: Node, disk: Disk) -> None:
     slowed(disk)
-    Reply(node, produced(node, b"being written"))
+    late(node, produced(node, b"being written"))
     topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)])
     response: Any = node.handle(FetchRequest(max_wait_ms=0, topics=[topic]), 11)
     (found,) = response.responses[0].partitions
@@ -222,7 +196,7 @@ def test_a_failed_write_is_told_and_nothing_of_it_stays(
 ) -> None:
     partition = slowed(disk)
     numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
-    lost = [Reply(node, produced(node, base_sequence=number, **numbered)) for number in range(2)]
+    lost = [late(node, produced(node, base_sequence=number, **numbered)) for number in range(2)]
     disk.error = OSError(28, "No space left on device")
     disk.run_thread()
     assert lost[0].row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
@@ -237,7 +211,7 @@ def test_a_failed_write_is_told_and_nothing_of_it_stays(
 def test_a_write_for_which_no_thread_could_be_started_is_told(node: Node, disk: Disk) -> None:
     partition = slowed(disk)
     numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
-    lost, next_one = (Reply(node, produced(node, base_sequence=number, **numbered)) for number in range(2))
+    lost, next_one = (late(node, produced(node, base_sequence=number, **numbered)) for number in range(2))
     disk.threads.pop(0)[1](RuntimeError("can't start new thread"))
     node.time.advance()
     assert lost.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
@@ -255,7 +229,7 @@ def test_a_fault_in_one_answer_keeps_no_other_append_waiting(disk: Disk) -> None
         raise ValueError("a fault of ours")
 
     for done in (fault, told.append):
-        own.append(memoryview(build([Record(timestamp=0, value=b"x")])), 1, 0, done)
+        own.append(records(b"x", timestamp=0), 1, 0, done)
     with pytest.raises(ValueError, match="a fault"):
         disk.run_thread()
     disk.run_thread()
@@ -265,7 +239,7 @@ def test_a_fault_in_one_answer_keeps_no_other_append_waiting(disk: Disk) -> None
 
 def test_what_is_refused_is_told_without_a_write(node: Node, disk: Disk) -> None:
     slowed(disk)
-    spoiled = memoryview(build([Record(timestamp=node.time.clock.now_ms(), value=b"x")]))
+    spoiled = records(b"x", timestamp=node.time.clock.now_ms())
     spoiled[-1] ^= 1
     topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, spoiled)])
     outcome = load()[0].ranges[-1].handler(ProduceRequest(None, 1, 1_000, [topic]), node.context(9))
@@ -276,15 +250,15 @@ def test_what_is_refused_is_told_without_a_write(node: Node, disk: Disk) -> None
 def test_a_batch_that_comes_again_has_its_offset(node: Node, disk: Disk) -> None:
     slowed(disk)
     numbered: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
-    first = Reply(node, produced(node, **numbered))
+    first = late(node, produced(node, **numbered))
     disk.run_thread()
     assert row(produced(node, **numbered)) == first.row == (0, 1)
     assert not disk.threads
 
 
-def test_a_write_that_takes_longer_than_the_client_waits_is_a_time_out(node: Node, disk: Disk) -> None:
+def test_a_write_longer_than_the_client_waits_is_a_time_out(node: Node, disk: Disk) -> None:
     slowed(disk)
-    reply = Reply(node, produced(node))
+    reply = late(node, produced(node))
     node.time.advance(TIMEOUT_MS + 1)
     assert reply.row == (ErrorCode.REQUEST_TIMED_OUT, -1)
     disk.run_thread()
@@ -300,12 +274,12 @@ def test_without_acks_nobody_waits(node: Node, disk: Disk) -> None:
 def test_what_waits_for_a_disk_is_bounded(node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(append_queue, "MAX_WAITING_BYTES", 10_000)
     slowed(disk)
-    replies = [Reply(node, produced(node, bytes(3_000), index=number % 2)) for number in range(6)]
+    replies = [late(node, produced(node, bytes(3_000), index=number % 2)) for number in range(6)]
     assert row(produced(node)) == (ErrorCode.REQUEST_TIMED_OUT, -1)
     while disk.threads:
         disk.run_thread()
     assert [reply.row for reply in replies] == [(0, 1), (0, 1), (0, 2), (0, 2), (0, 3), (0, 3)]
-    assert Reply(node, produced(node)).value is None
+    assert late(node, produced(node)).value is None
     disk.run_thread()
 
 
@@ -317,7 +291,7 @@ def test_who_wants_no_answer_is_held_up_while_too_much_waits(
     monkeypatch.setattr(append_queue, "MAX_WAITING_BYTES", 10_000)
     slowed(disk)
     assert [produced(node, bytes(4_000), acks=0) for _ in range(3)] == [None] * 3, "the first is being written"
-    held = [Reply(node, produced(node, bytes(4_000), acks=0)) for _ in range(3)]
+    held = [late(node, produced(node, bytes(4_000), acks=0)) for _ in range(3)]
     disk.run_thread()
     assert [reply.value for reply in held] == [NO_REPLY] * 3
     assert produced(node, b"again", acks=0) is None
@@ -328,7 +302,7 @@ def test_who_wants_no_answer_is_held_up_while_too_much_waits(
 
 def test_after_a_while_the_loop_tries_again(node: Node, disk: Disk) -> None:
     partition = slowed(disk)
-    last = Reply(node, produced(node))
+    last = late(node, produced(node))
     node.time.advance(CALM_MS + 1)
     assert partition.writer() is not None, "what is being written comes first"
     disk.run_thread()
@@ -344,7 +318,7 @@ def test_after_a_while_the_loop_tries_again(node: Node, disk: Disk) -> None:
 
 def test_a_topic_may_be_deleted_while_a_thread_writes(node: Node, disk: Disk) -> None:
     slowed(disk)
-    first, second = Reply(node, produced(node)), Reply(node, produced(node))
+    first, second = late(node, produced(node)), late(node, produced(node))
     node.services.metadata.delete_topic("t")
     node.time.advance()
     disk.run_thread()
@@ -352,14 +326,14 @@ def test_a_topic_may_be_deleted_while_a_thread_writes(node: Node, disk: Disk) ->
     assert second.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
 
 
-def test_what_waited_for_a_deleted_topic_does_not_go_into_its_successor(node: Node, disk: Disk) -> None:
+def test_appends_to_a_deleted_topic_do_not_go_into_its_successor(node: Node, disk: Disk) -> None:
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
     old = node.services.partitions.get("short", 0)
     produced(node, topic="short")
     old.disk.is_slow = True
-    Reply(node, produced(node, topic="short"))
+    late(node, produced(node, topic="short"))
     node.time.advance(1_001)
-    waits = Reply(node, produced(node, b"wants a new segment", topic="short"))
+    waits = late(node, produced(node, b"wants a new segment", topic="short"))
     node.services.metadata.delete_topic("short")
     node.services.metadata.create_topic("short", 1)
     new = node.services.partitions.get("short", 0).log
@@ -372,7 +346,7 @@ def test_what_waited_for_a_deleted_topic_does_not_go_into_its_successor(node: No
 
 def test_a_broker_may_stop_while_a_thread_writes(node: Node, disk: Disk) -> None:
     partition = slowed(disk)
-    Reply(node, produced(node))
+    late(node, produced(node))
     work, _ = disk.threads[0]
     work()
     node.restart()
@@ -383,23 +357,23 @@ def test_a_broker_may_stop_while_a_thread_writes(node: Node, disk: Disk) -> None
 
 def test_more_than_fits_into_one_write_waits_for_the_next(node: Node, disk: Disk) -> None:
     slowed(disk)
-    replies = [Reply(node, produced(node, bytes(60_000))) for _ in range(6)]
+    replies = [late(node, produced(node, bytes(60_000))) for _ in range(6)]
     while disk.threads:
         disk.run_thread()
     assert [reply.row for reply in replies] == [(0, 1 + number) for number in range(6)]
     assert disk.by_thread in (3, 4)
 
 
-def test_of_what_is_taken_together_only_what_was_written_is_acknowledged(node: Node, disk: Disk) -> None:
+def test_of_joined_appends_only_those_written_are_acknowledged(node: Node, disk: Disk) -> None:
     """The end of a segment is the end of a write: what comes behind is another one, after the next is begun."""
     node.services.metadata.create_topic("short", 1, configs={"segment.ms": "1000"})
     partition = node.services.partitions.get("short", 0)
     produced(node, topic="short")
     disk.inline = 0
     partition.disk.is_slow = True
-    replies = [Reply(node, produced(node, topic="short")), Reply(node, produced(node, topic="short"))]
+    replies = [late(node, produced(node, topic="short")), late(node, produced(node, topic="short"))]
     node.time.advance(1_001)
-    replies += [Reply(node, produced(node, topic="short")), Reply(node, produced(node, topic="short"))]
+    replies += [late(node, produced(node, topic="short")), late(node, produced(node, topic="short"))]
     disk.run_thread()
     disk.error = OSError(28, "No space left on device")
     disk.run_thread()
@@ -424,7 +398,7 @@ def test_a_segment_that_cannot_be_begun_refuses_who_needs_it(
     produced(node, topic="short")
     partition.disk.is_slow = True
     node.time.advance(1_001)
-    replies = [Reply(node, produced(node, topic="short")) for _ in range(2)]
+    replies = [late(node, produced(node, topic="short")) for _ in range(2)]
     with monkeypatch.context() as full:
         full.setattr(type(partition.log), "_take_snapshot", _full)
         disk.run_thread()
@@ -448,7 +422,7 @@ def test_a_topic_may_be_deleted_while_a_segment_is_begun(
     produced(node, topic="short")
     old.disk.is_slow = True
     node.time.advance(1_001)
-    waits = Reply(node, produced(node, topic="short"))
+    waits = late(node, produced(node, topic="short"))
     work, done = disk.threads.pop()
 
     save = snapshots.save

@@ -3,7 +3,7 @@
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.directory_status import DirectoryStatus
-from headgate.gateway.tests.manual import ManualTime
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 TIME = ManualTime()
@@ -36,7 +36,7 @@ def test_each_change_is_told_and_keeps_new_partitions_away() -> None:
     ]
 
 
-def test_a_full_disk_takes_what_the_broker_writes_and_a_disk_that_is_gone_takes_nothing() -> None:
+def test_a_full_disk_takes_the_brokers_writes_and_a_lost_one_none() -> None:
     status = DirectoryStatus("/d", DISK, lambda _: None)
     assert status.refusal("t") is None
     status.set_full(FULL)

@@ -15,8 +15,8 @@ from headgate.gateway.app.broker import Broker
 from headgate.gateway.app.composition import Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.runtime.scheduler import TrioClock
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler
 from headgate.gateway.tests.harness import MemoryBroker, MemoryListener, WireClient
-from headgate.gateway.tests.manual import InlineScheduler
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -48,7 +48,7 @@ def run(files: CrashingFiles, scenario: Scenario) -> None:
     async def main() -> None:
         config = BrokerConfig.load("", ["log.dirs=/data", "offsets.topic.num.partitions=1"])
         listener = MemoryListener()
-        broker = Broker(config, Seams(TrioClock(), files, Random(0), InlineScheduler))
+        broker = Broker(config, Seams(TrioClock(), files, Random(0), FakeScheduler))
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run, [("PLAINTEXT", listener)])
             await scenario(MemoryBroker(broker, listener))
@@ -238,7 +238,7 @@ def test_with_commit_nobody_has_anything_to_notice(acks: int) -> None:
     run(files, after)
 
 
-def test_a_disk_that_drops_records_is_told_to_consumers_while_the_broker_runs() -> None:
+def test_consumers_learn_of_dropped_records_while_the_broker_runs() -> None:
     files = CrashingFiles()
     files.drops_failed = (".log",)
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.handlers import load
 from headgate.gateway.replication import group_commit
-from headgate.gateway.replication.file_tasks import FileTaskQueue
+from headgate.gateway.replication.partition_file_tasks import PartitionFileTasks
 from headgate.gateway.replication.replica import READ_UNCOMMITTED, Replica
-from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node, UnsyncedFiles
-from headgate.gateway.tests.manual import Threads
+from headgate.gateway.replication.tests.producing import Reply, produce
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
+from headgate.gateway.tests.builders import Node, UnsyncedFiles, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.offset_commit import (
@@ -21,17 +20,15 @@ from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from headgate.protocol.records.batch import Record, build, iterate
+from headgate.protocol.records.batch import iterate
 from headgate.storage.files import File
 from headgate.storage.log import log_lock
 from headgate.storage.log.epochs import read_entries
 
-TIMEOUT_MS = 60_000
 COMMIT = {"headgate.flush": "commit"}
 
 
-class Disk(Threads):
+class Disk(HeldThreads):
     """Threads that sync. `error` is what syncs of open files then end with."""
 
     def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +44,7 @@ class Disk(Threads):
                 raise self.error
 
         monkeypatch.setattr(file, "sync", sync)
-        monkeypatch.setattr(node.services.scheduler, "in_thread", self.in_thread)
+        node.time.scheduler.threads = self
 
     def run(self, count: int = 1) -> None:
         for _ in range(count):
@@ -65,15 +62,9 @@ def partition_of(node: Node, index: int = 0, topic: str = "t") -> Replica:
     return node.services.partitions.get(topic, index)
 
 
-def produced(
-    node: Node, *values: bytes, topic: str = "t", index: int = 0, acks: int = -1, ends_turn: bool = True, **numbers: Any
-) -> Any:
-    """The response, or None as long as there is none. Without `ends_turn` more can be asked in the same turn."""
-    records = [Record(timestamp=node.time.clock.now_ms(), value=value) for value in values or (b"x",)]
-    data = memoryview(build(records, **numbers))
-    named = TopicProduceData(topic, partition_data=[PartitionProduceData(index, data)])
-    outcome = load()[0].ranges[-1].handler(ProduceRequest(None, acks, TIMEOUT_MS, [named]), node.context(9))
-    told = Told(node, outcome)
+def produced(node: Node, *values: bytes, acks: int = -1, ends_turn: bool = True, **options: Any) -> Reply:
+    """The reply, once there is one. Without `ends_turn` more can be asked in the same turn."""
+    told = Reply(node, produce(node, *values, acks=acks, **options))
     if ends_turn:
         end_turn(node)
     return told
@@ -82,29 +73,6 @@ def produced(
 def end_turn(node: Node) -> None:
     node.services.appends.commit()
     node.time.advance()
-
-
-class Told:
-    """What a client was told, once it is."""
-
-    def __init__(self, node: Node, outcome: Any) -> None:
-        self.response: Any = None
-        if isinstance(outcome, Waiting):
-            node.services.purgatory.park(outcome, self._take)
-        else:
-            self.response = outcome
-
-    def _take(self, response: Any) -> None:
-        assert self.response is None
-        self.response = response
-
-    @property
-    def row(self) -> tuple[int, int] | None:
-        if self.response is None:
-            return None
-        assert isinstance(self.response, ProduceResponse)
-        ((row,),) = [topic.partition_responses for topic in self.response.responses]
-        return row.error_code, row.base_offset
 
 
 def values_read(node: Node, index: int = 0, topic: str = "t", offset: int = 0) -> list[bytes | None]:
@@ -130,7 +98,7 @@ def test_acks_1_does_not_wait_but_consumers_do(node: Node, disk: Disk) -> None:
     assert values_read(node) == [b"a"]
 
 
-def test_a_consumer_may_ask_from_where_a_producer_was_told_that_it_wrote(node: Node, disk: Disk) -> None:
+def test_a_consumer_may_fetch_from_an_acknowledged_offset(node: Node, disk: Disk) -> None:
     assert [produced(node, acks=1).row for _ in range(2)] == [(0, 0), (0, 1)]
     topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=1, partition_max_bytes=1 << 20)])
     response: Any = node.handle(FetchRequest(max_wait_ms=0, topics=[topic]), 11)
@@ -170,7 +138,7 @@ def test_small_batches_of_a_turn_are_written_together_all_the_same(node: Node, d
 
 
 def test_logs_of_a_turn_are_shared_among_a_few_threads(node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_commit, "MOST_THREADS", 2)
+    monkeypatch.setattr(group_commit, "MAX_SYNC_THREADS", 2)
     told = [produced(node, index=index, ends_turn=False) for index in range(4)]
     end_turn(node)
     assert len(disk.waiting) == 2
@@ -190,7 +158,7 @@ def test_a_sync_that_fails_is_told_and_nothing_more_is_taken(
     disk.error = OSError(errno.EIO, "Input/output error")
     disk.run()
     assert told.row == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    assert "takes nothing more: a sync failed, after which nobody knows what is on the disk" in caplog.text
+    assert "accepts no more writes: after a failed sync the content of the disk is unknown" in caplog.text
     disk.error = None
     disk.run()
     assert other.row == (0, 0), "another log was not there when it failed"
@@ -205,7 +173,7 @@ def test_a_flush_that_cannot_begin_is_made_up_for(
     with monkeypatch.context() as broken:
         broken.setattr(type(log), "begin_flush", _without_descriptors)
         told = produced(node)
-    assert "cannot be flushed, and is tried again" in caplog.text
+    assert "cannot be flushed; the broker retries" in caplog.text
     assert (told.row, disk.waiting) == (None, [])
     assert log.is_flush_due(node.time.clock.now_ms()), "the upkeep asks for it, if no one else writes"
     partition_of(node).sync_soon()
@@ -283,7 +251,7 @@ def test_flush_messages_1_asks_for_no_less(node: Node, disk: Disk) -> None:
     assert told.row == (0, 0)
 
 
-def test_flush_messages_is_begun_when_so_many_are_there_and_nobody_waits(node: Node, disk: Disk) -> None:
+def test_flush_messages_begins_at_so_many_and_nobody_waits(node: Node, disk: Disk) -> None:
     node.services.metadata.create_topic("some", 1, configs={"flush.messages": "3"})
     log = partition_of(node, topic="some").log
     assert [produced(node, topic="some").row for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
@@ -334,14 +302,14 @@ def test_a_topic_may_be_deleted_while_its_log_is_synced(node: Node, disk: Disk) 
     assert partition_of(node).log.recovery_point == 0
 
 
-def test_who_waits_for_a_deleted_log_is_told_also_where_its_deletion_has_to_wait(
+def test_who_waits_for_a_deleted_log_is_told_before_a_late_deletion(
     node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "MOST_THREADS", 1)
+    monkeypatch.setattr(group_commit, "MAX_SYNC_THREADS", 1)
     other, waiting = produced(node, index=1), produced(node)
     begin: list[Callable[[], None]] = []
     with monkeypatch.context() as patch:
-        patch.setattr(FileTaskQueue, "add", lambda _works, work, _end: begin.append(work))
+        patch.setattr(PartitionFileTasks, "add", lambda _works, work, _end: begin.append(work))
         node.services.metadata.delete_topic("t")
     node.time.advance()
     assert waiting.row is None
@@ -365,11 +333,11 @@ def test_commits_of_offsets_wait_like_any_other_record(tmp_path: Path, monkeypat
     node.time.advance()
     disk = Disk(node, monkeypatch)
     topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 5)])
-    told = Told(node, node.handle(OffsetCommitRequest("g", topics=[topic]), 8))
+    told = Reply(node, node.handle(OffsetCommitRequest("g", topics=[topic]), 8))
     node.time.advance()
-    before: Any = told.response
+    before: Any = told.value
     disk.run()
-    ((row,),) = [topic.partitions for topic in told.response.topics]
+    ((row,),) = [topic.partitions for topic in told.value.topics]
     assert (before, row.error_code) == (None, 0)
     node.close()
 
@@ -390,7 +358,7 @@ def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: d
     log = partition.log
     log.acquire(log_lock.ROLLING)
     now_ms = node.time.clock.now_ms()
-    partition.append(memoryview(build([Record(timestamp=now_ms, value=b"x")])), -1, now_ms)
+    partition.append(records(b"x", timestamp=now_ms), -1, now_ms)
     node.time.advance()
     assert log.flushing is None
     assert not disk.waiting
@@ -406,12 +374,12 @@ def test_no_flush_begins_while_a_thread_rolls(node: Node, disk: Disk, configs: d
 def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
     node: Node, disk: Disk, configs: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.storage.log.log.MOST_SEGMENTS", 2)
+    monkeypatch.setattr("headgate.storage.log.log.MAX_SEGMENTS", 2)
     node.services.metadata.create_topic("small", 1, configs={"segment.bytes": "80", **configs})
     partition = partition_of(node, topic="small")
     now_ms = node.time.clock.now_ms()
     for _ in range(5):
-        partition.append(memoryview(build([Record(timestamp=now_ms, value=b"x")])), 1, now_ms)
+        partition.append(records(b"x", timestamp=now_ms), 1, now_ms)
     assert len(partition.log.segments) == 5
     ends = []
     node.time.advance()
@@ -422,7 +390,7 @@ def test_a_log_with_many_unsynced_segments_is_flushed_some_at_a_time(
     assert len(ends) >= 3
 
 
-def test_leader_epochs_are_written_soon_after_the_first_append_and_nobody_waits(node: Node) -> None:
+def test_leader_epochs_are_written_after_the_first_append_unawaited(node: Node) -> None:
     node.services.metadata.create_topic("plain", 2)
     for index in range(2):
         assert produced(node, topic="plain", index=index, acks=1).row == (0, 0)
@@ -440,8 +408,8 @@ def test_of_many_logs_to_be_synced_few_files_are_open_at_a_time(
     node: Node, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There may be more of them than there are descriptors."""
-    monkeypatch.setattr(group_commit, "MOST_FILES", 2)
-    count = 4 * group_commit.MOST_THREADS
+    monkeypatch.setattr(group_commit, "MAX_OPEN_FILES", 2)
+    count = 4 * group_commit.MAX_SYNC_THREADS
     node.services.metadata.create_topic("many", count, configs=COMMIT)
     replies = [produced(node, topic="many", index=index, ends_turn=False) for index in range(count)]
     logs = [partition_of(node, index, "many").log for index in range(count)]
@@ -450,5 +418,5 @@ def test_of_many_logs_to_be_synced_few_files_are_open_at_a_time(
     while disk.waiting:
         open_files.append(sum(log.flushing.held_files for log in logs if log.flushing is not None))
         disk.run()
-    assert max(open_files) == 2 * group_commit.MOST_THREADS
+    assert max(open_files) == 2 * group_commit.MAX_SYNC_THREADS
     assert [reply.row for reply in replies] == [(0, 0)] * count

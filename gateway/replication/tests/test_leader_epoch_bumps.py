@@ -6,17 +6,15 @@ import errno
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.leader_epoch_bumps import LONGEST_WAIT_MS
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.tests.builders import Node
-from headgate.gateway.tests.manual import Threads
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, HeldThreads
+from headgate.gateway.tests.builders import Node, parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -25,7 +23,6 @@ from headgate.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import Files
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -37,7 +34,7 @@ class Bench(Node):
 
     def __init__(self, files: CrashingFiles) -> None:
         self.files = files
-        self.threads = Threads()
+        self.threads = HeldThreads()
         super().__init__(Path("/data"))
         self.metadata, self.bumps = self.services.metadata, self.parts.leader_epoch_bumps
 
@@ -45,16 +42,14 @@ class Bench(Node):
         return self.files
 
     def metadata_scheduler(self) -> Scheduler:
-        return cast("Scheduler", self.threads)
+        return FakeScheduler(self.time.clock, threads=self.threads)
 
     def partition(self, index: int = 0) -> Replica:
         return self.services.partitions.get("t", index)
 
     def append(self, partition: Replica | None = None) -> None:
         now_ms = self.time.clock.now_ms()
-        (partition or self.partition()).append(
-            memoryview(build([Record(timestamp=now_ms, value=b"v")])), ACKS_ALL, now_ms
-        )
+        (partition or self.partition()).append(records(b"v", timestamp=now_ms), ACKS_ALL, now_ms)
 
     def withhold(self, index: int = 0) -> Replica:
         partition = self.partition(index)
@@ -119,14 +114,13 @@ def test_an_append_that_waits_for_a_thread_is_refused(bench: Bench) -> None:
     disk = partition.disk
     assert disk is not None
     disk.is_slow = True
-    threads = Threads()
-    disk.in_thread = threads.in_thread  # type: ignore[method-assign]
+    threads = bench.time.scheduler.hold()
     writer = partition.writer()
     assert writer is not None
     told: list[object] = []
     now_ms = bench.time.clock.now_ms()
     for _ in range(2):
-        writer.append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms, told.append)
+        writer.append(records(b"v", timestamp=now_ms), 1, now_ms, told.append)
     bench.withhold()
     threads.run_all()
     first, second = told
@@ -137,12 +131,9 @@ def test_an_append_that_waits_for_a_thread_is_refused(bench: Bench) -> None:
 
 def test_what_waits_for_it_is_answered(bench: Bench) -> None:
     topic = FetchTopic("t", partitions=[FetchPartition(0, fetch_offset=3, partition_max_bytes=1 << 20)])
-    waits = bench.handle(FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[topic]), 11)
-    assert isinstance(waits, Waiting)
-    heard: list[object] = []
-    bench.services.purgatory.park(waits, heard.append)
+    heard = parked(bench, bench.handle(FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[topic]), 11))
     bench.withhold()
-    ((row,),) = [response.responses[0].partitions for response in heard]  # type: ignore[attr-defined]
+    ((row,),) = [response.responses[0].partitions for response in heard]
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -159,7 +150,7 @@ def test_clients_are_told_that_it_has_no_leader(bench: Bench) -> None:
     assert topic.partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_all_of_a_turn_are_one_change_and_one_that_comes_later_another(bench: Bench) -> None:
+def test_bumps_of_one_turn_are_one_change_and_later_ones_another(bench: Bench) -> None:
     bench.services.partitions.await_epoch(bench.partition(0))
     bench.services.partitions.await_epoch(bench.partition(1))
     end_offset = bench.metadata.end_offset

@@ -15,7 +15,7 @@ from headgate.gateway.coordinator.tests.test_commit_at_any_cut import CrashingNo
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.manual import Threads
+from headgate.gateway.tests.builders import parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
@@ -26,7 +26,6 @@ from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from headgate.protocol.records.batch import Record, build
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 WAITS = ("create", "open", "read", "remove", "rename", "sync", "sync_directory", "truncate", "write")
@@ -43,11 +42,8 @@ class Bench:
         services.metadata.create_topic("t", 1)
         services.groups.prepare()
         self.node.time.advance()
-        scheduler = services.scheduler
         self.upkeep = self.node.parts.maintenance
-        self.threads = Threads()
-        self.at_once = scheduler.in_thread
-        scheduler.in_thread = self.threads.in_thread  # type: ignore[method-assign]
+        self.threads = self.node.time.scheduler.hold()
 
     def partition(self, topic: str = "t", index: int = 0) -> Replica:
         return self.node.services.partitions.get(topic, index)
@@ -55,7 +51,7 @@ class Bench:
     def append(self, count: int) -> None:
         now_ms = self.node.time.clock.now_ms()
         for _ in range(count):
-            self.partition().append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
+            self.partition().append(records(b"v", timestamp=now_ms), 1, now_ms)
 
     def lose(self, partition: Replica) -> None:
         """What is not on the disk never will be."""
@@ -87,8 +83,7 @@ class Bench:
         outcome = self.node.handle(request, version)
         if not isinstance(outcome, Waiting):
             return outcome
-        heard: list[Any] = []
-        self.node.services.purgatory.park(outcome, heard.append)
+        heard = parked(self.node, outcome)
         self.node.time.advance()
         return heard
 
@@ -105,7 +100,7 @@ class Bench:
 def bench() -> Iterator[Bench]:
     made = Bench()
     yield made
-    made.node.services.scheduler.in_thread = made.at_once  # type: ignore[method-assign]
+    made.node.time.scheduler.release()
     made.node.close()
 
 
@@ -182,7 +177,7 @@ def test_what_no_consumer_could_read_raises_no_epoch(bench: Bench) -> None:
     bench.node.services.metadata.create_topic("c", 1, configs={"headgate.flush": "commit"})
     partition = bench.partition("c")
     now_ms = bench.node.time.clock.now_ms()
-    partition.append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
+    partition.append(records(b"v", timestamp=now_ms), 1, now_ms)
     bench.lose(partition)
     bench.repair()
     assert (partition.high_watermark, partition.log.end_offset) == (0, 0), "it is lost"
@@ -196,13 +191,13 @@ def test_a_high_watermark_that_follows_syncs_is_not_above_the_end(bench: Bench) 
     partition = bench.partition("c")
     now_ms = bench.node.time.clock.now_ms()
     for _ in range(3):
-        partition.append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
+        partition.append(records(b"v", timestamp=now_ms), 1, now_ms)
     bench.node.time.advance()
     bench.threads.run_all()
     assert partition.high_watermark == 3
     bench.files.fail(errno.ENOSPC, "write", path="/c-0/", times=1)
     with pytest.raises(KafkaError):
-        partition.append(memoryview(build([Record(timestamp=now_ms, value=b"v")])), 1, now_ms)
+        partition.append(records(b"v", timestamp=now_ms), 1, now_ms)
     assert partition.log.recovery_point == 0
     bench.files.file(partition.log.active.path).durable.clear()
     bench.lose(partition)
@@ -261,21 +256,21 @@ def join() -> JoinGroupRequest:
     return JoinGroupRequest("g", 30_000, 30_000, "", protocol_type="consumer", protocols=protocols)
 
 
-def test_metadata_of_which_something_is_lost_is_not_changed_until_a_restart(bench: Bench) -> None:
+def test_metadata_with_a_loss_are_not_changed_until_a_restart(bench: Bench) -> None:
     """As what follows it could be read by no start."""
     metadata = bench.node.services.metadata
     log = bench.node.log_manager.logs[METADATA_TOPIC, 0]
     end_offset = log.end_offset
     metadata.create_topic("lost", 1)
     log.recovery_point = 0  # as after a write that failed
-    log.fail(OSError(errno.EIO, "input/output error"))
+    log.sync_failed(OSError(errno.EIO, "input/output error"))
     last = next(position for position, header in log.active.iterate() if header.base_offset >= end_offset)
     del bench.files.file(log.active.path).content[last:]
     bench.repair()
     assert log.end_offset == end_offset
     with pytest.raises(KafkaError, match=r"the disk has lost changes of topics or settings .* restart"):
         metadata.create_topic("more", 1)
-    bench.node.services.scheduler.in_thread = bench.at_once  # type: ignore[method-assign]
+    bench.node.time.scheduler.release()
     bench.node.restart()
     assert set(bench.node.services.metadata.image.topics) == {"t", "__consumer_offsets"}
     bench.node.services.metadata.create_topic("more", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -14,10 +14,8 @@ from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Topic
 from headgate.gateway.replication import replica_manager as partitions_module
 from headgate.gateway.replication.replica_manager import PREPARE_MS, ReplicaManager
 from headgate.gateway.runtime.scheduler import StoppedError
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, records
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.batch import Record, build
-from headgate.protocol.steps import finish
 from headgate.storage.directory.partition_files import PartitionCreation
 
 NOW_MS = 1_700_000_000_000
@@ -31,35 +29,23 @@ class Desk:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.metadata, self.partitions = node.services.metadata, node.services.partitions
-        self.is_over = False
-        self.waiting: list[tuple[Any, Callable[[Any], None]]] = []
-        self.later: list[Callable[[], None]] = []
-        self.partitions._files.go_on_in_threads(self)  # type: ignore[arg-type]
-
-    def in_slices(self, work: Any, done: Callable[[Any], None]) -> None:
-        self.waiting.append((work, done))
-
-    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> None:
-        assert delay_ms == 0
-        self.later.append(callback)
+        self.threads = node.time.scheduler.hold_slices()
+        self.waiting = self.threads.waiting
+        self.partitions.go_on_in_threads()
 
     def next_turn(self) -> None:
-        later, self.later = self.later, []
-        for callback in later:
-            callback()
+        self.node.time.advance()
 
     def run_one(self, number: int = 0) -> None:
         """End what is in one thread, which is begun with what came before it."""
         self.next_turn()
-        work, done = self.waiting.pop(number)
-        done(finish(work))
+        self.threads.run_one(number=number)
         self.next_turn()
 
     def run_all(self) -> None:
-        while self.waiting or self.later:
-            self.next_turn()
-            if self.waiting:
-                self.run_one()
+        self.next_turn()
+        while self.waiting:
+            self.run_one()
 
     def code(self, topic: str = "t", index: int = 0) -> ErrorCode:
         try:
@@ -69,7 +55,7 @@ class Desk:
         return NONE
 
     def append(self, topic: str = "t", index: int = 0) -> None:
-        batch = memoryview(build([Record(timestamp=NOW_MS, value=b"v")]))
+        batch = records(b"v")
         self.partitions.get(topic, index).append(batch, 1, NOW_MS)
 
     def names(self) -> list[str]:
@@ -87,7 +73,7 @@ class Desk:
 @pytest.fixture
 def desk(node: Node) -> Iterator[Desk]:
     yield Desk(node)
-    node.services.partitions._files.go_on_in_threads(None)
+    node.time.scheduler.release()
 
 
 class Full:
@@ -150,7 +136,6 @@ def test_changes_are_seen_in_their_order(desk: Desk) -> None:
 
 
 def test_a_disk_that_hangs_keeps_no_change_waiting_for_ever(desk: Desk) -> None:
-    desk.partitions._scheduler = desk.node.services.scheduler
     desk.metadata.create_topic("t", 2)
     later = desk.metadata.create_topic("u", 1)
     desk.node.time.advance(PREPARE_MS - 1)
@@ -181,7 +166,7 @@ def test_a_topic_that_is_deleted_while_it_is_made_goes_afterwards(desk: Desk) ->
     assert desk.metadata.planned is desk.metadata.image
 
 
-def test_a_topic_that_is_made_anew_while_the_old_one_is_deleted_is_another(desk: Desk) -> None:
+def test_a_topic_recreated_during_its_deletion_is_another(desk: Desk) -> None:
     desk.metadata.create_topic("t", 2)
     desk.run_all()
     desk.append()
@@ -249,7 +234,7 @@ def test_a_fault_in_one_making_stops_no_other_and_it_is_tried_again(
     assert desk.code() == NONE
 
 
-def test_a_fault_in_taking_up_one_stops_no_other_and_it_is_tried_again(
+def test_a_fault_in_taking_up_one_stops_no_other_and_is_tried_again(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[Any] = []
@@ -290,9 +275,7 @@ def test_what_no_thread_came_to_is_tried_again(desk: Desk, monkeypatch: pytest.M
     assert [desk.code("t", index) for index in (0, 1)] == [NONE] * 2
 
 
-def test_a_topic_that_is_deleted_while_it_is_tried_again_leaves_nothing(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_deleted_during_a_retry_leaves_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         Full(patch)
         desk.metadata.create_topic("t", 1)
@@ -330,7 +313,7 @@ def test_the_log_of_what_another_node_leads_by_now_stays(desk: Desk, monkeypatch
 
 def test_a_stop_in_the_middle_is_ended_by_the_next_start(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     desk.metadata.create_topic("t", 2)
-    desk.is_over = True
+    desk.node.time.scheduler.is_over = True
     _, done = desk.waiting.pop()
     done(StoppedError("the broker stops"))
     assert desk.metadata.planned is desk.metadata.image
@@ -362,7 +345,8 @@ class TwoDisks(Desk):
                 self.run_one(self._number(directory))
 
     def _number(self, directory: str) -> int:
-        parts = [work.gi_frame.f_locals["runnables"] for work, _ in self.waiting]
+        works: list[Any] = [work for work, _ in self.waiting]
+        parts = [work.args[0].gi_frame.f_locals["runnables"] for work in works]
         (number,) = [number for number, part in enumerate(parts) if part[0].directory == directory]
         return number
 
@@ -371,7 +355,7 @@ class TwoDisks(Desk):
 def disks(tmp_path: Path) -> Iterator[TwoDisks]:
     disks = TwoDisks(tmp_path)
     yield disks
-    disks.partitions._files.go_on_in_threads(None)
+    disks.node.time.scheduler.release()
     disks.node.close()
 
 
@@ -381,7 +365,7 @@ def prefer(disks: TwoDisks, directory: str) -> None:
         disks.partitions.directories[each].set_full(None if each == directory else KafkaError(STORAGE, "full"))
 
 
-def test_what_is_in_another_directory_than_the_hung_one_is_made_and_served(disks: TwoDisks) -> None:
+def test_other_directories_than_the_hung_one_create_and_serve(disks: TwoDisks) -> None:
     disks.metadata.create_topic("t", 4)
     disks.metadata.create_topic("u", 1)
     first, second = disks.metadata._pending
@@ -411,9 +395,7 @@ def test_a_new_topic_in_one_directory_is_told_while_another_one_hangs(disks: Two
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_a_topic_made_anew_in_another_directory_does_not_wait_for_the_end_of_the_old_one(
-    disks: TwoDisks, is_stopped: bool
-) -> None:
+def test_a_topic_recreated_elsewhere_does_not_wait_for_the_old_one(disks: TwoDisks, is_stopped: bool) -> None:
     prefer(disks, disks.a)
     disks.metadata.create_topic("t", 1)
     disks.run_all()
@@ -436,7 +418,7 @@ def test_a_topic_made_anew_in_another_directory_does_not_wait_for_the_end_of_the
     assert "t-0" not in disks.names_in(disks.a)
 
 
-def test_what_one_directory_refuses_is_not_made_where_the_old_one_leaves(
+def test_a_refused_partition_is_not_created_where_the_old_one_leaves(
     disks: TwoDisks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It could be made there before that is renamed, which would take its directory away."""
@@ -469,7 +451,6 @@ def test_of_one_name_one_partition_is_made_at_a_time(
     disks: TwoDisks, is_elsewhere: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody knows where the older one will be, if its directory refuses it."""
-    disks.partitions._scheduler = disks.node.services.scheduler
     prefer(disks, disks.a)
     for _ in range(3):
         disks.metadata.create_topic("t", 1)
@@ -482,9 +463,8 @@ def test_of_one_name_one_partition_is_made_at_a_time(
         prefer(disks, disks.b if is_elsewhere else disks.a)
     disks.partitions._files.add(list, lambda _: None)  # so that the last is not begun in this turn
     disks.metadata.create_topic("t", 1)
-    ((work, done),) = disks.waiting
-    disks.waiting.clear()
-    done(finish(work))
+    assert len(disks.waiting) == 1
+    disks.threads.run_one()
     disks.run_all()
     assert [disks.names_in(disks.a), disks.names_in(disks.b)] == (
         [["delete"], ["t-0"]] if is_elsewhere else [["delete", "t-0"], []]
@@ -493,15 +473,12 @@ def test_of_one_name_one_partition_is_made_at_a_time(
     assert not [one for one in caplog.records if one.levelname in ("ERROR", "WARNING") and "full" not in one.message]
 
 
-def test_what_is_tried_again_on_a_hung_disk_keeps_no_other_from_being_tried(
-    disks: TwoDisks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_retry_on_a_hung_disk_keeps_no_other_from_its_retry(disks: TwoDisks, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     with monkeypatch.context() as patch:
         Full(patch)
         disks.metadata.create_topic("t", 2)
         disks.run_all()
-    disks.partitions._scheduler = disks.node.services.scheduler
     disks.partitions.retry(told.append)
     disks.run_in(disks.b)
     assert sorted(disks.code("t", index) for index in (0, 1)) == [NONE, STORAGE]

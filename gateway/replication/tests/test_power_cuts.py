@@ -6,14 +6,13 @@ any order, segments that roll, metadata that changes; then the power fails, in t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.replication.replica import READ_UNCOMMITTED
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
@@ -48,15 +47,12 @@ class History:
         self.directory = directory
         self.files = CrashingFiles()
         self.node = CrashingNode(directory, self.files)
-        self.threads: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.acknowledged: dict[Place, bytes] = {}
         self.shown: dict[Place, bytes | None] = {}
         self.topics = ["t0"]
         self.node.services.metadata.create_topic("t0", PARTITIONS, configs=CONFIGS)
         self._next_value = 0
-        if by_threads:
-            scheduler: Any = self.node.services.scheduler
-            scheduler.in_thread = lambda work, done: self.threads.append((work, done))
+        self.threads = self.node.time.scheduler.hold().waiting if by_threads else []
 
     def run(self, steps: int) -> None:
         actions = [self.produce] * 6 + [self.end_turn] * 3 + [self.run_thread] * 4 + [self.consume, self.create]

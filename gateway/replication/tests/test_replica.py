@@ -11,7 +11,6 @@ from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, records
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import File
@@ -41,7 +40,7 @@ def test_one_replica_moves_its_high_watermark_with_its_log(partition: Replica) -
     assert moved == [3]
 
 
-def test_the_high_watermark_follows_what_is_written_and_not_what_is_staged(partition: Replica) -> None:
+def test_the_high_watermark_follows_written_not_staged_batches(partition: Replica) -> None:
     moved: list[int] = []
     partition.advanced = lambda moved_partition: moved.append(moved_partition.high_watermark)
     partition.waiters.waiters = {Waiting([partition.waiters], 0.0, lambda _: None, lambda: None): None}
@@ -159,7 +158,7 @@ def started(node: Node, tmp_path: Path) -> Iterator[Node]:
     made.close()
 
 
-def test_the_first_append_since_a_start_is_written_inline_where_nothing_has_to_be_read(
+def test_the_first_append_is_inline_where_nothing_has_to_be_read(
     started: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warm, cold = (started.services.partitions.get("t", index) for index in (0, 1))
@@ -171,8 +170,7 @@ def test_the_first_append_since_a_start_is_written_inline_where_nothing_has_to_b
 
 def test_the_first_append_since_a_start_does_not_wait_for_ever(started: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a thread has brought and is gone again is read by the loop."""
-    partition, threads, told = started.services.partitions.get("t", 0), Threads(), list[object]()
-    monkeypatch.setattr(started.services.scheduler, "in_thread", threads.in_thread)
+    partition, threads, told = started.services.partitions.get("t", 0), started.time.scheduler.hold(), list[object]()
     monkeypatch.setattr(File, "read_cached", lambda *_: None)
     for _ in range(2):
         writer = partition.writer()
@@ -185,8 +183,8 @@ def test_the_first_append_since_a_start_does_not_wait_for_ever(started: Node, mo
 
 
 def test_a_roll_that_fails_leaves_the_first_append_what_it_was(started: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    partition, threads, errors = started.services.partitions.get("t", 0), Threads(), list[OSError | None]()
-    monkeypatch.setattr(started.services.scheduler, "in_thread", threads.in_thread)
+    partition, errors = started.services.partitions.get("t", 0), list[OSError | None]()
+    threads = started.time.scheduler.hold()
     partition.roll_soon(lambda: None, errors.append)
     threads.run_one(OSError(28, "No space left on device"))
     assert len(errors) == 1

@@ -82,7 +82,7 @@ def test_what_another_broker_leads_is_not_served_and_its_log_stays(node: Node) -
     assert (partitions.get("t", 0).high_watermark, partitions.get("t", 0).leader_epoch) == (1, 7)
 
 
-def test_a_topic_that_goes_while_another_broker_leads_it_goes_here_too(node: Node) -> None:
+def test_a_topic_deleted_under_another_leader_goes_here_too(node: Node) -> None:
     node.services.metadata.create_topic("t", 1)
     before = node.services.metadata.image
     led_elsewhere(node, 5, "t")
@@ -224,7 +224,7 @@ def test_what_is_left_of_a_deleted_topic_goes_at_the_next_start(
 
 @pytest.mark.embedded_metadata
 @pytest.mark.parametrize("names", ["a", "a,b"])
-def test_an_older_copy_of_the_metadata_log_costs_no_records_of_a_topic_that_was_made_anew(
+def test_an_older_metadata_log_costs_a_recreated_topic_no_records(
     names: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It knows the first topic of that name; nothing in it says that the second one, whose records these are, went."""
@@ -249,7 +249,7 @@ def test_an_older_copy_of_the_metadata_log_costs_no_records_of_a_topic_that_was_
     assert len(written) == 4
     assert kept == written
     assert caplog.text.count("is in the way of another topic of that name") == 4
-    assert "begins anew" not in caplog.text, "where its records are was told"
+    assert "starts empty" not in caplog.text, "where its records are was told"
     assert [node.services.partitions.get("t", index).high_watermark for index in range(4)] == [0] * 4
     node.close()
 
@@ -282,7 +282,7 @@ def test_a_deletion_takes_no_log_of_another_topic_of_that_name(
 
 @pytest.mark.embedded_metadata
 @pytest.mark.parametrize("has_id", [True, False])
-def test_a_log_of_a_topic_that_the_metadata_do_not_know_is_never_removed(
+def test_a_log_of_a_topic_unknown_to_the_metadata_is_never_removed(
     has_id: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As after an older copy of the metadata log was brought back."""
@@ -323,7 +323,7 @@ def test_a_log_of_a_topic_that_the_metadata_do_not_know_is_never_removed(
 
 
 @pytest.mark.embedded_metadata
-def test_a_log_that_knows_a_later_epoch_than_the_metadata_gets_one_above_it(tmp_path: Path) -> None:
+def test_a_log_with_a_later_epoch_than_the_metadata_gets_the_next(tmp_path: Path) -> None:
     """As after an older copy of the metadata log was brought back: the log has another history in that epoch."""
     data, copy = tmp_path / "data", tmp_path / "copy"
     node = Node(data)
@@ -349,7 +349,7 @@ def test_a_log_that_knows_a_later_epoch_than_the_metadata_gets_one_above_it(tmp_
     node.close()
 
 
-def test_without_a_record_of_this_start_the_epoch_of_a_log_is_the_present_one(tmp_path: Path) -> None:
+def test_an_unregistered_start_keeps_the_epoch_of_a_log(tmp_path: Path) -> None:
     """As after a clean stop on a full disk: nothing was lost, and nothing could be written."""
     node = Node(tmp_path / "data")
     node.services.metadata.create_topic("t", 1)

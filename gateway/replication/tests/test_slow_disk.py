@@ -215,7 +215,7 @@ def test_a_sync_that_takes_long_holds_up_only_who_waits_for_it(tmp_path: Path) -
     run(tmp_path, scenario)
 
 
-def test_metadata_is_written_beside_everybody_else_and_seen_when_it_is_on_the_disk(tmp_path: Path) -> None:
+def test_metadata_are_written_in_a_thread_and_seen_when_durable(tmp_path: Path) -> None:
     async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
         clients = [broker.connect() for _ in range(6)]
         others = broker.connect()
@@ -249,7 +249,7 @@ def test_metadata_is_written_beside_everybody_else_and_seen_when_it_is_on_the_di
     run(tmp_path, scenario)
 
 
-def test_what_is_planned_upon_what_is_not_on_the_disk_is_refused_with_it(tmp_path: Path) -> None:
+def test_changes_planned_on_one_not_yet_durable_are_refused_with_it(tmp_path: Path) -> None:
     async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
         first, second, third = (broker.connect() for _ in range(3))
         await first.ask(creation("the_first_change_makes_files"), 5)
@@ -277,7 +277,7 @@ def _full(file: File, data: bytes, position: int) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_segment_is_begun_beside_everybody_else_while_the_disk_is_slow(tmp_path: Path) -> None:
+def test_a_segment_begins_in_a_thread_while_the_disk_is_slow(tmp_path: Path) -> None:
     async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
         waits, others = broker.connect(), broker.connect()
         await others.ask(creation("slow", segment_bytes="300"), 5)
@@ -303,7 +303,7 @@ def test_a_segment_is_begun_beside_everybody_else_while_the_disk_is_slow(tmp_pat
     run(tmp_path, scenario)
 
 
-def test_the_first_append_to_a_partition_does_not_wait_for_its_file_of_leader_epochs(tmp_path: Path) -> None:
+def test_a_first_append_does_not_wait_for_the_leader_epoch_file(tmp_path: Path) -> None:
     async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
         client = broker.connect()
         await client.ask(creation("new", headgate_flush="commit"), 5)
@@ -349,7 +349,7 @@ def test_partitions_come_and_go_beside_everybody_else(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_what_comes_and_goes_in_one_directory_does_not_wait_for_another(tmp_path: Path) -> None:
+def test_topics_of_one_directory_do_not_wait_for_another(tmp_path: Path) -> None:
     """A topic of the same name too, whose old partition is not renamed yet."""
 
     async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
@@ -383,7 +383,7 @@ def test_disks_that_hang_leave_threads_to_another_one(tmp_path: Path) -> None:
     run(tmp_path, scenario, log_dirs=f"{tmp_path}/a,{tmp_path}/b,{tmp_path}/c")
 
 
-def test_the_first_who_asks_for_a_coordinator_waits_for_its_files_alone(tmp_path: Path) -> None:
+def test_the_first_to_ask_for_a_coordinator_waits_for_files_alone(tmp_path: Path) -> None:
     async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
         waits, others = broker.connect(), broker.connect()
         await others.ask(creation("there"), 5)
@@ -435,7 +435,7 @@ def test_who_seeks_a_time_waits_for_the_indexes_alone(tmp_path: Path, name: str,
 
 
 @pytest.mark.parametrize("name", [".timeindex", ".log"])
-def test_the_first_append_since_a_start_waits_alone_for_what_it_asks_of_the_disk(tmp_path: Path, name: str) -> None:
+def test_the_first_append_since_a_start_waits_alone_for_the_disk(tmp_path: Path, name: str) -> None:
     async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:
         waits, others = broker.connect(), broker.connect()
         partition = broker.broker.services.partitions.get("there", 0)
@@ -503,9 +503,7 @@ def test_compaction_renames_beside_everybody_else(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.slow
-def test_a_stop_while_a_thread_writes_and_a_segment_is_to_be_begun_next(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_stop_during_a_write_before_a_new_segment(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing more is begun, and the store is left cleanly."""
 
     async def scenario(broker: MemoryBroker, files: GatedFiles) -> None:

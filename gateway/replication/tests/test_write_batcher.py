@@ -12,7 +12,7 @@ from headgate.gateway.api.tests.test_dispatch import answer, frame, never
 from headgate.gateway.network.connection import Connection
 from headgate.gateway.network.memory_budget import MemoryBudget
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, records
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.list_offsets import (
@@ -22,7 +22,6 @@ from headgate.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import File
 from headgate.storage.segment.segment import Segment
 
@@ -42,7 +41,7 @@ def produce(node: Node, index: int = 0, acks: int = 1, size: int = 10) -> memory
 
 
 def rows(node: Node, index: int, size: int = 10) -> list[PartitionProduceData]:
-    data = memoryview(build([Record(timestamp=node.time.clock.now_ms(), value=bytes(size))]))
+    data = records(bytes(size), timestamp=node.time.clock.now_ms())
     return [PartitionProduceData(index, data)]
 
 
@@ -165,7 +164,8 @@ def test_a_failed_write_is_told_to_all_who_waited_for_it(
         dispatcher.appends.commit()
     assert [told(promise) for promise in promises] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)] * 3
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
-        f"refused to producers: the disk of t-{index} refuses: [Errno 28] No space left on device" for index in (0, 1)
+        f"produce requests are refused: the disk of t-{index} refuses: [Errno 28] No space left on device"
+        for index in (0, 1)
     ]
     partition = node.services.partitions.get("t", 0)
     assert (partition.high_watermark, partition.log.end_offset) == (1, 1)
@@ -215,7 +215,7 @@ def test_who_waits_for_records_is_woken_when_they_are_written(node: Node, dispat
     assert len(replies) == 1
 
 
-def test_a_staged_batch_that_a_roll_has_written_moves_the_high_watermark(node: Node, dispatcher: Dispatcher) -> None:
+def test_a_staged_batch_written_by_a_roll_moves_the_high_watermark(node: Node, dispatcher: Dispatcher) -> None:
     """The next append to it is refused, so that nobody else writes to the partition in this turn."""
     append(node, dispatcher)
     promised(dispatcher, produce(node))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.runtime.purgatory import Purgatory, Waiting, WaitList
-from headgate.gateway.tests.manual import ManualTime
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import trio.testing
 
 from headgate.gateway.runtime import scheduler as scheduler_module
 from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
-from headgate.gateway.tests.manual import ManualTime, at_once
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 
 
 class Given:
@@ -344,9 +344,7 @@ def test_what_work_in_slices_raises_is_handed_over() -> None:
         raise ZeroDivisionError
 
     handed: list[Any] = []
-    scheduler = ManualTime().scheduler
-    scheduler.in_thread = at_once  # type: ignore[method-assign]
-    scheduler.in_slices(work(), handed.append)
+    Scheduler.in_slices(ManualTime().scheduler, work(), handed.append)
     assert isinstance(handed[0], ZeroDivisionError)
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.runtime.time_slices import AT_ONCE_MS, SLICE_MS, TimeSlices, Work
-from headgate.gateway.tests.manual import ManualTime
 from headgate.protocol.steps import Steps
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
 from headgate.gateway.runtime.workers import BoundedExecutor, UnwantedError, Workers
-from headgate.gateway.tests.manual import Threads
 
 PATIENCE_S = 10.0
 
@@ -58,7 +58,7 @@ def _exit() -> None:
     raise SystemExit(1)
 
 
-def test_a_thread_serves_again_and_another_is_made_only_if_all_are_at_work() -> None:
+def test_another_thread_is_made_only_if_all_are_at_work() -> None:
     loop = Loop(most=3)
     for _ in range(5):
         loop.run(threading.get_ident)
@@ -144,8 +144,9 @@ def test_without_any_thread_who_asked_is_told(no_more_threads: Callable[[], None
 
 
 def test_a_share_takes_few_threads_and_the_rest_waits_in_order() -> None:
-    threads, results = Threads(), list[int]()
-    share = BoundedExecutor(threads, 2)
+    scheduler, results = FakeScheduler(ManualClock()), list[int]()
+    threads = scheduler.hold()
+    share = BoundedExecutor(scheduler, 2)
     for number in range(4):
         share.in_thread(lambda number=number: number, results.append)  # type: ignore[misc]
     assert (len(threads.waiting), share.is_full) == (2, True)
@@ -158,18 +159,20 @@ def test_a_share_takes_few_threads_and_the_rest_waits_in_order() -> None:
 
 
 def test_what_waits_for_a_share_is_not_begun_when_the_broker_stops() -> None:
-    threads, results = Threads(), list[int]()
-    share = BoundedExecutor(threads, 1)
+    scheduler, results = FakeScheduler(ManualClock()), list[int]()
+    threads = scheduler.hold()
+    share = BoundedExecutor(scheduler, 1)
     for number in range(2):
         share.in_thread(lambda number=number: number, results.append)  # type: ignore[misc]
-    threads.is_over = True
+    scheduler.is_over = True
     threads.run_all()
     assert results == [0]
 
 
 def test_what_would_hold_something_is_begun_when_a_thread_is_free() -> None:
-    threads, begun, results = Threads(), list[int](), list[int]()
-    share = BoundedExecutor(threads, 2)
+    scheduler, begun, results = FakeScheduler(ManualClock()), list[int](), list[int]()
+    threads = scheduler.hold()
+    share = BoundedExecutor(scheduler, 2)
 
     def begin(number: int) -> None:
         begun.append(number)
@@ -185,26 +188,28 @@ def test_what_would_hold_something_is_begun_when_a_thread_is_free() -> None:
     assert (begun, results, share.is_full) == ([0, 1, 2, 3, 4], [0, 1, 3, 4], False)
 
 
-def test_what_waits_for_a_free_thread_is_not_called_when_the_broker_stops_nor_forgotten_before() -> None:
-    threads, begun = Threads(), list[int]()
-    share = BoundedExecutor(threads, 1)
+def test_waiting_work_is_kept_until_the_stop_and_not_begun_then() -> None:
+    scheduler, begun = FakeScheduler(ManualClock()), list[int]()
+    threads = scheduler.hold()
+    share = BoundedExecutor(scheduler, 1)
     share.in_thread(lambda: None, lambda _: None)
     share.when_free(lambda: begun.append(0))
     for _ in range(1_000):
         share.in_thread(lambda: None, lambda _: None, lambda: False)
-    threads.end_turn()
+    scheduler.run_soon()
     threads.run_one()
     assert begun == [0]
     share.in_thread(lambda: None, lambda _: None)
     share.when_free(lambda: begun.append(1))
-    threads.is_over = True
+    scheduler.is_over = True
     threads.run_all()
     assert begun == [0]
 
 
 def test_what_nobody_wants_any_more_is_not_begun() -> None:
-    threads, wanted, begun, results = Threads(), {1, 2, 3}, list[int](), list[Any]()
-    share = BoundedExecutor(threads, 1)
+    scheduler, wanted, begun, results = FakeScheduler(ManualClock()), {1, 2, 3}, list[int](), list[Any]()
+    threads = scheduler.hold()
+    share = BoundedExecutor(scheduler, 1)
     for number in (1, 2, 3):
         share.in_thread(
             lambda number=number: begun.append(number),  # type: ignore[misc]
@@ -220,8 +225,9 @@ def test_what_nobody_wants_any_more_is_not_begun() -> None:
 
 def test_while_a_disk_hangs_no_more_waits_than_twice_what_is_wanted() -> None:
     """Clients give up, and come again."""
-    threads, wanted, ends = Threads(), set[int](), list[int]()
-    share = BoundedExecutor(threads, 1)
+    scheduler, wanted, ends = FakeScheduler(ManualClock()), set[int](), list[int]()
+    threads = scheduler.hold()
+    share = BoundedExecutor(scheduler, 1)
     for number in range(3_000):
         wanted.add(number)
         wanted.discard(number - 100)
@@ -230,19 +236,20 @@ def test_while_a_disk_hangs_no_more_waits_than_twice_what_is_wanted() -> None:
             lambda _, number=number: ends.append(number),  # type: ignore[misc]
             lambda number=number: number in wanted,  # type: ignore[misc]
         )
-        threads.end_turn()
+        scheduler.run_soon()
         assert len(share._waiting) <= 200
     threads.run_all()
     assert sorted(ends) == list(range(3_000)), "each is told of its end once"
 
 
-def test_what_was_just_asked_for_is_not_looked_at_before_the_turn_ends() -> None:
+def test_new_work_is_not_checked_before_the_turn_ends() -> None:
     """Whoever asks for it is parked behind that."""
-    threads, results, is_parked = Threads(), list[Any](), False
-    share = BoundedExecutor(threads, 1)
+    scheduler, results, is_parked = FakeScheduler(ManualClock()), list[Any](), False
+    threads = scheduler.hold()
+    share = BoundedExecutor(scheduler, 1)
     for number in range(1_000):
         share.in_thread(lambda number=number: number, results.append, lambda: is_parked)  # type: ignore[misc]
     is_parked = True
-    threads.end_turn()
+    scheduler.run_soon()
     threads.run_all()
     assert results == list(range(1_000))

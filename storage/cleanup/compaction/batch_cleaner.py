@@ -19,7 +19,7 @@ from headgate.protocol.records.batch import (
 from headgate.protocol.steps import Steps
 from headgate.storage.cleanup.compaction import planning
 from headgate.storage.cleanup.compaction.batches import kind, records
-from headgate.storage.cleanup.compaction.job import Job
+from headgate.storage.cleanup.compaction.compaction_job import Job
 from headgate.storage.cleanup.compaction.keys import Keys
 from headgate.storage.cleanup.compaction.planning import BatchRetention, LastBatch
 from headgate.storage.config import LONG_MAX

@@ -8,7 +8,7 @@ from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import Buffer, batch, compression, control
 from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader
 from headgate.protocol.records.control import UNKNOWN, Marker
-from headgate.storage.cleanup.compaction.job import Damaged, Job
+from headgate.storage.cleanup.compaction.compaction_job import Damaged, Job
 from headgate.storage.cleanup.compaction.planning import SegmentFacts
 from headgate.storage.disk.pool import Pool
 from headgate.storage.segment.segment import LOG_SUFFIX

@@ -14,7 +14,7 @@ from headgate.protocol.records import record_filter
 from headgate.protocol.records.batch import BatchHeader
 from headgate.protocol.steps import Steps
 from headgate.storage.cleanup.compaction.batches import Batches, kind, records
-from headgate.storage.cleanup.compaction.job import Job
+from headgate.storage.cleanup.compaction.compaction_job import Job
 from headgate.storage.cleanup.compaction.planning import CleanedTransactions, SegmentFacts
 from headgate.storage.segment.transaction_index import NO_OFFSET
 

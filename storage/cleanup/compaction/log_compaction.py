@@ -10,10 +10,8 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from headgate.protocol.steps import finish
-from headgate.storage.cleanup.compaction.job import Job, Rewritten, assess, plan, plan_merge
+from headgate.storage.cleanup.compaction.compaction_job import Job, Rewritten, plan, plan_merge
 from headgate.storage.cleanup.compaction.planning import CleanableRatio
-from headgate.storage.cleanup.compaction.work import WRITE_BYTES, Compaction
 from headgate.storage.files import FilePosition, Files, WouldBlock, planned
 from headgate.storage.log import replacement
 from headgate.storage.log.log import Log
@@ -110,7 +108,7 @@ class LogCompaction:
             try:
                 return planned(lambda may: make(self._log, what, self._now_ms, **sizes, blocking=may), warmed)
             except WouldBlock as cold:
-                cold.__traceback__ = None
+                cold.forget_plan()
                 warmed.add(cold.place)
                 try:
                     yield Sync(cold.warm)
@@ -138,7 +136,7 @@ class LogCompaction:
             raise CompactionAborted("the log is being repaired; a later compaction swaps the names")
         log.acquire(SWAPPING)
         try:
-            yield Sync(last.settle)
+            yield Sync(last.finish_renames)
         finally:
             log.release(SWAPPING)
         if log.is_retired:
@@ -199,29 +197,3 @@ def _check_room(files: Files, directory: str, needed: int) -> None:
 def advance(steps: Generator[Request, Any, None], answer: object) -> Request:
     """The next request of a compaction after an answer, None at first; an exception is thrown. Raises StopIteration."""
     return steps.throw(answer) if isinstance(answer, BaseException) else steps.send(answer)
-
-
-def compact(log: Log, now_ms: int, up_to: int | None = None, *, table_bytes: int = 1 << 27) -> bool:
-    """Compact a log at once, at any cleanable ratio. Returns whether it had dirty bytes. Raises OSError, Damaged."""
-    cleanable = assess(log, now_ms, log.end_offset if up_to is None else up_to)
-    if not cleanable.dirty_bytes:
-        return False
-    steps = LogCompaction(log, cleanable, now_ms, table_bytes=table_bytes, read_bytes=WRITE_BYTES).steps()
-    answer: object = None
-    work: Compaction | None = None
-    while True:
-        try:
-            request = advance(steps, answer)
-        except StopIteration:
-            return True
-        try:
-            if isinstance(request, Collect):
-                work = Compaction(log.pool, request.job)
-                answer = finish(work.collect())
-            elif isinstance(request, Rewrite):
-                assert work is not None
-                answer = finish(work.rewrite(request.bases))
-            else:
-                answer = request.work()
-        except BaseException as error:  # noqa: BLE001 - the compaction raises the error
-            answer = error

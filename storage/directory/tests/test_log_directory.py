@@ -26,18 +26,17 @@ from headgate.storage.tests.builders import (
     content,
     delete_old_segments,
     numbered,
+    open_all,
+    open_directory,
     open_store,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles
-
-
-def killed(files: CrashingFiles) -> CrashingFiles:
-    return files.crash(Random(1), power=False)
+from headgate.storage.tests.reopened import killed
 
 
 def test_a_store_on_the_disk(tmp_path: Path) -> None:
     def opened() -> LogDirectory:
-        return LogDirectory.open(
+        return open_directory(
             f"{tmp_path}/data/", files=Files(), node_id=1, config=LogConfig(), now_ms=NOW_MS, random=Random(1)
         )
 
@@ -191,7 +190,7 @@ def test_what_is_kept_by_partition_has_one_key_for_each() -> None:
     store.close()
     store = LogDirectory.take(DIRECTORY, files=files, node_id=0, config=SMALL, random=Random(1))
     store.checkpoint({})  # holds what the one before said, as no log is open
-    store.open_all(NOW_MS)
+    open_all(store, NOW_MS)
     store.checkpoint({log.key: 1 for log in store.logs.values()})
     keys = {id(log.key) for log in store.logs.values()}
     written = [checkpoint._content for checkpoint in store._checkpoints.values() if checkpoint._content]
@@ -257,7 +256,7 @@ def test_many_logs_are_synced_at_once() -> None:
     assert all(content(log) for log in store.logs.values())
 
 
-def test_where_a_log_begins_is_written_down_by_the_next_checkpoint_and_not_before() -> None:
+def test_the_next_checkpoint_has_the_log_start_and_nothing_before() -> None:
     """By a thread: DeleteRecords and retention wait for no disk."""
     files = CrashingFiles()
     store = open_store(files)

@@ -13,7 +13,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.log_manager import REFUSAL_MS, LogManager
 from headgate.storage.errors import DirectoryLocked, StorageError, WrongDirectory
 from headgate.storage.files import Files
-from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch
+from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, open_all
 
 Take = Callable[..., LogManager]
 
@@ -38,7 +38,7 @@ def take(tmp_path: Path) -> Take:
             files=files or Files(), node_id=node_id, config=SMALL, random=Random(1), cluster_id=cluster_id,
         )  # fmt: skip
         for store in stores:
-            store.open_all(NOW_MS)
+            open_all(store, NOW_MS)
         return stores
 
     return take
@@ -119,7 +119,7 @@ def test_what_a_directory_refuses_is_made_in_another_one(take: Take, tmp_path: P
     assert not list(tmp_path.glob("?/t-5"))
 
 
-def test_what_is_left_of_a_refused_partition_keeps_it_from_being_made_elsewhere(take: Take, tmp_path: Path) -> None:
+def test_leftovers_of_a_refused_partition_prevent_it_elsewhere(take: Take, tmp_path: Path) -> None:
     files = Full(f"{tmp_path}/a/")
     stores = take("a", "b", files=files)
     files.leaves = True
@@ -164,7 +164,7 @@ def test_one_cluster_and_several_directory_ids(take: Take) -> None:
     stores.close()
 
 
-def test_each_directory_has_its_own_lock_and_is_let_go_of_when_another_is_taken(take: Take, tmp_path: Path) -> None:
+def test_each_directory_has_a_lock_released_if_another_one_is_taken(take: Take, tmp_path: Path) -> None:
     stores = take("a", "b")
     with pytest.raises(DirectoryLocked, match=f"{tmp_path}/b"):
         take("c", "b")
@@ -256,7 +256,7 @@ def test_one_partition_in_two_directories(take: Take, tmp_path: Path, is_older: 
     stores.removed |= set() if is_older else {bytes(16)}
     stores.resolve_duplicates({"t": TOPIC_ID}.get)
     for store in stores:
-        store.open_all(NOW_MS)
+        open_all(store, NOW_MS)
     assert stores.logs["t", 0].directory == f"{tmp_path}/b/t-0"
     assert not (tmp_path / "a" / "t-0").exists()
     stores.close()
@@ -265,7 +265,7 @@ def test_one_partition_in_two_directories(take: Take, tmp_path: Path, is_older: 
 
 
 @pytest.mark.parametrize("used, left", [("a", "a"), ("b", "b"), ("", "a"), ("ab", "")])
-def test_a_partition_that_was_begun_in_one_directory_and_made_in_another(
+def test_a_partition_begun_in_one_directory_and_made_in_another(
     take: Take, tmp_path: Path, used: str, left: str
 ) -> None:
     """Of a topic that is known: those that nothing was written to go, as long as one is left."""

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.steps import finish
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.tests.builders import (
     DIRECTORY,
@@ -21,6 +22,7 @@ from headgate.storage.tests.builders import (
     batch,
     content,
     numbered,
+    open_all,
     open_store,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles
@@ -96,7 +98,7 @@ def test_slices_are_short_and_tell_how_far_it_is() -> None:
 
 @pytest.mark.parametrize("flushed", [0, 35, 90])
 @pytest.mark.parametrize("lost", ["", "first", "last", "all"])
-def test_producers_that_come_to_be_known_by_the_scan_are_those_of_the_log(flushed: int, lost: str) -> None:
+def test_the_producers_of_a_scan_are_those_of_the_log(flushed: int, lost: str) -> None:
     files = CrashingFiles()
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
@@ -113,7 +115,7 @@ def test_producers_that_come_to_be_known_by_the_scan_are_those_of_the_log(flushe
     assert again is not None
     scanned = again.producers
     assert len(scanned) == 3
-    again.reload_producers(())
+    finish(again.reload_producers_steps(()))
     assert scanned.to_snapshot() == again.producers.to_snapshot(), "made from all batches"
     again.close()
     files = again.pool.files  # type: ignore[assignment]
@@ -137,7 +139,7 @@ def test_what_is_not_open_is_neither_made_nor_lost() -> None:
     assert b"t 0 10\n" in store.pool.files.read(f"{DIRECTORY}/recovery-point-offset-checkpoint")
 
 
-def test_an_unopened_log_is_deleted_and_one_in_the_hands_of_a_thread_is_not() -> None:
+def test_an_unopened_log_is_deleted_unless_a_thread_has_it() -> None:
     store = crashed(filled())
     store.delete(*KEYS[2])
     assert KEYS[2] not in store
@@ -167,7 +169,7 @@ def test_a_stop_before_all_is_scanned_is_not_clean() -> None:
     assert not files.exists(f"{DIRECTORY}/.kafka_cleanshutdown")
     store = taken(files)
     assert store.bytes_to_scan(KEYS[0]) > 0
-    store.open_all(NOW_MS)
+    open_all(store, NOW_MS)
     assert sorted(log.end_offset for log in store.logs.values()) == [20, 40, 60]
 
 
@@ -220,7 +222,7 @@ def test_a_damaged_log_fails_alone() -> None:
     file = files.file(f"{DIRECTORY}/t-0/{0:020d}.log")
     file.content[100:108] = b"\xff" * 8
     store = crashed(files)
-    store.open_all(NOW_MS)
+    open_all(store, NOW_MS)
     assert list(store.failed) == [KEYS[0]]
     assert sorted(store.logs) == [KEYS[1], KEYS[2]]
     store.close()

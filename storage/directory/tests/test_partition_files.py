@@ -19,7 +19,7 @@ from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 KEY = "t", 0
 OLD_ID = b"of the old topic"
 LOG = f"{0:020d}.log"
-MOST_EVENTS = 200
+MAX_EVENTS = 200
 
 
 def make(store: LogDirectory, topic_id: bytes = TOPIC_ID) -> None:
@@ -78,10 +78,10 @@ def test_one_that_no_thread_came_to_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("power", [False, True])
-def test_a_crash_at_any_event_leaves_the_old_partition_or_the_new_one_whole(power: bool) -> None:
+def test_a_crash_at_any_event_leaves_one_partition_whole(power: bool) -> None:
     """The old one had records and a checkpoint, was deleted, and is made anew with a record less."""
     found = set()
-    for cut in range(MOST_EVENTS):
+    for cut in range(MAX_EVENTS):
         files = CrashingFiles()
         store = open_store(files)
         append(store.create(*KEY, OLD_ID, SMALL, NOW_MS), *(batch() for _ in range(3)))
@@ -120,9 +120,9 @@ def made(store: LogDirectory) -> bool:
     return True
 
 
-def test_a_refusal_at_any_event_leaves_nothing_that_a_start_takes_for_a_partition() -> None:
+def test_a_refusal_at_any_event_leaves_nothing_like_a_partition() -> None:
     refused = 0
-    for after in range(MOST_EVENTS):
+    for after in range(MAX_EVENTS):
         files = CrashingFiles()
         store = open_store(files)
         files.fail(errno.ENOSPC, "create", "write", path="/t-0", after=after)
@@ -136,7 +136,7 @@ def test_a_refusal_at_any_event_leaves_nothing_that_a_start_takes_for_a_partitio
     assert refused >= 3
 
 
-def test_an_older_partition_is_forgotten_before_the_new_one_is_there_also_by_the_next_try() -> None:
+def test_a_retry_forgets_the_older_partition_before_the_new_one() -> None:
     """Else a start would miss what the checkpoint promises."""
     files = CrashingFiles()
     store = open_store(files)
@@ -172,7 +172,7 @@ def test_what_was_begun_before_pays_no_debt() -> None:
     assert stores.begin_creation(KEY, TOPIC_ID, SMALL, NOW_MS).targets[0].forget is owes.targets[0].forget is not None
 
 
-def test_an_older_partition_is_forgotten_also_where_the_checkpoint_without_it_was_not_written() -> None:
+def test_an_older_partition_is_forgotten_also_without_the_checkpoint() -> None:
     files = CrashingFiles()
     store = open_store(files)
     log = store.create(*KEY, OLD_ID, SMALL, NOW_MS)
@@ -191,7 +191,7 @@ def test_an_older_partition_is_forgotten_also_where_the_checkpoint_without_it_wa
     assert again.logs[KEY].end_offset == 1
 
 
-def test_one_checkpoint_that_is_being_written_is_written_once_more_for_many() -> None:
+def test_a_checkpoint_under_way_is_written_once_more_for_many() -> None:
     files = CrashingFiles()
     store = open_store(files)
     write = store.begin_checkpoint({})
@@ -265,7 +265,7 @@ def test_an_open_log_of_another_topic_makes_room(was_removed: bool, caplog: pyte
 
 
 @pytest.mark.parametrize("there, stays", [(OLD_ID, False), (TOPIC_ID, True), (b"removed as well!", False)])
-def test_a_deletion_takes_what_is_of_its_topic_or_of_another_that_was_deleted(
+def test_a_deletion_takes_files_of_its_topic_or_another_deleted_one(
     there: bytes, stays: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = CrashingFiles()
@@ -280,7 +280,7 @@ def test_a_deletion_takes_what_is_of_its_topic_or_of_another_that_was_deleted(
     assert KEY not in store
 
 
-def test_a_deletion_that_the_disk_refuses_is_told_and_the_next_making_ends_it(
+def test_a_refused_deletion_is_told_and_ended_by_the_next_creation(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = CrashingFiles()

@@ -11,7 +11,7 @@ from headgate.protocol.steps import finish
 from headgate.storage.directory import stray_logs
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.directory.log_manager import LogManager
-from headgate.storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, open_store
+from headgate.storage.tests.builders import DIRECTORY, NOW_MS, SMALL, TOPIC_ID, append, batch, open_all, open_store
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 REMOVED = bytes(16)
@@ -80,7 +80,7 @@ def test_a_stray_that_is_in_the_way_is_set_aside() -> None:
     store = taken(files)
     stores = remove(store)
     written = files.read(f"{DIRECTORY}/unknown-0/{0:020d}.log")
-    store.open_all(NOW_MS)
+    open_all(store, NOW_MS)
     assert stores.create("unknown", 0, b"of another topic", SMALL, NOW_MS).end_offset == 0
     store.close()
     (aside,) = [name for name in files.list(DIRECTORY) if name.endswith("-stray")]
@@ -125,7 +125,7 @@ def test_a_name_that_is_told_gone_does_not_come_back() -> None:
     for seed in range(20):
         files = CrashingFiles()
         store = taken(files)
-        store.open_all(NOW_MS)
+        open_all(store, NOW_MS)
         store.delete("removed", 0, remove=False)
         assert REMOVED in finish(stray_logs.topic_ids_steps([store]))
         store.delete("known", 1, remove=False)

@@ -45,7 +45,7 @@ def files() -> CrashingFiles:
     return CrashingFiles()
 
 
-def test_a_segment_that_was_cut_off_does_not_come_back_behind_what_follows(files: CrashingFiles) -> None:
+def test_a_segment_that_was_cut_off_does_not_come_back(files: CrashingFiles) -> None:
     log = new_log(files)
     append(log, batch(2))
     middle = append(log, batch(2, size=50))
@@ -78,7 +78,7 @@ def test_a_stop_makes_safe_that_a_failed_write_was_cut_off(files: CrashingFiles,
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_a_flush_after_a_roll_makes_safe_that_a_failed_write_was_cut_off(files: CrashingFiles, is_killed: bool) -> None:
+def test_a_flush_after_a_roll_makes_the_cut_of_a_failed_write_durable(files: CrashingFiles, is_killed: bool) -> None:
     """Also where the cut came late, or by a process that was killed: the segment has no offset to be flushed then."""
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
@@ -100,7 +100,7 @@ def test_a_flush_after_a_roll_makes_safe_that_a_failed_write_was_cut_off(files: 
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
-def test_a_flush_after_a_kill_makes_safe_what_a_roll_before_it_had_not(files: CrashingFiles, is_stopped: bool) -> None:
+def test_a_flush_after_a_kill_makes_an_earlier_roll_durable(files: CrashingFiles, is_stopped: bool) -> None:
     """A log that was cut has indexes without offsets to be flushed; what was there before would be back in a crash."""
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
@@ -142,7 +142,7 @@ def test_a_stop_makes_safe_that_all_was_cut_off_before_a_kill(files: CrashingFil
     append(log, batch())
     log.flush()
     store.checkpoint({KEY: log.end_offset})
-    log.promise_less(0)  # as `truncate_to` begins
+    log.limit_durable_end(0)  # as `truncate_to` begins
     store.write_recovery_points()
     files.truncate(log.active.path, 0)
     store, log = killed(files)
@@ -182,7 +182,7 @@ def test_an_entry_comes_only_behind_more_than_the_interval(more: int, entries: i
 
 
 @pytest.mark.parametrize("newest", range(12))
-def test_a_lost_entry_of_the_newest_record_is_noticed_wherever_that_is(files: CrashingFiles, newest: int) -> None:
+def test_a_lost_entry_of_the_newest_record_is_noticed_anywhere(files: CrashingFiles, newest: int) -> None:
     """Records out of order: those at the end of a segment tell nothing of it."""
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)

@@ -112,7 +112,7 @@ def test_after_a_failed_write_the_same_is_written_again() -> None:
     assert checkpoint.read_offsets(files, PATH) == {("t", 0): 9}
 
 
-def test_a_state_that_could_not_be_written_keeps_no_earlier_one_from_the_disk() -> None:
+def test_a_failed_state_keeps_no_earlier_one_from_the_disk() -> None:
     """Whoever wrote that goes on as if it were there."""
     files = new_files()
     offsets = OffsetCheckpoint(files, PATH)
@@ -126,7 +126,7 @@ def test_a_state_that_could_not_be_written_keeps_no_earlier_one_from_the_disk() 
     assert checkpoint.read_offsets(files, PATH) == {}
 
 
-def test_one_that_a_full_disk_refuses_leaves_the_old_one_and_nothing_else() -> None:
+def test_a_checkpoint_on_a_full_disk_leaves_the_old_one_alone() -> None:
     files = new_files()
     checkpoint.write_offsets(files, PATH, {("t", 0): 1})
     files.room = 5

@@ -26,7 +26,7 @@ def remove(doomed: PendingDeletions, now_ms: float, *, at_once: bool = False) ->
     removal = doomed.take(now_ms, at_once=at_once)
     if removal is not None:
         removal.run()
-        doomed.take_back(removal, now_ms)
+        doomed.end_removal(removal, now_ms)
 
 
 def test_each_goes_when_its_time_has_come() -> None:

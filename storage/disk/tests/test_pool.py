@@ -19,7 +19,7 @@ class Holder:
     def __init__(self) -> None:
         self.given_back = 0
 
-    def give_back(self) -> None:
+    def unload(self) -> None:
         self.given_back += 1
 
 
@@ -105,7 +105,7 @@ def test_a_file_that_is_lent_already_costs_nothing_more() -> None:
     pieces = [log.read(0, 1000, log.end_offset, at_least_one=False) for _ in range(3)]
     assert all(pieces)
     assert (held.count, held.is_full) == (1, True)
-    log.active.give_back()
+    log.active.unload()
     assert log.read(0, 1000, log.end_offset, at_least_one=False) is None, "it would be opened once more"
     pieces.clear()
     assert log.read(0, 1000, log.end_offset, at_least_one=False) is not None

@@ -63,7 +63,7 @@ def test_without_an_owner_the_log_rolls_itself() -> None:
     assert len(log.segments) == 2
 
 
-def test_more_than_a_segment_is_refused_and_what_was_staged_is_written() -> None:
+def test_more_than_a_segment_is_refused_and_staged_bytes_are_written() -> None:
     log = new_log()
     log.stage(batch(), 0, NOW_MS, HEADER)
     with pytest.raises(KafkaError, match=r"segment\.bytes") as refused:

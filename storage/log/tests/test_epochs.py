@@ -11,20 +11,24 @@ from headgate.storage.tests.crashing_files import CrashingFiles
 PATH = "/d/leader-epoch-checkpoint"
 
 
-def epochs(*entries: tuple[int, int]) -> Epochs:
+def written(*entries: tuple[int, int]) -> tuple[Epochs, CrashingFiles]:
     files = CrashingFiles()
     files.make_directories("/d")
     made = Epochs(files, "/d")
     for epoch, offset in entries:
         made.assign(epoch, offset)
     made.begin_write()()
-    return made
+    return made, files
+
+
+def epochs(*entries: tuple[int, int]) -> Epochs:
+    return written(*entries)[0]
 
 
 def test_the_file_is_kafkas() -> None:
-    made = epochs((0, 0), (3, 20))
-    assert made._files.read(PATH) == b"0\n2\n0 0\n3 20\n"
-    assert read_entries(made._files, "/d") == made.entries == [(0, 0), (3, 20)]
+    made, files = written((0, 0), (3, 20))
+    assert files.read(PATH) == b"0\n2\n0 0\n3 20\n"
+    assert read_entries(files, "/d") == made.entries == [(0, 0), (3, 20)]
 
 
 def test_assignments() -> None:
@@ -49,28 +53,28 @@ def test_epoch_at(offset: int, epoch: int) -> None:
 
 
 def test_truncation() -> None:
-    made = epochs((1, 5), (4, 20))
+    made, files = written((1, 5), (4, 20))
     made.truncate_to(21)
     assert made.entries == [(1, 5), (4, 20)]
     made.truncate_to(20)
-    assert read_entries(made._files, "/d") == [(1, 5)]
+    assert read_entries(files, "/d") == [(1, 5)]
 
 
-def test_what_a_start_finds_behind_the_entries_of_the_file_needs_no_disk() -> None:
-    made = epochs((1, 5), (4, 20))
+def test_epochs_behind_the_entries_of_the_file_need_no_disk() -> None:
+    made, files = written((1, 5), (4, 20))
     made.keep([(1, 5), (4, 20), (6, 30)])
     assert made.entries == [(1, 5), (4, 20), (6, 30)]
-    assert read_entries(made._files, "/d") == [(1, 5), (4, 20)]
+    assert read_entries(files, "/d") == [(1, 5), (4, 20)]
     assert (made.is_stale, made.is_synced) == (True, False), "the next flush writes it first"
     made.begin_write()()
-    assert read_entries(made._files, "/d") == made.entries
+    assert read_entries(files, "/d") == made.entries
 
 
 @pytest.mark.parametrize("found", [[(1, 5)], [(1, 5), (6, 20)], [(1, 9), (4, 20), (6, 30)], []])
 def test_what_contradicts_the_file_replaces_it_at_once(found: list[tuple[int, int]]) -> None:
-    made = epochs((1, 5), (4, 20))
+    made, files = written((1, 5), (4, 20))
     made.keep(found)
-    assert read_entries(made._files, "/d") == made.entries == found
+    assert read_entries(files, "/d") == made.entries == found
     assert (made.is_stale, made.is_synced) == (False, True)
 
 
@@ -84,8 +88,7 @@ def test_start_from(start: int, expected: list[tuple[int, int]]) -> None:
 
 
 def test_the_first_file_waits_for_a_flush_and_others_are_on_the_disk() -> None:
-    made = epochs((1, 0))
-    files = made._files
+    made, files = written((1, 0))
     assert isinstance(files, CrashingFiles)
     assert files.file(PATH).durable != files.read(PATH)
     made.assign(2, 5)
@@ -113,8 +116,8 @@ def test_without_room_the_first_file_is_not_there_and_is_made_later() -> None:
 
 @pytest.mark.parametrize("content", [b"0\n1\n0 x\n", b"0\n1\n0\n", b"0\n2\n1 5\n0 9\n", b"0\n2\n1 5\n1 5\n", b"1\n0\n"])
 def test_damaged_files_are_refused(content: bytes) -> None:
-    made = epochs()
-    assert read_entries(made._files, "/d") is None
-    made._files.write(PATH, content)
+    _, files = written()
+    assert read_entries(files, "/d") is None
+    files.write(PATH, content)
     with pytest.raises(BadFile, match="leader-epoch-checkpoint"):
-        read_entries(made._files, "/d")
+        read_entries(files, "/d")

@@ -10,7 +10,7 @@ import pytest
 from headgate.protocol.errors import KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.log.epochs import read_entries
-from headgate.storage.log.flush import MOST_SEGMENTS
+from headgate.storage.log.flush import MAX_SEGMENTS
 from headgate.storage.log.log import Log
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.builders import (
@@ -126,7 +126,7 @@ def test_after_a_sync_that_failed_nothing_is_believed(monkeypatch: pytest.Monkey
     assert append(log, batch()) == 2
 
 
-def test_the_indexes_of_a_rolled_segment_are_synced_with_the_next_flush() -> None:
+def test_indexes_of_a_rolled_segment_are_synced_by_the_next_flush() -> None:
     """Whether its bytes were on the disk before, or went there by a flush that was under way."""
     files = CrashingFiles()
     log = new_log(files)
@@ -178,7 +178,7 @@ def test_a_flush_holds_some_segments_and_the_next_one_goes_on() -> None:
     """After a start without a recovery checkpoint they may be more than there are descriptors."""
     files = CrashingFiles()
     log = open_store(files).create("t", 0, TOPIC_ID, LogConfig(segment_bytes=150), NOW_MS)
-    count = 2 * MOST_SEGMENTS + 5
+    count = 2 * MAX_SEGMENTS + 5
     append(log, *(batch() for _ in range(count)))
     assert len(log.segments) == count
     log.close_files()
@@ -186,12 +186,12 @@ def test_a_flush_holds_some_segments_and_the_next_one_goes_on() -> None:
     ends = []
     while log.is_flush_due(NOW_MS):
         flush = log.begin_flush()
-        assert files.open_handles - opened <= MOST_SEGMENTS
+        assert files.open_handles - opened <= MAX_SEGMENTS
         flush.run()
         log.end_flush(flush, NOW_MS)
         log.close_files()
         ends.append(log.recovery_point)
-    assert ends == [MOST_SEGMENTS, 2 * MOST_SEGMENTS, count]
+    assert ends == [MAX_SEGMENTS, 2 * MAX_SEGMENTS, count]
     again = after_a_power_cut(files, 1)
     assert again is not None
     assert again.end_offset == count
@@ -199,7 +199,7 @@ def test_a_flush_holds_some_segments_and_the_next_one_goes_on() -> None:
 
 def test_a_flush_that_is_waited_for_is_of_all_segments() -> None:
     log = open_store(CrashingFiles()).create("t", 0, TOPIC_ID, LogConfig(segment_bytes=150), NOW_MS)
-    append(log, *(batch() for _ in range(MOST_SEGMENTS + 5)))
+    append(log, *(batch() for _ in range(MAX_SEGMENTS + 5)))
     log.flush()
     assert log.recovery_point == log.end_offset
 
@@ -222,7 +222,7 @@ def test_the_first_epoch_is_written_by_the_flush_and_not_by_an_append() -> None:
 
 
 @pytest.mark.parametrize("is_made_anew", [False, True])
-def test_a_flush_that_runs_after_the_deletion_of_its_log_writes_nothing_by_name(is_made_anew: bool) -> None:
+def test_a_flush_after_the_deletion_of_its_log_writes_nothing_by_name(is_made_anew: bool) -> None:
     files = CrashingFiles()
     store = open_store(files)
     log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
@@ -237,7 +237,7 @@ def test_a_flush_that_runs_after_the_deletion_of_its_log_writes_nothing_by_name(
     assert files.exists("/data/t-0") == is_made_anew
 
 
-def test_without_room_for_the_first_epochs_a_flush_is_made_all_the_same() -> None:
+def test_a_flush_is_made_without_room_for_the_first_epochs() -> None:
     files = CrashingFiles()
     log = new_log(files)
     append(log, batch())

@@ -201,9 +201,7 @@ def test_no_segment_comes_or_goes_while_a_log_is_mended(
     assert_survives(log, files)
 
 
-def test_what_the_system_dropped_is_cut_though_retention_would_have_taken_it(
-    store: LogDirectory, files: CrashingFiles
-) -> None:
+def test_dropped_bytes_are_cut_though_retention_would_take_them(store: LogDirectory, files: CrashingFiles) -> None:
     log = broken(store, files)
     work = begun(log)
     lost = log.segments[1]
@@ -214,7 +212,7 @@ def test_what_the_system_dropped_is_cut_though_retention_would_have_taken_it(
     log.advance_start(log.segments[3].base_offset)
     assert not delete_old_segments(log, NOW_MS, log.end_offset)
     assert sync_failure_repair.apply(log, work)
-    finish(work.settle_steps())
+    finish(work.write_steps())
     assert sync_failure_repair.end(log, work)
     append(log, batch())
     log.flush()

@@ -20,8 +20,8 @@ from headgate.storage.log import validation
 from headgate.storage.log.log import Log
 from headgate.storage.log.pending_write import MAX_STAGED_BYTES, PendingWrite
 from headgate.storage.log.producers import Producer, Producers
-from headgate.storage.recovery.open_log import open_log
 from headgate.storage.recovery.recovery_input import RecoveryInput
+from headgate.storage.recovery.recovery_steps import open_log
 from headgate.storage.segment.segment import Segment
 
 NOW_MS = 1_700_000_000_000
@@ -146,7 +146,7 @@ def test_a_failed_write_takes_everything_back(log: Log) -> None:
     assert content(log) == [(0, b"first"), (1, b"kept"), (2, b"again")]
 
 
-def test_what_a_thread_has_written_stays_when_the_file_is_closed_for_others_and_opened_again(tmp_path: Path) -> None:
+def test_a_threads_write_stays_when_the_file_is_closed_and_reopened(tmp_path: Path) -> None:
     """Other logs need the descriptor, a consumer opens the file again, and only then the loop hears of the write."""
     pool = Pool(Files(), max_open_segments=1)
     logs = []
@@ -289,7 +289,7 @@ def test_what_is_staged_is_bounded(log: Log) -> None:
     assert CountedFile.writes in (3, 4)
 
 
-def test_an_earlier_write_of_the_turn_that_failed_is_known_to_its_batches(log: Log) -> None:
+def test_batches_know_of_an_earlier_failed_write_of_their_turn(log: Log) -> None:
     stage(log, batch(b"lost"))
     staged = log.staged
     assert staged is not None

@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 
 from headgate.protocol.steps import finish
-from headgate.storage.cleanup.compaction.job import assess
+from headgate.storage.cleanup.compaction.compaction_job import assess
+from headgate.storage.cleanup.compaction.computation import Compaction
 from headgate.storage.cleanup.compaction.log_compaction import (
     Collect,
     CompactionAborted,
     LogCompaction,
     Rewrite,
     advance,
-    compact,
 )
-from headgate.storage.cleanup.compaction.work import Compaction
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.pool import SWAP_SUFFIX
@@ -33,6 +32,7 @@ from headgate.storage.tests.compacted import (
     COMPACT,
     assert_indexes,
     close_segment,
+    compact,
     keyed,
     offsets,
     put,
@@ -75,7 +75,7 @@ def steps_of_a_compaction() -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("power", [False, True])
-def test_a_crash_at_any_step_leaves_a_log_of_which_no_last_value_is_lost(power: bool) -> None:
+def test_a_crash_at_any_step_loses_no_last_value(power: bool) -> None:
     kept = set()
     for cut_after in range(steps_of_a_compaction() + 1):
         for seed in range(9 if power else 1):
@@ -198,7 +198,7 @@ def test_a_reader_finds_the_new_one_while_a_thread_gives_it_its_names() -> None:
     assert_indexes(log)
 
 
-def test_what_was_not_renamed_is_tried_again_and_once_all_is_done_nothing_is() -> None:
+def test_failed_renames_are_tried_again_until_all_are_done() -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
     replacement = compacting(files, log)
@@ -206,22 +206,22 @@ def test_what_was_not_renamed_is_tried_again_and_once_all_is_done_nothing_is() -
     for path in (".log", ".index", ".timeindex", ".index.swap", ".log.swap", ".log.swap"):
         files.fail(errno.EIO, "rename", path=path, times=1)
         with pytest.raises(OSError, match="cannot be renamed"):
-            replacement.settle()
+            replacement.finish_renames()
         files.heal()
         log.close_files()
         assert values(log) == EXPECTED
-    replacement.settle()
+    replacement.finish_renames()
     new = replacement.new
     assert all(map(files.exists, (new.path, new.offsets.path, new.times.path))), "its own were not given up"
     before = files.list(PARTITION)
-    replacement.settle()
+    replacement.finish_renames()
     log.compacted.finish()
     assert files.list(PARTITION) == before
     assert not [name for name in before if name.endswith(SWAP_SUFFIX)]
     assert values(log) == EXPECTED
 
 
-def test_the_start_is_written_down_while_what_is_before_it_may_come_back() -> None:
+def test_the_log_start_is_kept_while_older_files_may_come_back() -> None:
     """And where some of that does, and some not, it takes nothing with it."""
     files = CrashingFiles()
     store = filled(files)
@@ -275,7 +275,7 @@ def _drive(log: Log, meanwhile: str, syncs: list[str]) -> None:
                 delete_old_segments(log, NOW_MS, log.end_offset)
 
 
-def test_the_old_ones_are_gone_for_good_before_nothing_says_so_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_segments_are_gone_for_good_before_their_note_is(monkeypatch: pytest.MonkeyPatch) -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
     durable: list[set[str]] = []
@@ -390,7 +390,7 @@ def test_what_was_replaced_is_removed_later() -> None:
     assert set(names(files, ".snapshot")) <= set(snapshots), "those of replaced segments go with them"
 
 
-def test_who_planned_to_read_a_segment_that_was_replaced_twice_finds_what_was_in_it() -> None:
+def test_a_planned_read_finds_the_bytes_of_a_twice_replaced_segment() -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
     log.configure(COMPACT)
@@ -429,7 +429,7 @@ def test_without_the_checkpoint_all_is_dirty() -> None:
     assert values(log) == EXPECTED
 
 
-def test_what_was_cleaned_of_a_deleted_partition_is_not_true_of_a_new_one() -> None:
+def test_a_new_partition_does_not_inherit_the_cleaned_offset() -> None:
     files = CrashingFiles()
     store = filled(files)
     compact(store.logs[KEY], NOW_MS)

@@ -93,7 +93,7 @@ def test_each_segment_has_its_own_jitter_the_first_one_too() -> None:
     assert len(set(ages)) == 10
 
 
-def test_old_records_that_keep_coming_do_not_roll_a_segment_at_each_look() -> None:
+def test_a_stream_of_old_records_does_not_roll_at_each_look() -> None:
     """Kafka rolls by the time between records, not between them and now."""
     log = new_log(config=LogConfig(segment_ms=7 * DAY_MS))
     for look in range(1, 20):

@@ -72,7 +72,7 @@ def test_the_log_starts_behind_them_before_a_file_is_touched(log: Log, files: Cr
     assert logs_in(files) == names
     assert log.start_offset == log.segments[0].base_offset > 0
     assert log.size < size
-    expired.run()
+    expired.rename_files()
     log.end_segment_deletion(expired)
     assert logs_in(files) == [f"{segment.base_offset:020d}.log" for segment in log.segments]
     assert piece.read() == data
@@ -89,7 +89,7 @@ def test_the_log_goes_on_meanwhile_but_is_not_flushed(log: Log, files: CrashingF
     assert not log.is_flush_due(LATER_MS)
     with pytest.raises(AssertionError):
         log.begin_flush()
-    expired.run()
+    expired.rename_files()
     log.end_segment_deletion(expired)
     assert not log.exclusive_operations
     assert log.is_flush_due(LATER_MS)
@@ -104,7 +104,7 @@ def test_a_start_that_no_name_tells_yet_is_written_down(store: LogDirectory, log
     start = log.start_offset
     store.checkpoint({KEY: log.end_offset})
     assert started_again(files, power=False).start_offset == start
-    expired.run()
+    expired.rename_files()
     log.end_segment_deletion(expired)
     store.checkpoint({KEY: log.end_offset})
     for power in (False, True):
@@ -131,7 +131,7 @@ def test_what_could_not_be_renamed_is_the_logs_again(log: Log, files: CrashingFi
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "rename", fail)
         with pytest.raises(OSError, match="no"):
-            expired.run()
+            expired.rename_files()
     log.end_segment_deletion(expired)
     assert 0 < len(expired.left) <= count
     assert log.start_offset == start >= log.segments[0].base_offset
@@ -148,7 +148,7 @@ def test_the_last_segment_goes_once_there_is_another(log: Log) -> None:
     now_ms = NOW_MS + 10_000
     assert not all_expired(log, now_ms, log.end_offset), "others are to go first"
     expired = begun(log, now_ms)
-    expired.run()
+    expired.rename_files()
     log.end_segment_deletion(expired)
     assert begin_segment_deletion(log, now_ms, log.end_offset) is None
     assert not all_expired(log, NOW_MS + 2000, log.end_offset)
@@ -156,7 +156,7 @@ def test_the_last_segment_goes_once_there_is_another(log: Log) -> None:
     assert all_expired(log, now_ms, log.end_offset)
     log.roll_for_retention(now_ms)
     expired = begun(log, now_ms)
-    expired.run()
+    expired.rename_files()
     log.end_segment_deletion(expired)
     assert (log.start_offset, log.size, len(log.segments)) == (log.end_offset, 0, 1)
     assert not all_expired(log, now_ms, log.end_offset), "there is nothing in it"
@@ -165,7 +165,7 @@ def test_the_last_segment_goes_once_there_is_another(log: Log) -> None:
 def test_of_a_deleted_log_nothing_is_kept_or_renamed(store: LogDirectory, log: Log, files: CrashingFiles) -> None:
     expired = begun(log)
     store.delete("t", 0, remove=False)
-    expired.run()  # the names are gone with the directory
+    expired.rename_files()  # the names are gone with the directory
     log.end_segment_deletion(expired)
     assert not files.exists("/data/t-0")
     store.create("t", 0, bytes(16), CONFIG, NOW_MS)

@@ -69,7 +69,7 @@ def test_headers_before_an_offset_come_from_as_far_back_as_asked_for() -> None:
     assert len(some) < len(everything)
 
 
-def test_what_compaction_takes_up_while_a_thread_seals_hides_no_segment_from_it(
+def test_a_compaction_during_a_seal_hides_no_segment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _, segments = filled()

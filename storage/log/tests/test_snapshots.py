@@ -28,7 +28,7 @@ def new_files(*offsets: int) -> CrashingFiles:
 
 
 @pytest.mark.parametrize("start,end,expected", [(0, 4, -1), (0, 5, 5), (5, 19, 5), (6, 19, -1), (6, 30, 20)])
-def test_the_newest_that_is_neither_before_the_start_nor_behind_the_end(start: int, end: int, expected: int) -> None:
+def test_the_newest_snapshot_between_log_start_and_log_end(start: int, end: int, expected: int) -> None:
     producers, offset = snapshots.load_latest(new_files(5, 20), "/d", [5, 20], start, end)
     assert offset == expected
     assert list(producers.by_id) == ([expected] if expected >= 0 else [])

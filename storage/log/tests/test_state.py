@@ -28,15 +28,15 @@ def flush_up_to(end_offset: int, *, is_done: bool = True) -> Flush:
 def test_a_flush_moves_the_recovery_point_to_where_it_began() -> None:
     state = state_at(10)
     state.flushing = flush = flush_up_to(7)
-    state.take_up_flush(flush, 500)
+    state.apply_flush(flush, 500)
     assert (state.recovery_point, state.last_decided_offset, state.last_flush_ms) == (7, 6, 500)
     assert (state.operations, state.names_unsynced, state.indexes_unsynced) == (0, False, [])
 
 
 def test_what_a_flush_did_not_do_is_due_again() -> None:
     state = state_at(10)
-    state.owe(["/t-0/b.index"])
-    state.take_up_flush(flush_up_to(7, is_done=False), 500)
+    state.sync_with_next_flush(["/t-0/b.index"])
+    state.apply_flush(flush_up_to(7, is_done=False), 500)
     assert (state.recovery_point, state.last_flush_ms, state.names_unsynced) == (0, 0, True)
     assert state.indexes_unsynced == ["/t-0/a.index", "/t-0/b.index"]
 
@@ -44,17 +44,17 @@ def test_what_a_flush_did_not_do_is_due_again() -> None:
 def test_a_file_is_owed_once() -> None:
     state = state_at(0)
     for paths in (["a", "b"], ["b", "c"]):
-        state.owe(paths)
+        state.sync_with_next_flush(paths)
     assert state.indexes_unsynced == ["a", "b", "c"]
 
 
 def test_a_flush_under_way_promises_nothing_of_what_is_cut() -> None:
     state = state_at(10)
     state.recovery_point, state.flushing = 6, flush_up_to(9)
-    state.promise_less(4)
+    state.limit_durable_end(4)
     state.end_offset = 4
     assert (state.recovery_point, state.last_decided_offset) == (4, 0)
-    state.take_up_flush(state.flushing, None)
+    state.apply_flush(state.flushing, None)
     assert (state.recovery_point, state.last_decided_offset) == (4, 0)
 
 

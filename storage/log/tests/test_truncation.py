@@ -55,7 +55,7 @@ def test_the_checkpoint_promises_less_before_the_log_is_cut() -> None:
     assert checkpoint.read_offsets(files, points) == {KEY: 4}
 
 
-def test_a_cut_behind_the_end_is_none_and_one_before_the_start_a_fault() -> None:
+def test_a_cut_behind_the_end_is_none_and_before_the_start_a_fault() -> None:
     log = new_log(CrashingFiles())
     append(log, *(batch() for _ in range(10)))
     log.truncate_to(10, no_checkpoint)

@@ -101,7 +101,7 @@ def test_what_the_header_says_of_times_is_told_of_records() -> None:
     assert told(lie, config, "header")[::2] == (ErrorCode.INVALID_TIMESTAMP, [])
 
 
-def test_at_once_no_record_is_looked_at_for_a_time_that_the_header_tells() -> None:
+def test_no_record_is_read_for_a_time_that_the_header_tells() -> None:
     late = build([Record(timestamp=NOW_MS + HOUR_MS + 1)])
     broken = memoryview(assemble(0, 1, 0, NOW_MS, NOW_MS + HOUR_MS + 1, 1, b"no gzip"))
     for data in (memoryview(late), broken):

@@ -20,11 +20,11 @@ from headgate.storage.tests.segments import INTERVAL, new_segment, reopened
 def test_lost_indexes_are_seen() -> None:
     segment = new_segment(batches=20)
     segment.seal()
-    files, size = segment._pool.files, segment.size
+    files, size = segment.pool.files, segment.size
     assert has_indexes(reopened(segment), INTERVAL, look_into_them=True)
     whole = [size, segment.offsets.size, segment.times.size]
     for sizes in ([size, -1, whole[2]], [size, whole[1], -1], [size, 0, whole[2]], [size, whole[1], 0], [size, 9, 12]):
-        damaged = Segment(segment._pool, "/d", 100, [*sizes, -1])
+        damaged = Segment(segment.pool, "/d", 100, [*sizes, -1])
         assert not has_indexes(damaged, INTERVAL, look_into_them=False)
     files.write(segment.offsets.path, b"\x00\x00\x00\x05\x7f\xff\xff\xff")
     assert not has_indexes(reopened(segment), INTERVAL, look_into_them=True)
@@ -128,9 +128,7 @@ def test_a_hole_at_the_beginning_of_an_index_is_found(suffix: str, lost: slice) 
         [(NOW_MS - 5, 0), (NOW_MS, 1)],
     ],
 )
-def test_a_time_index_of_what_was_cut_off_is_not_taken_for_that_of_the_next_batches(
-    times: list[tuple[int, int]], is_back: bool
-) -> None:
+def test_the_time_index_of_cut_batches_is_not_taken_for_the_next(times: list[tuple[int, int]], is_back: bool) -> None:
     """A cut was killed before it came to the indexes; where it `is_back`, a power cut took what a start did to it."""
     files = CrashingFiles()
     store = open_store(files)

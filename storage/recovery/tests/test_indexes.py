@@ -24,7 +24,7 @@ from headgate.storage.tests.reopened import KEY, PARTITION, filled, killed, name
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_a_lost_block_of_an_index_whose_segment_was_synced_before_is_made_again(suffix: str) -> None:
+def test_a_lost_block_of_the_index_of_a_synced_segment_is_rebuilt(suffix: str) -> None:
     """A roll leaves the indexes to the next flush; the bytes may have been on the disk, and the checkpoint too."""
     files = CrashingFiles()
     store = open_store(files)
@@ -77,7 +77,7 @@ def test_a_damaged_snapshot_or_index_is_not_believed() -> None:
 
 
 @pytest.mark.parametrize("cut_after", range(1, 14))
-def test_a_power_cut_while_indexes_are_made_again_leaves_none_that_is_wrong(cut_after: int) -> None:
+def test_a_power_cut_during_an_index_rebuild_leaves_no_wrong_one(cut_after: int) -> None:
     """The next start looks no closer at segments that were on the disk before."""
     for seed in range(20):
         files = CrashingFiles()

@@ -75,7 +75,7 @@ def test_a_segment_that_was_being_written_is_worth_nothing() -> None:
     assert not names(files, CLEANED_SUFFIX)
 
 
-def test_of_a_segment_that_kafka_split_the_whole_one_stays_until_all_parts_are_there() -> None:
+def test_a_segment_that_kafka_split_stays_until_all_parts_are_there() -> None:
     files = CrashingFiles()
     filled(files)
     for base in (0, 4):
@@ -103,7 +103,7 @@ def test_only_a_segment_that_reaches_into_a_new_one_undoes_it(reaches: bool) -> 
     assert not names(files, CLEANED_SUFFIX)
 
 
-def test_a_new_segment_that_is_damaged_is_not_taken_up_and_nothing_is_touched() -> None:
+def test_a_damaged_new_segment_is_ignored_and_nothing_is_touched() -> None:
     files = CrashingFiles()
     log = filled(files).logs[KEY]
     compacting(files, log)
@@ -117,7 +117,7 @@ def test_a_new_segment_that_is_damaged_is_not_taken_up_and_nothing_is_touched() 
 
 
 @pytest.mark.parametrize("cut_after", range(10, 17))
-def test_what_was_replaced_does_not_come_back_however_the_disk_keeps_names(cut_after: int) -> None:
+def test_replaced_segments_do_not_return_with_any_kept_names(cut_after: int) -> None:
     """Neither where it was not yet written down how far the log is safe, so that all of it is looked at."""
     for seed in range(20):
         files = CrashingFiles()
@@ -134,7 +134,7 @@ def test_what_was_replaced_does_not_come_back_however_the_disk_keeps_names(cut_a
 
 
 @pytest.mark.parametrize("cut_after", range(3, 14))
-def test_a_start_that_is_cut_short_leaves_a_new_segment_that_the_next_one_takes_up(cut_after: int) -> None:
+def test_the_next_start_takes_up_the_segment_of_one_cut_short(cut_after: int) -> None:
     """The one behind it was made after the last sync, and is lost: what is replaced tells alone where it may end."""
     for seed in range(20):
         files = CrashingFiles()
@@ -153,7 +153,7 @@ def test_a_start_that_is_cut_short_leaves_a_new_segment_that_the_next_one_takes_
         assert values(store.logs[KEY]) == {key: value for key, value in EXPECTED.items() if key != "head"}
 
 
-def test_a_new_segment_that_would_reach_behind_the_old_ones_takes_nothing_away() -> None:
+def test_a_new_segment_beyond_the_old_ones_takes_nothing_away() -> None:
     """A bit of the offset of its last batch is wrong, which no checksum covers."""
     files = CrashingFiles()
     log = filled(files).logs[KEY]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.recovery.leader_epochs import with_beginning
-from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, open_store
-from headgate.storage.tests.compacted import COMPACT, close_segment, keyed, put
+from headgate.storage.tests.builders import NOW_MS, SMALL, TOPIC_ID, append, batch, files_of, open_store
+from headgate.storage.tests.compacted import COMPACT, close_segment, compact, keyed, put
 from headgate.storage.tests.crashing_files import CrashingFiles
 from headgate.storage.tests.reopened import KEY, killed, reopened
 
@@ -39,10 +38,10 @@ def test_epochs_of_a_compacted_log_are_derived_once(caplog: pytest.LogCaptureFix
         store = open_store(killed(files), COMPACT)
         assert store.logs[KEY].epochs.entries == [(0, 0)]
         assert caplog.text.count("rebuilding it from the batches") == count
-        files = store.pool.files  # type: ignore[assignment]
+        files = files_of(store.logs[KEY])
 
 
-def test_epochs_of_a_compacted_log_that_is_scanned_begin_where_the_file_says(caplog: pytest.LogCaptureFixture) -> None:
+def test_epochs_of_a_scanned_compacted_log_begin_as_the_file_says(caplog: pytest.LogCaptureFixture) -> None:
     """Also of the segment with the recovery point; again and again, if the broker dies before anything is flushed."""
     caplog.set_level("INFO", logger="headgate.storage")
     files = CrashingFiles()
@@ -57,7 +56,7 @@ def test_epochs_of_a_compacted_log_that_is_scanned_begin_where_the_file_says(cap
     for _ in range(2):
         store = open_store(killed(files), COMPACT)
         assert store.logs[KEY].epochs.entries == [(0, 0)]
-        files = store.pool.files  # type: ignore[assignment]
+        files = files_of(store.logs[KEY])
     assert "rebuilding it from the batches" not in caplog.text
 
 

@@ -8,18 +8,17 @@ from random import Random
 import pytest
 
 from headgate.protocol.steps import finish
-from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.log.tests.test_replacement import EXPECTED, KEY, LARGE, filled, names
 from headgate.storage.recovery.quarantine import FinalBatch, quarantine_cut, replaced
 from headgate.storage.tests.builders import NOW_MS, content, open_store
-from headgate.storage.tests.compacted import assert_indexes, close_segment, keyed, put, values
+from headgate.storage.tests.compacted import assert_indexes, close_segment, compact, keyed, put, values
 from headgate.storage.tests.crashing_files import CrashingFiles
 from headgate.storage.tests.segments import new_segment
 
 
 def test_each_time_it_is_another_file() -> None:
     segment = new_segment(batches=2)
-    files = segment._pool.files
+    files = segment.pool.files
     for position in (10, 10, 10, 30):
         finish(quarantine_cut(files, segment, position))
     whole = segment.file.read_at(segment.size, 0)
@@ -38,7 +37,7 @@ def test_zeros_alone_are_not_kept() -> None:
     size = segment.size
     segment.file.write_at(bytes(500), size)
     segment.size += 500
-    files = segment._pool.files
+    files = segment.pool.files
     finish(quarantine_cut(files, segment, size))
     assert sorted(files.list("/d")) == ["00000000000000000100.log"]
     finish(quarantine_cut(files, segment, size - 2))
@@ -47,7 +46,7 @@ def test_zeros_alone_are_not_kept() -> None:
 
 def test_where_it_fails_nothing_is_left() -> None:
     segment = new_segment(batches=1)
-    files = segment._pool.files
+    files = segment.pool.files
     assert isinstance(files, CrashingFiles)
     files.room = 20
     with pytest.raises(OSError, match=f"Errno {errno.ENOSPC}"):

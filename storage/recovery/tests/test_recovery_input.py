@@ -40,7 +40,7 @@ def test_a_scan_begins_with_the_segment_that_holds_the_recovery_point() -> None:
     assert [first_to_scan([10, 20, 30], point) for point in (0, 10, 19, 20, 35)] == [0, 0, 0, 1, 2]
 
 
-def test_nothing_is_safe_of_a_log_that_starts_behind_its_recovery_point() -> None:
+def test_a_log_that_starts_behind_its_recovery_point_is_unsafe() -> None:
     assert RecoveryInput("t", 0, "d", start_offset=9, recovery_point=9).recovery_point == 0
     assert RecoveryInput("t", 0, "d", start_offset=8, recovery_point=9).recovery_point == 9
     assert RecoveryInput("t", 0, "d", start_offset=9, recovery_point=9, is_clean=True).recovery_point == 9

@@ -11,7 +11,6 @@ import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.steps import finish
-from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.config import LogConfig
 from headgate.storage.disk import checkpoint
 from headgate.storage.log.epochs import read_entries
@@ -27,19 +26,14 @@ from headgate.storage.tests.builders import (
     batch,
     content,
     delete_old_segments,
+    files_of,
     new_log,
     next_offset,
     numbered,
     open_store,
 )
-from headgate.storage.tests.compacted import COMPACT, assert_indexes, close_segment, keyed, put, values
+from headgate.storage.tests.compacted import COMPACT, assert_indexes, close_segment, compact, keyed, put, values
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
-
-
-def files_of(log: Log) -> CrashingFiles:
-    files = log.pool.files
-    assert isinstance(files, CrashingFiles)
-    return files
 
 
 def broken(*batches: memoryview, flushed: int = 10, config: LogConfig = SMALL) -> Log:
@@ -168,7 +162,7 @@ def test_the_first_batch_behind_the_recovery_point_may_be_lost() -> None:
     assert_derived_state(log)
 
 
-def test_offsets_are_not_given_again_where_all_is_lost_that_was_not_deleted() -> None:
+def test_offsets_are_not_reused_where_all_that_was_kept_is_lost() -> None:
     log = broken(flushed=0)
     end = log.end_offset
     start = end - 5
@@ -183,7 +177,7 @@ def test_offsets_are_not_given_again_where_all_is_lost_that_was_not_deleted() ->
 
 
 @pytest.mark.parametrize("cut_after", range(12))
-def test_a_power_cut_never_leaves_a_log_that_is_repaired_without_a_segment(cut_after: int) -> None:
+def test_a_power_cut_never_leaves_a_repaired_log_without_a_segment(cut_after: int) -> None:
     """Where all of it is lost that was not deleted, it goes on in a new segment: then the old one may go."""
     log = broken(batch(), batch(), flushed=3)
     log.advance_start(3)
@@ -197,7 +191,7 @@ def test_a_power_cut_never_leaves_a_log_that_is_repaired_without_a_segment(cut_a
     if sync_failure_repair.apply(log, work):
         files.cut_after = cut_after
         with suppress(PowerCut):
-            finish(work.settle_steps())
+            finish(work.write_steps())
         files.cut_after = None
     for seed in range(5):
         store = open_store(files.crash(Random(seed), power=False))
@@ -316,7 +310,7 @@ def test_a_log_that_is_written_to_is_left_alone() -> None:
 def test_want_of_descriptors_is_not_the_disks_fault() -> None:
     log = new_log()
     append(log, batch())
-    log.fail(OSError(errno.EMFILE, "too many open files"))
+    log.sync_failed(OSError(errno.EMFILE, "too many open files"))
     assert log.sync_error is None
     append(log, batch())
 
@@ -346,7 +340,7 @@ def mended_with_a_dead_loop(log: Log) -> bool:
     assert not change.met, "reads go on, and change nothing"
     files.heal()
     if is_owed:
-        finish(work.settle_steps())
+        finish(work.write_steps())
     files.faults.append(fault)
     is_mended = sync_failure_repair.end(log, work)
     assert not fault.met
@@ -404,7 +398,7 @@ def test_without_room_for_indexes_they_stay_in_memory() -> None:
     finish(work.steps())
     assert sync_failure_repair.apply(log, work)
     files_of(log).fail(errno.ENOSPC, "write", "create", path=".index")
-    finish(work.settle_steps())
+    finish(work.write_steps())
     files_of(log).heal()
     assert sync_failure_repair.end(log, work)
     assert not files_of(log).exists(path), "a start makes it anew"
@@ -423,7 +417,7 @@ def test_a_cut_that_the_disk_refuses_is_tried_again() -> None:
     assert sync_failure_repair.apply(log, work)
     assert (log.end_offset, log.sync_error is None) == (base, False)
     fault = files_of(log).fail(errno.EIO, "rename", "truncate", "remove")
-    finish(work.settle_steps())
+    finish(work.write_steps())
     assert not sync_failure_repair.end(log, work)
     assert fault.met
     files_of(log).heal()
@@ -498,7 +492,7 @@ def compacted() -> Log:
     return log
 
 
-def test_what_compaction_has_replaced_is_not_taken_for_what_is_behind_the_end() -> None:
+def test_replaced_segments_are_not_taken_for_bytes_behind_the_end() -> None:
     log = compacted()
     put(log, *(keyed((f"n{number}", "1")) for number in range(10)))
     fail(log)
@@ -512,7 +506,7 @@ def test_what_compaction_has_replaced_is_not_taken_for_what_is_behind_the_end() 
     assert after_a_power_cut(log, 0).end_offset == log.end_offset
 
 
-def test_an_index_is_made_again_from_what_compaction_has_made_not_from_what_it_has_replaced() -> None:
+def test_an_index_is_rebuilt_from_the_compacted_segment() -> None:
     log = compacted()
     expected = values(log)
     work = sync_failure_repair.SyncFailureRepair(log, [])

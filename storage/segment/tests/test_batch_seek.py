@@ -26,8 +26,8 @@ def bounds(segment: Segment, number: int) -> BatchBounds:
 
 
 def reads(segment: Segment) -> int:
-    assert isinstance(segment._pool.files, CrashingFiles)
-    return segment._pool.files.reads
+    assert isinstance(segment.pool.files, CrashingFiles)
+    return segment.pool.files.reads
 
 
 @pytest.mark.parametrize("number", [0, 1, 150, COUNT - 1])

@@ -138,7 +138,7 @@ def test_a_disk_that_takes_a_part_of_a_block_leaves_no_part_of_it(tmp_path: Path
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert Path(index.path).stat().st_size == index.ENTRY.size
     index.flush()
-    index.give_back()
+    index.unload()
     assert index.floor(3_000) == 30_000
 
 
@@ -151,7 +151,7 @@ def test_a_lost_first_entry_is_not_taken_for_one() -> None:
     assert not index.is_increasing
 
 
-def test_the_last_entry_of_an_index_that_was_cut_is_an_error_of_the_disk() -> None:
+def test_the_last_entry_of_a_cut_index_is_a_disk_error() -> None:
     pool = new_pool()
     times = TimeIndex(pool, "/d", BASE)
     times.append(1 << 40, BASE)
@@ -170,9 +170,9 @@ def test_an_impatient_look_leaves_the_disk_to_a_thread(
     written.append(7, BASE + 1)
     written.append(9, BASE + 2)
     written.flush()
-    files = written._pool.files
+    files = written.pool.files
     assert isinstance(files, CrashingFiles)
-    index = TimeIndex(written._pool, "/d", BASE, written.size)
+    index = TimeIndex(written.pool, "/d", BASE, written.size)
     monkeypatch.setattr(File, "read_cached", lambda *_: None)
     with pytest.raises(WouldBlock) as caught:
         look(index, blocking=False)
@@ -188,7 +188,7 @@ def test_an_impatient_look_takes_what_is_in_memory() -> None:
     written.append(9, BASE + 2)
     assert (written.last(blocking=False), written.first(blocking=False)) == ((9, 2), (7, 1))
     written.flush()
-    index = TimeIndex(written._pool, "/d", BASE, written.size)
+    index = TimeIndex(written.pool, "/d", BASE, written.size)
     assert (index.last(), index.first()) == ((9, 2), (7, 1))
 
 

@@ -218,9 +218,9 @@ def test_what_a_head_tells() -> None:
     sizes = [len(one) for one in data]
     assert heads(data) == [(0, 4, sizes[0], 0), (1, 5, sizes[1], 0), (1, 9, sizes[2], 1), (2, 0, sizes[3], 0)]
     for one in data:
-        assert legacy_messages.sound_bytes(one) == legacy_messages.size_at(one) == len(one)
-        assert legacy_messages.sound_bytes(one[:-1]) == 0
-        assert legacy_messages.sound_bytes(one[:-1] + b"\xff") == 0
+        assert legacy_messages.valid_bytes(one) == legacy_messages.size_at(one) == len(one)
+        assert legacy_messages.valid_bytes(one[:-1]) == 0
+        assert legacy_messages.valid_bytes(one[:-1] + b"\xff") == 0
     assert legacy_messages.whole_bytes(b"".join(data) + data[0][:-1]) == sum(sizes)
 
 
@@ -228,7 +228,7 @@ def test_what_a_head_tells() -> None:
 def test_other_bytes_are_no_head(data: bytes) -> None:
     with pytest.raises(KafkaError):
         legacy_messages.read_head(data)
-    assert legacy_messages.sound_bytes(data) == 0
+    assert legacy_messages.valid_bytes(data) == 0
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def test_truncation_restores_the_highest_timestamp(kept: int) -> None:
 def test_the_first_append_finds_in_memory_what_was_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     segment = new_segment(batches=10)
     assert segment.seal()
-    again, files = reopened(segment), segment._pool.files
+    again, files = reopened(segment), segment.pool.files
     assert isinstance(files, CrashingFiles)
     brought = list[tuple[str, int]]()
 
@@ -129,17 +129,17 @@ def test_a_failed_write_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(OSError, match="input/output"):
         add(segment, 104, NOW_MS)
     monkeypatch.undo()
-    assert segment._pool.files.size(segment.path) == segment.size == size
+    assert segment.pool.files.size(segment.path) == segment.size == size
     add(segment, 104, NOW_MS)
     assert segment.end_offset() == 106
 
 
 @pytest.mark.parametrize("refused", [".index", ".timeindex", ".txnindex"])
-def test_a_seal_that_fails_is_taken_back_where_the_disk_lets_nothing_be_read_either(refused: str) -> None:
+def test_a_failed_seal_is_undone_also_where_nothing_can_be_read(refused: str) -> None:
     segment = new_segment(batches=20)
     segment.follow_transactions()
     segment.times.flush()
-    files = segment._pool.files
+    files = segment.pool.files
     assert isinstance(files, CrashingFiles)
     files.fail(errno.EIO, "create", "write", path=refused)
     files.fail(errno.EIO, "read", "open")
@@ -152,10 +152,10 @@ def test_a_seal_that_fails_is_taken_back_where_the_disk_lets_nothing_be_read_eit
     assert (segment.offsets.content(), segment.times.content()) == rebuilt_indexes(segment, INTERVAL, sealed=True)
 
 
-def test_deleted_files_are_renamed_and_can_be_read_until_they_are_removed() -> None:
+def test_deleted_files_are_renamed_and_readable_until_removed() -> None:
     segment = new_segment(batches=20)
     segment.seal()
-    files = segment._pool.files
+    files = segment.pool.files
     assert isinstance(files, CrashingFiles)
     files.write("/d/00000000000000000100.snapshot", b"")
     whole = segment.file.read_at(segment.size, 0)
@@ -165,7 +165,7 @@ def test_deleted_files_are_renamed_and_can_be_read_until_they_are_removed() -> N
     assert segment.file.read_at(segment.size, 0) == whole
     assert (segment.locate(121), segment.times.floor(NOW_MS + 19)) == (10 * segment.size // 20, 139)
     assert files.open_handles == 0, "only who reads it keeps it open"
-    doomed = segment._pool.pending_deletions
+    doomed = segment.pool.pending_deletions
     assert sorted(doomed) == [f"/d/{name}" for name in left]
     assert doomed.take(1_000) is None
     assert doomed.take(5_999) is None

@@ -34,7 +34,7 @@ def new_index(*entries: AbortedTransaction, flushed: int = 0) -> TransactionInde
 
 
 def reopened(index: TransactionIndex) -> TransactionIndex:
-    return TransactionIndex(index._pool, "/d", BASE, index._pool.files.size(PATH))
+    return TransactionIndex(index.pool, "/d", BASE, index.pool.files.size(PATH))
 
 
 def ended(*steps: tuple[int, int, int]) -> list[AbortedTransaction]:
@@ -53,7 +53,7 @@ some = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 60), st.integers(0,
 def test_the_layout_is_kafkas() -> None:
     index = new_index(AbortedTransaction(7, 900, 1005, 1006))
     index.flush()
-    assert index._pool.files.read(PATH) == struct.pack(">hqqqq", 0, 7, 900, 1005, 1006)
+    assert index.pool.files.read(PATH) == struct.pack(">hqqqq", 0, 7, 900, 1005, 1006)
     assert transaction_index.parse(index.content()) == [AbortedTransaction(7, 900, 1005, 1006)]
 
 
@@ -101,27 +101,27 @@ def test_what_is_no_index() -> None:
 
 def test_soundness() -> None:
     index = new_index(*ended((5, 3, 0), (5, 3, 0)))
-    assert index.is_sound
+    assert index.is_plausible
     index.touch()
-    files = index._pool.files
+    files = index.pool.files
     files.write(PATH, files.read(PATH)[:34] + bytes(34))
-    assert not reopened(index).is_sound
+    assert not reopened(index).is_plausible
     files.write(PATH, struct.pack(">hqqqq", 0, 7, 10, 999, 1000))
-    assert not reopened(index).is_sound, "of another segment"
-    assert new_index().is_sound
+    assert not reopened(index).is_plausible, "of another segment"
+    assert new_index().is_plausible
 
 
 def test_a_file_that_was_cut_counts_as_lost() -> None:
     index = new_index(*ended((5, 3, 0), (5, 3, 0)))
     index.touch()
-    index._pool.files.truncate(PATH, 40)
+    index.pool.files.truncate(PATH, 40)
     again = reopened(index)
     assert (again.is_whole, again.entries) == (False, 0)
 
 
 def test_a_full_disk_is_met_when_the_segment_is_sealed() -> None:
     index = new_index()
-    files = index._pool.files
+    files = index.pool.files
     assert isinstance(files, CrashingFiles)
     files.room = 0
     entries = ended(*[(1, 1, 0)] * (BLOCK_BYTES // 34 + 10))
@@ -137,18 +137,18 @@ def test_a_full_disk_is_met_when_the_segment_is_sealed() -> None:
 
 def test_blocks_are_written_by_themselves() -> None:
     index = new_index(*ended(*[(1, 1, 0)] * (BLOCK_BYTES // 34 + 1)))
-    assert index._pool.files.size(PATH) >= BLOCK_BYTES
+    assert index.pool.files.size(PATH) >= BLOCK_BYTES
 
 
 def test_what_is_loaded_is_counted_and_given_back() -> None:
     index = new_index(*ended((5, 3, 0)))
-    pool = index._pool
+    pool = index.pool
     index.collect(0, 5000)
     assert pool._loaded_bytes == index.size == 34
     index.append(AbortedTransaction(5, 1200, 1300, 1301))
     assert index.collect(1250, 5000)[0] == [(5, 1200)]
     assert pool._loaded_bytes == 68
-    index.give_back()
+    index.unload()
     assert pool._loaded_bytes == 0
 
 
@@ -156,7 +156,7 @@ def test_an_impatient_lookup_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> N
     index = new_index(*ended((5, 3, 0)))
     index.touch()
     again = reopened(index)
-    opened = type(again._pool.files.open(PATH))
+    opened = type(again.pool.files.open(PATH))
     monkeypatch.setattr(opened, "read_cached", lambda *_: None)
     with pytest.raises(WouldBlock) as caught:
         again.collect(0, 5000, blocking=False)

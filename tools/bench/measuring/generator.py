@@ -2,12 +2,13 @@
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from headgate.tools.bench.requests.client import BenchError
+from headgate.tools.bench.requests.templates import Template, write_templates
 
 _PROGRAMS = Path(__file__).parents[1] / "programs"
 _SHARED = ["common.c", "answers.c", "histogram.c"]
@@ -22,7 +23,22 @@ _FLAGS = ["-O2", "-std=c11", "-Wall", "-Wextra", "-pthread"]
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class GeneratorRun:
+    """One run of a generator; the fields are the settings of the program."""
+
+    program: ClassVar[str]
+
+    def arguments(self, port: int) -> list[str]:
+        """The command line: `name=value` for each setting, with 0 and 1 for false and true; None is left out."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return [
+            f"port={port}",
+            *(f"{name}={int(value) if isinstance(value, bool) else value}" for name, value in given.items()),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Load(GeneratorRun):
     """One run of the load generator; see `struct settings` in load.h. A limit of zero is no limit."""
 
     program: ClassVar[str] = "load"
@@ -40,29 +56,9 @@ class Load:
     rotate: bool = False
     expected: Path | None = None
 
-    def arguments(self, port: int) -> list[str]:
-        fields = {
-            "api": self.api,
-            "version": self.version,
-            "port": port,
-            "templates": self.templates,
-            "connections": self.connections,
-            "in_flight": self.in_flight,
-            "seconds": self.seconds,
-            "requests": self.requests,
-            "byte_limit": self.byte_limit,
-            "record_bytes": self.record_bytes,
-            "wrap": int(self.wrap),
-            "opening": int(self.opening),
-            "rotate": int(self.rotate),
-        }
-        if self.expected is not None:
-            fields["expected"] = self.expected
-        return [f"{name}={value}" for name, value in fields.items()]
-
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class Latency(GeneratorRun):
     """One run of the end-to-end generator: records at a steady rate, one in each request; see latency.c."""
 
     program: ClassVar[str] = "latency"
@@ -72,12 +68,9 @@ class Latency:
     rate: int
     messages: int
 
-    def arguments(self, port: int) -> list[str]:
-        return [f"port={port}", *(f"{name}={value}" for name, value in asdict(self).items())]
-
 
 @dataclass(frozen=True, slots=True)
-class Bystander:
+class Bystander(GeneratorRun):
     """One run of the bystander: a Produce every `interval_us` for `seconds`; see bystander.c."""
 
     program: ClassVar[str] = "bystander"
@@ -85,12 +78,6 @@ class Bystander:
     templates: Path
     interval_us: int
     seconds: float
-
-    def arguments(self, port: int) -> list[str]:
-        return [f"port={port}", *(f"{name}={value}" for name, value in asdict(self).items())]
-
-
-GeneratorRun = Load | Latency | Bystander
 
 
 class LoadResult(NamedTuple):
@@ -150,3 +137,12 @@ def run_load(
     if process.returncode != 0 or not result:
         raise BenchError(error or f"the generator {program.name} ended with {process.returncode}")
     return LoadResult(**json.loads(result))
+
+
+def run_templates(directory: Path, load: Load | Latency, templates: Iterable[Template], port: int) -> LoadResult:
+    """`run_load` with templates that are on the disk only meanwhile."""
+    write_templates(load.templates, templates)
+    try:
+        return run_load(directory, load, port)
+    finally:
+        load.templates.unlink()

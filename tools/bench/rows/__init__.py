@@ -1,1 +1,1 @@
-"""What is measured: one module for each kind of row, and the table of all of them."""
+"""The rows of the benchmark: one module for each kind, and the table of all of them."""

@@ -55,7 +55,6 @@ class BystanderRow(Row):
     """One producer of a record every 2 ms. `connections` and `version` (of `api`) belong to the load beside it."""
 
     least_seconds: float = math.inf
-    in_flight: int = 1
     topics: int = MANY_TOPICS
     """The number of topics that the load names."""
 
@@ -103,12 +102,6 @@ class BystanderRow(Row):
                 f"{broker}: the load of {self.name} got {mean_bytes:.0f} bytes an answer, "
                 f"at least {self.least_answer_bytes()} are expected: something is missing in the answers"
             )
-
-    def written(self, target: Target, templates: Sequence[Template]) -> Load:
-        """A load of this row's API that sends these templates."""
-        path = target.scratch_file(f"{self.name}.templates")
-        write_templates(path, templates)
-        return Load(self.api, self.version, path, self.connections, self.in_flight)
 
 
 class Background:
@@ -164,7 +157,7 @@ class FetchSessionRow(BystanderRow):
     api = frames.FETCH
 
     def load(self, target: Target, topics: Sequence[Topic]) -> Load:
-        return replace(self.written(target, self.templates(topics)), opening=True)
+        return self.written(target, self.templates(topics), opening=True)
 
     def templates(self, topics: Sequence[Topic]) -> list[Template]:
         """The full fetch, which opens the session without waiting, and the incremental one, which names nothing."""
@@ -249,7 +242,7 @@ class CreateTopicsRow(BystanderRow):
 
     def load(self, target: Target, topics: Sequence[Topic]) -> Load:
         pair = many_frames.create_topics(self.names()), many_frames.delete_topics(self.names())
-        return replace(self.written(target, [template(writer) for writer in pair]), requests=self.requests, rotate=True)
+        return self.written(target, [template(writer) for writer in pair], requests=self.requests, rotate=True)
 
     def least_answer_bytes(self) -> int:
         return self.created * 20

@@ -21,11 +21,11 @@ from typing import Final, NamedTuple
 
 from headgate.tools.bench.measuring.brokers import Broker, Launcher
 from headgate.tools.bench.measuring.figures import Figure
-from headgate.tools.bench.measuring.generator import Latency, Load, LoadResult, compile_program, run_load
+from headgate.tools.bench.measuring.generator import Latency, Load, LoadResult, compile_program, run_templates
 from headgate.tools.bench.measuring.machine import tree_cpu_seconds
 from headgate.tools.bench.requests import frames
 from headgate.tools.bench.requests.client import BenchError
-from headgate.tools.bench.requests.templates import template, write_templates
+from headgate.tools.bench.requests.templates import template
 from headgate.tools.bench.rows.row import BATCH_TINY, MEBIBYTE
 
 _PRODUCE_VERSION: Final = 7
@@ -112,13 +112,10 @@ class Compaction:
         path = generators / "compaction.templates"
         batches = [self._batch(number) for number in range(_BATCHES)]
         writers = [frames.produce(_PRODUCE_VERSION, _TOPIC, 0, records) for records in batches]
-        write_templates(path, [template(writer, load_bytes=len(batches[0])) for writer in writers])
+        templates = [template(writer, load_bytes=len(batches[0])) for writer in writers]
         requests = max(1, self.size // len(batches[0]) // _BATCHES)
         load = Load(frames.PRODUCE, _PRODUCE_VERSION, path, _BATCHES, requests=requests)
-        try:
-            run_load(generators, load, broker.port)
-        finally:
-            path.unlink()
+        run_templates(generators, load, templates, broker.port)
 
     def _batch(self, number: int) -> bytes:
         count = _BATCH_BYTES // self.record_bytes
@@ -169,12 +166,8 @@ def _latency(broker: Broker, generators: Path, name: str, messages: int) -> Load
     path = generators / "beside.templates"
     produce = frames.produce(_PRODUCE_VERSION, topic, 0, BATCH_TINY.build(), topic_id)
     fetch = frames.fetch(_FETCH_VERSION, topic, 0, frames.FetchOptions(MEBIBYTE), topic_id)
-    write_templates(path, [template(produce), template(fetch)])
-    try:
-        latency = Latency(_PRODUCE_VERSION, _FETCH_VERSION, path, _RATE, messages)
-        return run_load(generators, latency, broker.port)
-    finally:
-        path.unlink()
+    latency = Latency(_PRODUCE_VERSION, _FETCH_VERSION, path, _RATE, messages)
+    return run_templates(generators, latency, [template(produce), template(fetch)], broker.port)
 
 
 def _alter(broker: Broker, kind: int, name: str, configs: Mapping[str, str]) -> None:

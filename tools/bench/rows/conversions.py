@@ -5,14 +5,13 @@ Bytes are always the bytes of the records' values, so that codecs and formats ca
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 
 from headgate.tools.bench.measuring.brokers import HEADGATE
-from headgate.tools.bench.measuring.generator import Load
 from headgate.tools.bench.measuring.target import Target, Topic
 from headgate.tools.bench.requests import frames
-from headgate.tools.bench.requests.templates import template, write_templates
+from headgate.tools.bench.requests.templates import Template, template
 from headgate.tools.bench.rows.row import (
     MEBIBYTE,
     BatchShape,
@@ -20,7 +19,7 @@ from headgate.tools.bench.rows.row import (
     ProduceRow,
     Run,
     filled_topic,
-    write_disk_budget,
+    run_of,
 )
 
 MAGIC_OF_BATCHES = 2
@@ -58,13 +57,10 @@ class ConvertedProduceRow(ProduceRow):
     def topic(self, target: Target) -> AbstractContextManager[Topic]:
         return target.topic(self.partitions, self.configs)
 
-    def load(self, target: Target, topic: Topic, seconds: float) -> Load:
-        path = target.scratch_file(f"{self.name}.templates")
+    def templates(self, topic: Topic) -> list[Template]:
         data = self.batch.build()
         writers = [frames.produce(self.version, topic.name, number, data) for number in range(self.partitions)]
-        write_templates(path, [template(writer, load_bytes=self.batch.record_bytes) for writer in writers])
-        limit = write_disk_budget()
-        return Load(frames.PRODUCE, self.version, path, self.connections, self.in_flight, seconds, byte_limit=limit)
+        return [template(writer, load_bytes=self.batch.record_bytes) for writer in writers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +74,8 @@ class ConvertedFetchRow(FetchRow):
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:
         topic, _, batches = filled_topic(target, self.batch, self.resident_bytes)
-        path = target.scratch_file(f"{self.name}.templates")
-        write_templates(path, self.templates(topic, batches * self.batch.records))
-        counted = self.batch.value_bytes
-        load = Load(frames.FETCH, self.version, path, self.connections, record_bytes=counted, wrap=True)
-        yield lambda seconds: target.sample(replace(load, seconds=seconds))
+        templates, counted = self.templates(topic, batches * self.batch.records), self.batch.value_bytes
+        yield run_of(target, self.written(target, templates, record_bytes=counted, wrap=True))
 
     def runs(self, targets: Sequence[Target], stack: ExitStack) -> Mapping[str, Run]:
         if self.is_refused_by_kafka:

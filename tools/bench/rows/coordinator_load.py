@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from headgate.tools.bench.measuring.brokers import Broker, Launcher
-from headgate.tools.bench.measuring.generator import Load, run_load
+from headgate.tools.bench.measuring.generator import Load, run_templates
 from headgate.tools.bench.measuring.machine import process_cpu_seconds, resident_bytes
 from headgate.tools.bench.requests import frames, group_frames
 from headgate.tools.bench.requests.client import BenchError, Reader, exchange
 from headgate.tools.bench.requests.group_frames import TopicPartitions
-from headgate.tools.bench.requests.templates import template, write_templates
+from headgate.tools.bench.requests.templates import template
 from headgate.tools.bench.rows.groups import wait_until_served
 from headgate.tools.bench.rows.idle import raise_file_limit
 
@@ -68,12 +68,8 @@ def _commit(broker: Broker, generators: Path, names: Sequence[str], topic_partit
     """Commit the offsets of each group in one request."""
     path = generators / "coordinator-load.templates"
     writers = (group_frames.offset_commit(_COMMIT_VERSION, name, topic_partitions) for name in names)
-    write_templates(path, (template(writer) for writer in writers))
-    try:
-        load = Load(frames.OFFSET_COMMIT, _COMMIT_VERSION, path, connections=len(names), requests=1)
-        run_load(generators, load, broker.port)
-    finally:
-        path.unlink()
+    load = Load(frames.OFFSET_COMMIT, _COMMIT_VERSION, path, connections=len(names), requests=1)
+    run_templates(generators, load, map(template, writers), broker.port)
 
 
 def _loaded(broker: Broker, names: Sequence[str], topic_partitions: TopicPartitions) -> CoordinatorLoadResult:

@@ -4,14 +4,13 @@ import struct
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from headgate.tools.bench.measuring.brokers import HEADGATE, Broker, free_port
-from headgate.tools.bench.measuring.generator import Load
 from headgate.tools.bench.measuring.target import Target
 from headgate.tools.bench.requests import frames
 from headgate.tools.bench.requests.client import BenchError
-from headgate.tools.bench.rows.row import MetadataRow, Row, Run
+from headgate.tools.bench.rows.row import MetadataRow, Row, Run, run_of
 
 ECHO = "echo"
 
@@ -36,11 +35,7 @@ class FloorRow(Row):
         load = self.under.load(target, topic)
         answer = target.broker.client.answer(frames.metadata(self.under.version, [topic.name]))
         echo = stack.enter_context(echo_beside(target, answer))
-        return {each.name: _run_of(each, load) for each in (target, echo)}
-
-
-def _run_of(target: Target, load: Load) -> Run:
-    return lambda seconds: target.sample(replace(load, seconds=seconds))
+        return {each.name: run_of(each, load) for each in (target, echo)}
 
 
 @contextmanager

@@ -6,19 +6,19 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 
 from headgate.tools.bench.measuring.figures import Sample
-from headgate.tools.bench.measuring.generator import Load, LoadResult
+from headgate.tools.bench.measuring.generator import LoadResult
 from headgate.tools.bench.measuring.target import Target, Topic
 from headgate.tools.bench.requests import frames, group_frames
 from headgate.tools.bench.requests.client import BenchError, Client
 from headgate.tools.bench.requests.group_frames import TopicPartitions
-from headgate.tools.bench.requests.templates import template, write_templates
+from headgate.tools.bench.requests.templates import template
 from headgate.tools.bench.rows.idle import raise_file_limit
 from headgate.tools.bench.rows.members import ClassicMember, ConsumerMember, Member, Members
-from headgate.tools.bench.rows.row import Row, Run
+from headgate.tools.bench.rows.row import Row, Run, run_of
 
 _SERVED_WITHIN_SECONDS = 60.0
 _NOT_YET = {14, 15, 16}  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
@@ -66,20 +66,15 @@ class OffsetCommitRow(Row):
         with target.topic(self.partitions) as topic:
             groups = [new_group(self.name) for _ in range(self.connections)]
             wait_until_served(target.broker.client, groups)
-            path = target.scratch_file(f"{self.name}.templates")
             topic_partitions = [
                 TopicPartitions(topic.name, [number % topic.partitions], topic.topic_id)
                 for number in range(len(groups))
             ]
-            write_templates(
-                path,
-                [
-                    template(group_frames.offset_commit(self.version, *each))
-                    for each in zip(groups, topic_partitions, strict=True)
-                ],
-            )
-            load = Load(self.api, self.version, path, self.connections)
-            yield lambda seconds: target.sample(replace(load, seconds=seconds))
+            templates = [
+                template(group_frames.offset_commit(self.version, *each))
+                for each in zip(groups, topic_partitions, strict=True)
+            ]
+            yield run_of(target, self.written(target, templates))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +99,7 @@ class HeartbeatRow(Row):
                 members.join()
                 stack.callback(members.leave)
                 frames += [template(self.heartbeat(member)) for member in members.members]
-            path = target.scratch_file(f"{self.name}.templates")
-            write_templates(path, frames)
-            load = Load(self.api, self.version, path, self.connections)
-            yield lambda seconds: target.sample(replace(load, seconds=seconds))
+            yield run_of(target, self.written(target, frames))
 
     def kind(self) -> type[Member]:
         return ClassicMember

@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 from headgate.tools.bench.measuring.brokers import Broker, Launcher
 from headgate.tools.bench.measuring.figures import Figure
-from headgate.tools.bench.measuring.generator import Load, run_load
+from headgate.tools.bench.measuring.generator import Load, run_templates
 from headgate.tools.bench.measuring.machine import process_cpu_seconds, resident_bytes
 from headgate.tools.bench.requests import frames
 from headgate.tools.bench.requests.client import BenchError, Reader
-from headgate.tools.bench.requests.templates import template, write_templates
+from headgate.tools.bench.requests.templates import template
 from headgate.tools.bench.rows.idle import raise_file_limit
 from headgate.tools.bench.rows.row import BATCH_16K, BATCH_TINY
 
@@ -96,15 +96,9 @@ def _append_to_each(broker: Broker, ends: dict[tuple[str, int], int], generators
     batch = BATCH_TINY.build()
     path = generators / "append.templates"
     writers = (frames.produce(_PRODUCE_VERSION, topic, number, batch) for topic, number in ends)
-    write_templates(path, (template(writer, load_bytes=len(batch)) for writer in writers))
-    try:
-        run_load(
-            generators,
-            Load(frames.PRODUCE, _PRODUCE_VERSION, path, connections=1, requests=len(ends), rotate=True),
-            broker.port,
-        )
-    finally:
-        path.unlink()
+    templates = (template(writer, load_bytes=len(batch)) for writer in writers)
+    load = Load(frames.PRODUCE, _PRODUCE_VERSION, path, connections=1, requests=len(ends), rotate=True)
+    run_templates(generators, load, templates, broker.port)
     for key in ends:
         ends[key] += 1
 
@@ -142,12 +136,9 @@ class Recovery:
         count = self.size // len(batch) // self.partitions
         path = generators / "recovery.templates"
         writers = [frames.produce(_PRODUCE_VERSION, name, number, batch) for number in range(self.partitions)]
-        write_templates(path, [template(writer, load_bytes=len(batch)) for writer in writers])
+        templates = [template(writer, load_bytes=len(batch)) for writer in writers]
         load = Load(frames.PRODUCE, _PRODUCE_VERSION, path, self.partitions, in_flight=5, requests=count)
-        try:
-            run_load(generators, load, broker.port)
-        finally:
-            path.unlink()
+        run_templates(generators, load, templates, broker.port)
         return {(name, number): count * BATCH_16K.records for number in range(self.partitions)}
 
 

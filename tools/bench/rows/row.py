@@ -2,9 +2,10 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headgate.tools.bench.measuring.figures import Figure, Sample
 from headgate.tools.bench.measuring.generator import Latency, Load
@@ -63,6 +64,7 @@ class Row(ABC):
     """The shortest leg: a shorter one would measure starting clients, or waits that do not end."""
     turn_share: float = 1.0
     """The row's share of the turns of other rows, to save time."""
+    in_flight: int = 1
 
     api = frames.METADATA
 
@@ -74,11 +76,22 @@ class Row(ABC):
         """The legs of a turn by name; `stack` closes them. Empty if the row cannot be measured on these targets."""
         return {target.name: stack.enter_context(self.opened(target)) for target in targets}
 
+    def written(self, target: Target, templates: Iterable[Template], **more: Any) -> Load:
+        """A load of this row's API that sends these templates. `more`: further fields of the load."""
+        path = target.scratch_file(f"{self.name}.templates")
+        write_templates(path, templates)
+        return Load(self.api, self.version, path, self.connections, self.in_flight, **more)
+
     def at_version_of(self, served: list[dict[int, tuple[int, int]]]) -> "Row":
         """The row with NEWEST replaced by the highest version that all brokers serve."""
         if self.version != NEWEST:
             return self
         return replace(self, version=min(_NEWEST_BUILT[self.api], *(versions[self.api][1] for versions in served)))
+
+
+def run_of(target: Target, load: Load) -> Run:
+    """Measures this load."""
+    return lambda seconds: target.sample(replace(load, seconds=seconds))
 
 
 def write_disk_budget() -> int:
@@ -98,7 +111,6 @@ class ProduceRow(Row):
     """
 
     batch: BatchShape = BATCH_16K
-    in_flight: int = 1
 
     api = frames.PRODUCE
 
@@ -127,10 +139,10 @@ class ProduceRow(Row):
         return target.topic(self.partitions)
 
     def load(self, target: Target, topic: Topic, seconds: float) -> Load:
-        path = target.scratch_file(f"{self.name}.templates")
-        write_templates(path, produce_templates(topic, self.batch.build(), self.version))
-        limit = write_disk_budget()
-        return Load(frames.PRODUCE, self.version, path, self.connections, self.in_flight, seconds, byte_limit=limit)
+        return self.written(target, self.templates(topic), seconds=seconds, byte_limit=write_disk_budget())
+
+    def templates(self, topic: Topic) -> list[Template]:
+        return produce_templates(topic, self.batch.build(), self.version)
 
 
 def produce_templates(topic: Topic, batch: bytes, version: int) -> list[Template]:
@@ -157,11 +169,9 @@ class FetchRow(Row):
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:
         topic, batch, batches = filled_topic(target, self.batch, self.resident_bytes)
-        path = target.scratch_file(f"{self.name}.templates")
-        write_templates(path, self.templates(topic, batches * self.batch.records))
-        load = Load(frames.FETCH, self.version, path, self.connections, wrap=True)
+        load = self.written(target, self.templates(topic, batches * self.batch.records), wrap=True)
         verify(target, replace(load, requests=self.requests_for(batches * len(batch), len(batch))), batch)
-        yield lambda seconds: target.sample(replace(load, seconds=seconds))
+        yield run_of(target, load)
 
     def requests_for(self, partition_bytes: int, batch_bytes: int) -> int:
         """The number of requests for a whole partition: an answer has at least one batch, and loses at most one."""
@@ -216,12 +226,9 @@ class LongPollRow(Row):
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:
         with target.topic(self.partitions) as topic:
-            path = target.scratch_file(f"{self.name}.templates")
             wish = frames.FetchOptions(MEBIBYTE, self.max_wait_ms)
             writer = frames.fetch(self.version, topic.name, 0, wish, topic.topic_id)
-            write_templates(path, [template(writer)])
-            load = Load(frames.FETCH, self.version, path, self.connections)
-            yield lambda seconds: target.sample(replace(load, seconds=seconds))
+            yield run_of(target, self.written(target, [template(writer)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +238,10 @@ class MetadataRow(Row):
     @contextmanager
     def opened(self, target: Target) -> Iterator[Run]:
         with target.topic(self.partitions) as topic:
-            load = self.load(target, topic)
-            yield lambda seconds: target.sample(replace(load, seconds=seconds))
+            yield run_of(target, self.load(target, topic))
 
     def load(self, target: Target, topic: Topic) -> Load:
-        path = target.scratch_file(f"{self.name}.templates")
-        write_templates(path, [template(frames.metadata(self.version, [topic.name]))])
-        return Load(frames.METADATA, self.version, path, self.connections)
+        return self.written(target, [template(frames.metadata(self.version, [topic.name]))])
 
 
 @dataclass(frozen=True, slots=True)

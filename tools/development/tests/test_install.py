@@ -105,7 +105,7 @@ def test_a_changed_lock_file_installs_again_and_nothing_else_does(machine: Recor
     assert [command[-1] for command in machine.commands] == [str(lock)]
 
 
-def test_headgate_is_installed_without_isolation_and_without_dependencies(machine: Recorder) -> None:
+def test_headgate_is_installed_without_isolation_and_dependencies(machine: Recorder) -> None:
     install.runtime(machine)
     assert {"--no-deps", "--no-build-isolation", "--editable"} <= set(machine.commands[-1])
 
@@ -129,9 +129,7 @@ def test_after_an_interruption_a_whole_environment_is_kept(machine: Recorder) ->
 
 
 @pytest.mark.parametrize("files, record", [((), True), (("half.py",), False)])
-def test_after_an_interruption_half_a_package_makes_the_environment_anew(
-    machine: Recorder, files: tuple[str, ...], record: bool
-) -> None:
+def test_half_a_package_makes_the_environment_anew(machine: Recorder, files: tuple[str, ...], record: bool) -> None:
     install.environment(machine)
     package(machine, "half", files=files, record=record)
     machine.unfinished.touch()
@@ -141,7 +139,7 @@ def test_after_an_interruption_half_a_package_makes_the_environment_anew(
     assert machine.python.exists()
 
 
-def test_an_environment_that_was_interrupted_while_it_was_made_is_made_anew(machine: Recorder) -> None:
+def test_a_half_made_environment_is_made_anew(machine: Recorder) -> None:
     machine.stamps.mkdir(parents=True)
     machine.unfinished.touch()
     machine.run(sys.executable, "-m", "venv", machine.venv)
@@ -149,7 +147,7 @@ def test_an_environment_that_was_interrupted_while_it_was_made_is_made_anew(mach
     assert len(machine.commands) == 2
 
 
-def test_an_environment_that_could_not_be_made_is_removed_and_the_package_is_named(machine: Recorder) -> None:
+def test_a_failed_environment_is_removed_and_the_package_named(machine: Recorder) -> None:
     with pytest.raises(InstallError, match=r"apt-get install python3\.\d+-venv"):
         install.environment(dataclasses.replace(machine, failing="venv"))
     assert not machine.venv.exists()
@@ -166,7 +164,7 @@ def test_jars_are_fetched_once_and_only_the_changed_set_again(machine: Recorder,
     assert not (machine.jars / "partial").exists()
 
 
-def test_go_clients_are_built_once_and_again_when_what_they_are_made_of_changed(machine: Recorder, path: Path) -> None:
+def test_go_clients_are_built_once_and_again_for_changed_sources(machine: Recorder, path: Path) -> None:
     provide(path, "go")
     sources = machine.root / "compat_tests" / "go"
     install.go(machine)
@@ -194,7 +192,7 @@ def test_two_versions_of_a_go_client_are_built_from_one_directory(machine: Recor
     assert commands["sarama-1.19"][2:5] == (*commands["sarama-1.10"][2:4], "-mod=readonly")
 
 
-def test_a_go_client_that_was_not_built_is_as_good_as_missing_and_built_by_the_next_run(
+def test_an_unbuilt_go_client_is_missing_and_built_by_the_next_run(
     machine: Recorder, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     provide(path, "go")
@@ -208,7 +206,7 @@ def test_a_go_client_that_was_not_built_is_as_good_as_missing_and_built_by_the_n
     assert [Path(command[command.index("-o") + 1]).name for command in machine.commands] == ["sarama"]
 
 
-def test_the_suite_of_a_go_client_is_built_from_the_version_that_its_lock_pins(machine: Recorder, path: Path) -> None:
+def test_the_suite_of_a_go_client_is_built_from_its_pinned_version(machine: Recorder, path: Path) -> None:
     provide(path, "go")
     install.go(machine)
     client, suite = machine.root / "compat_tests" / "go" / "franz-go", machine.go_programs / "kgo.test"
@@ -221,7 +219,7 @@ def test_the_suite_of_a_go_client_is_built_from_the_version_that_its_lock_pins(m
     assert any(str(suite) in words for words in machine.commands)
 
 
-def test_node_packages_are_installed_once_and_again_with_a_changed_lock(machine: Recorder, path: Path) -> None:
+def test_node_packages_are_installed_once_and_for_a_changed_lock(machine: Recorder, path: Path) -> None:
     provide(path, "node", "npm")
     install.node(machine)
     install.node(machine)
@@ -252,7 +250,7 @@ def unpacked(machine: Recorder) -> list[str]:
     return [Path(command[-1]).stem for command in machine.commands if "--target" in command]
 
 
-def test_old_clients_are_unpacked_once_beside_each_other_and_again_with_a_changed_lock(machine: Recorder) -> None:
+def test_old_clients_are_unpacked_side_by_side_once_for_each_lock(machine: Recorder) -> None:
     install.old(machine)
     install.old(machine)
     assert unpacked(machine) == list(install.OLD_CLIENTS)
@@ -266,7 +264,7 @@ def test_old_clients_are_unpacked_once_beside_each_other_and_again_with_a_change
     assert unpacked(machine) == ["kafka-python-2.0.2"]
 
 
-def test_an_old_client_that_could_not_be_fetched_leaves_those_that_were(machine: Recorder) -> None:
+def test_an_old_client_that_cannot_be_fetched_leaves_the_others(machine: Recorder) -> None:
     failing = str(machine.root / "compat_tests" / "matrix" / "python" / "old" / "confluent-kafka-1.0.0.txt")
     with pytest.raises(InstallError):
         install.old(dataclasses.replace(machine, failing=failing))
@@ -284,7 +282,7 @@ def test_old_clients_in_c_are_for_one_kind_of_machine(machine: Recorder, capsys:
     assert "confluent-kafka-1.9.2: there are wheels for Linux on x86-64 only" in capsys.readouterr().err
 
 
-def test_a_missing_toolchain_is_said_to_a_person_and_is_an_error_in_ci(
+def test_a_missing_toolchain_is_told_to_a_person_and_fails_in_ci(
     machine: Recorder, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert path.exists()
@@ -352,7 +350,7 @@ def test_a_part_that_is_none_is_named_before_anything_is_installed(capsys: pytes
     assert "there is no nope; the parts are " in capsys.readouterr().err
 
 
-def test_parts_beside_the_environment_are_installed_and_their_failures_told(machine: Recorder, path: Path) -> None:
+def test_other_parts_are_installed_and_their_failures_told(machine: Recorder, path: Path) -> None:
     provide(path, "java", "mvn", "go", "node", "npm")
     install.install_all(machine, ["runtime", "jars", "go", "node"])
     assert {Path(command[0]).name for command in machine.commands} >= {"mvn", "go", "npm"}

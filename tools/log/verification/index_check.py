@@ -29,7 +29,7 @@ class IndexCheck:
         self._at_offset = self._at_time = 0
         self._latest = -1
         self._end_offset = base_offset
-        self._indexed = self._previous = 0
+        self._indexed = 0
         self._longest, self._shortest = 0, 1 << 31
         self._wrong_offsets = self._wrong_times = 0
 
@@ -41,7 +41,7 @@ class IndexCheck:
         while self._at_time < len(times) and times[self._at_time][1] <= last:
             self._wrong_times += not self._latest <= times[self._at_time][0] <= latest
             self._at_time += 1
-        self._latest, self._end_offset, self._previous = latest, header.last_offset + 1, position
+        self._latest, self._end_offset = latest, header.last_offset + 1
 
     def _observe_offsets(self, position: int) -> None:
         offsets = self._offsets

@@ -189,9 +189,9 @@ class _Verification:
             index_check.observe(position, header)
             self._visit(found, position, header)
 
-        walk = self._rebuild(found, self._interval_bytes)
+        iterator = self._rebuild(found, self._interval_bytes)
         limit = scanning.limit_of(segment, following, self._recovery_point or None if self._data.is_clean else None)
-        found.damaged_ranges = scanning.scan(segment, walk, limit, visit)
+        found.damaged_ranges = scanning.scan(segment, iterator, limit, visit)
         for damaged in found.damaged_ranges:
             self._report_damage(segment, damaged, following)
         if not found.damaged_ranges:
@@ -242,9 +242,9 @@ class _Verification:
     # Indexes
 
     def _rebuild(self, found: SegmentReport, interval_bytes: int) -> BatchIterator:
-        walk = found.segment.rebuild(interval_bytes)
-        walk.transactions = Transactions(found.open_transactions)
-        return walk
+        iterator = found.segment.rebuild(interval_bytes)
+        iterator.transactions = Transactions(found.open_transactions)
+        return iterator
 
     def _content(self, segment: Segment, suffix: str) -> bytes | None:
         name = f"{segment.base_offset:020d}{suffix}"

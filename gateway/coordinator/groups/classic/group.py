@@ -4,13 +4,13 @@
       ^                |          ^                                         |                                      |
       +---all left-----+          +------------join, leave, expiry, lost leader------------------------------------+
 
-Hard is what the last record says (`GroupMetadataValue`): written when the leader has assigned, when the last member
-has left, when a static member is replaced, and once for a new group. Between two records everything is soft: who is
-joining, the generation that is being made, the assignments that are awaited. A restart in the middle of a rebalance
-finds the generation before it; its members hear of that at their next request, and rebalance again.
+The last record (`GroupMetadataValue`) is the hard state. The group writes a record when the leader has assigned, when
+the last member has left, when a static member is replaced, and once for a new group. Between two records everything is
+soft: the joining members, the next generation, the awaited assignments. A restart in the middle of a rebalance restores
+the generation before; its members get an error for their next request, and rebalance again.
 
-The state is left by decisions, before anything is written; it becomes Stable by the replay of the leader's assignment
-alone. So a failed append leaves a group that still waits for its leader.
+Decisions leave a state before anything is written. Only the replay of the leader's assignment makes the group Stable:
+so a failed append leaves a group that still waits for its leader.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from headgate.protocol.messages.sync_group import SyncGroupResponse
 
 MAX_PENDING = 10_000
 PENDING_MS = 1_000
-"""Ids lapse together, at whole seconds: each time, all of them are looked at."""
+"""Ids expire together, at whole seconds: each expiry scans all of them."""
 LOG_LINES, LOG_INTERVAL_MS = 20, 10_000
 
 
 class State(enum.StrEnum):
-    """Where a group is, by the names that Kafka's tools show."""
+    """The state of a group, by the names in Kafka's tools."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -46,17 +46,17 @@ class State(enum.StrEnum):
 
 
 REBALANCING = (State.PREPARING, State.COMPLETING)
-"""No record ever has one of these."""
+"""States that no record ever has."""
 
 
 class ClassicGroup:
-    """One group. Requests and time come in by `requests.py` and `rebalance.py`, records by `replay`.
+    """One classic group. `requests.py` and `rebalance.py` change its soft state, `replay` its hard state.
 
-    pending          ids that were given out and not yet joined with (KIP-394) -> when they lapse
+    pending          ids without a JoinGroup so far (KIP-394) -> the time of their expiry
     pending_sync     members of the generation that have not yet sent SyncGroup
-    join_due_ms, sync_due_ms   when the rebalance goes on without the missing members
-    is_initial       the first rebalance of an empty group, which waits a while for more members
-    arriving         members that the next record will bring, with the state that the record lacks
+    join_due_ms, sync_due_ms   the time at which the rebalance continues without the missing members
+    is_initial       the first rebalance of an empty group, which waits for more members
+    arriving         members that the next record adds, with the state that the record lacks
     """
 
     __slots__ = (
@@ -112,10 +112,10 @@ class ClassicGroup:
         return self.recorded
 
     def replay(self, value: GroupMetadataValue) -> None:
-        """Take the state of the record. Known members keep what the record lacks: deadlines, tickets."""
+        """Apply a record. Known members keep the state that the record lacks: deadlines, tickets."""
         self.recorded = value
         if not value.members and self.state in REBALANCING and len(self.members):
-            return  # the record of a new group, whose first member joined in the same decision
+            return  # the record of a new group; the first member joined in the same decision
         protocol = value.protocol or ""
         members = []
         for record in value.members:
@@ -138,7 +138,7 @@ class ClassicGroup:
     def record(
         self, timestamp_ms: int, assignments: dict[str, bytes] | None = None
     ) -> tuple[GroupMetadataKey, GroupMetadataValue]:
-        """The record of the present group, with these assignments, or with its present ones."""
+        """The record of the present group, with these assignments or the present ones."""
         members = [
             member.record(
                 self.protocol or "",
@@ -158,53 +158,53 @@ class ClassicGroup:
     # Time
 
     def loaded(self, now_ms: float) -> None:
-        """Start the sessions of members that a record brought; the first tick checks the size of the group."""
+        """Start the sessions of replayed members; the first tick checks the size of the group."""
         for member in self.members:
             if member.deadline_ms == NEVER and member.join is None and member.sync is None:
                 member.begin_session(now_ms)
         self.due_ms = now_ms if self.is_fresh and len(self.members) else self.next_due_ms()
 
     def next_due_ms(self) -> float:
-        """The earliest moment at which something ends."""
+        """The earliest deadline: of a session, a pending id, or a half of a rebalance."""
         sessions = min((member.deadline_ms for member in self.members), default=NEVER)
         return min(sessions, min(self.pending.values(), default=NEVER), self.join_due_ms, self.sync_due_ms)
 
     def wake_at(self, when_ms: float) -> None:
-        """A tick is wanted then, or sooner."""
+        """Have the group ticked at this time or earlier."""
         self.due_ms = min(self.due_ms, when_ms)
 
     def tick(self, shard: GroupShard, now_ms: float) -> Decision:
-        """See `classic.tick`."""
+        """Decide for a tick; see `requests.tick`."""
         from headgate.gateway.coordinator.groups.classic import requests
 
         return requests.tick(shard, self, now_ms)
 
     def topics_changed(self, shard: GroupShard, names: Collection[str], now_ms: float) -> Decision:
-        """The members look after topics by themselves."""
+        """Do nothing: the members of a classic group watch topics themselves."""
         return Decision()
 
     # Soft state
 
     def move_to(self, state: State, timestamp_ms: int) -> None:
-        """Change the state."""
+        """Enter a state."""
         self.state, self.state_timestamp_ms = state, timestamp_ms
 
-    def add_pending(self, member_id: str, lapses_ms: float) -> None:
-        """Somebody was told to come back with this id. The oldest makes room if there are very many."""
-        lapses_ms = math.ceil(lapses_ms / PENDING_MS) * PENDING_MS
+    def add_pending(self, member_id: str, expires_ms: float) -> None:
+        """Expect a JoinGroup with this id. Beyond `MAX_PENDING` ids the oldest is forgotten."""
+        expires_ms = math.ceil(expires_ms / PENDING_MS) * PENDING_MS
         if len(self.pending) >= MAX_PENDING:
             del self.pending[next(iter(self.pending))]
-        self.pending[member_id] = lapses_ms
-        self.wake_at(lapses_ms)
+        self.pending[member_id] = expires_ms
+        self.wake_at(expires_ms)
 
     def add(self, member: Member) -> None:
-        """A member, which is the leader if there is none."""
+        """Add a member; the first becomes the leader."""
         self.pending.pop(member.member_id, None)
         self.members.add(member)
         self.leader = self.leader or member.member_id
 
     def remove(self, member_id: str) -> Member:
-        """Take a member away. Another one leads if that one did."""
+        """Remove a member. If the member led, another one becomes the leader."""
         self.pending_sync.discard(member_id)
         member = self.members.remove(member_id)
         if self.leader == member_id:
@@ -212,14 +212,14 @@ class ClassicGroup:
         return member
 
     def replace(self, old: Member, new: Member) -> None:
-        """The next life of a static member takes the place of the last one, whose tickets are answered."""
+        """Replace a static member by its restarted instance; the old member's tickets are answered already."""
         self.pending_sync.discard(old.member_id)
         self.members.replace(old, new)
         if self.leader == old.member_id:
             self.leader = new.member_id
 
     def protocol_with(self, old: Member, new: Member) -> str:
-        """The protocol that would be selected if one member took the place of another."""
+        """The protocol that the group would select with one member in the place of another."""
         leader = new.member_id if self.leader == old.member_id else self.leader
         self.members.replace(old, new)
         selected = self.members.select_protocol(leader or "")
@@ -227,7 +227,7 @@ class ClassicGroup:
         return selected
 
     def may_log(self, now_ms: float) -> bool:
-        """Whether one more line may be logged now: clients must not be able to fill a disk."""
+        """Whether one more line may be logged now: clients must not fill a disk with log lines."""
         if now_ms - self._log_begun_ms >= LOG_INTERVAL_MS:
             self._log_begun_ms, self._log_lines = now_ms, 0
         self._log_lines += 1
@@ -238,7 +238,10 @@ class ClassicGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, version: int, now_ms: float
     ) -> None:
-        """Whether offsets may be committed by that member, or by nobody in particular (generation -1)."""
+        """Check that the member, or a client without membership (generation -1), may commit offsets.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+        """
         if generation < 0 and self.state is State.EMPTY:
             return
         if generation < 0 and not member_id and instance_id is None:
@@ -262,29 +265,32 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Everybody may fetch."""
+        """Allow everyone to fetch."""
 
     def check_delete(self) -> None:
-        """Raises NON_EMPTY_GROUP while it has members or is about to."""
+        """Raises NON_EMPTY_GROUP while the group has or awaits members."""
         if self.state is not State.EMPTY:
             raise KafkaError(
                 ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} is {self.state}: stop its members first"
             )
 
     def check_offset_delete(self) -> None:
-        """Only of consumers is it known which topics they use; of others all offsets stay while they are there."""
+        """Allow the deletion for consumers, whose topics are known; for other members while the group is empty."""
         if self.protocol_type != consumer_protocol.PROTOCOL_TYPE:
             self.check_delete()
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether a member does; if consumers do not say it in a way that is understood, every topic is used."""
+        """Whether a member subscribes to the topic; true for every topic if a subscription is unreadable."""
         if self.protocol_type != consumer_protocol.PROTOCOL_TYPE:
             return False
         topics = self.topics()
         return topics is None or topic in topics
 
     def expires_from(self, committed_ms: int) -> int | None:
-        """KIP-211: since it is empty; for consumers and offsets without members since the commit; else never."""
+        """The start of the retention (KIP-211): the time of becoming empty.
+
+        For stable consumers and for offsets without members it is the commit; None in all other states.
+        """
         if not self.protocol_type:
             return committed_ms
         if self.state is State.EMPTY:
@@ -293,7 +299,7 @@ class ClassicGroup:
         return committed_ms if is_known and self.state is State.STABLE else None
 
     def topics(self) -> frozenset[str] | None:
-        """Those that the members of the last record read; None if that cannot be told."""
+        """The topics in the subscriptions of the last record's members; None if unknown."""
         if len(self.members) and not (self.recorded and self.recorded.members):
             return None  # the first rebalance
         if self._topics[0] is not self.recorded:
@@ -310,7 +316,7 @@ class ClassicGroup:
         return frozenset(names)
 
     def describe(self) -> DescribedGroup:
-        """The row of DescribeGroups: metadata and protocol while it is stable, as Kafka shows it."""
+        """The row of DescribeGroups, with metadata and protocol only while the group is stable, as in Kafka."""
         stable = self.state is State.STABLE
         protocol = self.protocol or ""
         return DescribedGroup(
@@ -336,7 +342,7 @@ class ClassicGroup:
     # Replies
 
     def joined(self, member_id: str) -> JoinGroupResponse:
-        """The JoinGroup response for a member of the present generation: the leader gets all members."""
+        """The JoinGroup response for a member of the present generation; the leader's lists all members."""
         protocol = self.protocol or ""
         return JoinGroupResponse(
             generation_id=self.generation,
@@ -351,17 +357,17 @@ class ClassicGroup:
         )
 
     def synced(self, assignment: bytes) -> SyncGroupResponse:
-        """The SyncGroup response for a member of the present generation: its assignment."""
+        """The SyncGroup response for a member of the present generation, with its assignment."""
         return SyncGroupResponse(protocol_type=self.protocol_type, protocol_name=self.protocol, assignment=assignment)
 
 
 def join_refused(code: ErrorCode, member_id: str, version: int) -> JoinGroupResponse:
-    """The reply to a JoinGroup that does not come to a generation."""
+    """The reply to a refused JoinGroup."""
     return JoinGroupResponse(error_code=code, protocol_name=None if version >= 7 else "", member_id=member_id)
 
 
 def replay(shard: GroupShard, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
-    """One record of a classic group. It may follow those of a consumer group of the same name (KIP-848)."""
+    """Replay one record of a classic group. Records of a consumer group of the same name may precede it (KIP-848)."""
     group = shard.groups.get(key.group)
     if value is None:
         if isinstance(group, ClassicGroup):

@@ -1,7 +1,7 @@
-"""The members of a classic group, with counts over all of them, which are kept and never computed anew.
+"""The members of a classic group, with counts over all of them.
 
-A rebalance asks after every request whether everybody is there and which protocols all share. Both are kept as counts,
-so that a group of n members rebalances in O(n), not in O(n * n).
+Each request of a rebalance asks whether all members have joined and which protocols all of them share. Counts give both
+answers, so a rebalance of n members costs O(n), not O(n * n).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.offsets import MemberMetadata
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
-# The cost of a protocol besides its bytes, so that very many empty ones are not free.
+# The cost of a protocol besides its bytes: very many empty protocols must not be free.
 _PROTOCOL_OVERHEAD_BYTES = 128
 
 
 class Member:
-    """One member: its description of itself, its assignment, and its requests that wait for a reply.
+    """One member: its description, its assignment, and its requests that wait for a reply.
 
-    protocols      name -> metadata, the one it likes best first
-    deadline_ms    when its session ends; NEVER while it waits for a reply, or before its clock was started
-    is_new         it has never been in a generation: until then it sends no heartbeats
-    join, sync     tickets that wait; `join_version` is the version of the request of the former
+    protocols      name -> metadata, in the member's order of preference
+    deadline_ms    the end of the session; NEVER while the member waits for a reply, or before the session starts
+    is_new         true before the member's first generation: until then it sends no heartbeats
+    join, sync     waiting tickets; `join_version` is the version of the JoinGroup request
     """
 
     __slots__ = (
@@ -68,12 +68,12 @@ class Member:
         self.sync: Ticket | None = None
 
     def begin_session(self, now_ms: float) -> float:
-        """It was heard of: its session lasts from now. Returns the deadline."""
+        """Start a session at `now_ms`; return its deadline."""
         self.deadline_ms = now_ms + self.session_timeout_ms
         return self.deadline_ms
 
     def record(self, protocol: str, assignment: bytes) -> MemberMetadata:
-        """Its part of the group's record in a generation with that protocol."""
+        """The member's part of the group's record, in a generation with that protocol."""
         return MemberMetadata(
             self.member_id,
             self.instance_id,
@@ -86,7 +86,7 @@ class Member:
         )
 
     def set_recorded(self, record: MemberMetadata, protocol: str) -> None:
-        """Take the state of a record. The record has one protocol; the others stay if it is of this very member."""
+        """Apply the member's part of a record. The record has one protocol; the others stay if its bytes are equal."""
         if self.protocols.get(protocol) != record.subscription:
             self.protocols = {protocol: record.subscription}
         self.instance_id = record.group_instance_id
@@ -96,7 +96,7 @@ class Member:
         self.assignment = record.assignment
 
     def has_long_name(self) -> bool:
-        """Whether it has a name that no record of a classic group can hold."""
+        """Whether a name is too long for the record of a classic group."""
         names = (self.member_id, self.instance_id or "", self.client_id, *self.protocols)
         return any(len(name) * 4 > MAX_NAME_BYTES < len(name.encode()) for name in names)
 
@@ -108,7 +108,7 @@ class Member:
 
 
 def protocols_of(protocols: Sequence[JoinGroupRequestProtocol]) -> dict[str, bytes]:
-    """By name, in the order of the request; of a name that comes twice the first."""
+    """Protocols by name, in the order of the request; the first of equal names counts."""
     kept: dict[str, bytes] = {}
     for protocol in protocols:
         kept.setdefault(str(protocol.name), bytes(protocol.metadata))
@@ -116,7 +116,7 @@ def protocols_of(protocols: Sequence[JoinGroupRequestProtocol]) -> dict[str, byt
 
 
 def new_member(member_id: str, request: JoinGroupRequest, client_id: str, client_host: str, version: int) -> Member:
-    """A member as its JoinGroup describes it."""
+    """A member as described by its JoinGroup."""
     protocols = protocols_of(request.protocols)
     instance_id, session_ms = request.group_instance_id, request.session_timeout_ms
     rebalance_ms = rebalance_timeout_ms(request, version)
@@ -124,20 +124,20 @@ def new_member(member_id: str, request: JoinGroupRequest, client_id: str, client
 
 
 def rebalance_timeout_ms(request: JoinGroupRequest, version: int) -> int:
-    """How long the others wait for it. v0 has the session timeout alone (KIP-62)."""
+    """How long the others wait for the member to join. v0 has the session timeout alone (KIP-62)."""
     unsaid = version == 0 or request.rebalance_timeout_ms < 0
     return request.session_timeout_ms if unsaid else request.rebalance_timeout_ms
 
 
 class Members:
-    """All members, in the order in which they came. Protocols, tickets and membership are changed here alone."""
+    """All members, in the order in which they joined. Only this class changes protocols, join tickets, membership."""
 
     __slots__ = ("_supported", "by_id", "by_instance", "joining")
 
     def __init__(self) -> None:
         self.by_id: dict[str, Member] = {}
         self.by_instance: dict[str, str] = {}
-        self.joining = 0  # how many wait for the reply to their JoinGroup
+        self.joining = 0  # the number of members that wait for the reply to a JoinGroup
         self._supported: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -148,11 +148,11 @@ class Members:
 
     @property
     def all_joined(self) -> bool:
-        """Whether everybody waits for the next generation; also if there is nobody."""
+        """Whether all members wait for the next generation; also true without members."""
         return self.joining == len(self.by_id)
 
     def add(self, member: Member) -> None:
-        """One more."""
+        """Add a member."""
         self.by_id[member.member_id] = member
         if member.instance_id is not None:
             self.by_instance[member.instance_id] = member.member_id
@@ -160,7 +160,7 @@ class Members:
         self.joining += member.join is not None
 
     def remove(self, member_id: str) -> Member:
-        """Forget the member. The caller has answered its tickets."""
+        """Remove the member. The caller has answered its tickets."""
         member = self.by_id.pop(member_id)
         if member.instance_id is not None and self.by_instance.get(member.instance_id) == member_id:
             del self.by_instance[member.instance_id]
@@ -169,40 +169,43 @@ class Members:
         return member
 
     def replace(self, old: Member, new: Member) -> None:
-        """One in the place of another."""
+        """Put one member in the place of another."""
         self.reset([new if member is old else member for member in self])
 
     def reset(self, members: Sequence[Member]) -> None:
-        """These and no others."""
+        """Replace all members by these."""
         self.by_id, self.by_instance, self._supported, self.joining = {}, {}, {}, 0
         for member in members:
             self.add(member)
 
     def set_protocols(self, member: Member, protocols: dict[str, bytes]) -> None:
-        """It speaks these from now on."""
+        """Replace the protocols of a member."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
 
     def park_join(self, member: Member, ticket: Ticket, version: int) -> Ticket | None:
-        """It waits for the next generation. Returns the ticket that did so until now, which somebody has to answer."""
+        """Park a member until the next generation; return its earlier ticket, for the caller to answer."""
         earlier = self.take_join(member)
         member.join, member.join_version = ticket, version
         self.joining += 1
         return earlier
 
     def take_join(self, member: Member) -> Ticket | None:
-        """The ticket of its JoinGroup, which is answered now."""
+        """Remove and return the ticket of the member's JoinGroup, for the caller to answer."""
         ticket, member.join = member.join, None
         self.joining -= ticket is not None
         return ticket
 
     def supports_any(self, protocols: Sequence[str]) -> bool:
-        """Whether all members speak one of these."""
+        """Whether all members support one of these protocols."""
         return any(self._supported.get(name, 0) == len(self.by_id) for name in protocols)
 
     def select_protocol(self, leader: str) -> str:
-        """The one that most members like best of those that all speak; among equals the one the leader likes best."""
+        """The protocol with the most votes among those that all members support.
+
+        Each member votes for its first one; the leader's preference decides among equals.
+        """
         everybody = len(self.by_id)
         candidates = [name for name in self.by_id[leader].protocols if self._supported[name] == everybody]
         votes = dict.fromkeys(candidates, 0)
@@ -211,11 +214,11 @@ class Members:
         return max(candidates, key=votes.__getitem__)
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest of all."""
+        """The longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether the member is known; FENCED_INSTANCE_ID if another one has taken its instance id (KIP-345)."""
+        """NONE for a known member; FENCED_INSTANCE_ID if another member has taken its instance id (KIP-345)."""
         if instance_id is not None:
             holder = self.by_instance.get(instance_id)
             if holder is not None and holder != member_id:

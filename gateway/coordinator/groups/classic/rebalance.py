@@ -1,12 +1,12 @@
-"""How a classic group comes from one generation to the next.
+"""The way of a classic group from one generation to the next.
 
-Whatever happens to a group ends here: somebody joins with something new, leaves, or is not heard of any more. A
-rebalance has two halves. First every member has to send JoinGroup, for as long as the slowest says it may take (its
-rebalance timeout, KIP-62); who does not, is no member any more, unless it is static (KIP-345). Then all get the new
-generation, the leader with the members and their metadata, and everybody sends SyncGroup, within the same time again;
-the leader's brings the assignments, which are written down before anybody hears of them.
+A rebalance begins when a member joins with something new, leaves, or falls silent. It has two halves. In the first,
+every member has to send JoinGroup within the longest rebalance timeout of all members (KIP-62). The group then removes
+members that did not join, unless they are static (KIP-345). In the second half all members get the new generation; the
+leader also gets the members and their metadata. Every member sends SyncGroup within the same time again. The leader's
+SyncGroup brings the assignments, which are written before any member gets one.
 
-A new group waits `group.initial.rebalance.delay.ms` for more members, and again as long as new ones come, up to the
+A new group waits `group.initial.rebalance.delay.ms` for more members, and again while new ones join, up to the
 rebalance timeout (KIP-134).
 """
 
@@ -27,11 +27,11 @@ logger = logging.getLogger("headgate.groups")
 
 MAX_REASON_LENGTH = 255  # KIP-800
 NOBODY_JOINED_MS = 1_000
-"""Static members that say they need no time to join would have the group look at every turn whether they have."""
+"""The shortest wait for static members: with a rebalance timeout of 0 the group would check for joins at every turn."""
 
 
 class RebalanceStep:
-    """One decision about one group while it is made: the group, and the decision so far."""
+    """One decision about one group in the making: the group, and the decision so far."""
 
     __slots__ = ("decision", "group", "now_ms", "shard")
 
@@ -42,31 +42,31 @@ class RebalanceStep:
         self.decision = Decision()
 
     def log(self, message: str, *arguments: object) -> None:
-        """A line about the group."""
+        """Log a line about the group, within the limit of `may_log`."""
         if self.group.may_log(self.now_ms):
             logger.info(message, *arguments)
 
     # Replies
 
     def refuse_join(self, member: Member, code: ErrorCode, member_id: str = "") -> None:
-        """End the JoinGroup of a member, if one waits. Without an id it begins anew."""
+        """Answer the member's waiting JoinGroup with an error, if any. Without an id the client starts over."""
         version, ticket = member.join_version, self.group.members.take_join(member)
         if ticket is not None:
             self.decision.replies.append((ticket, join_refused(code, member_id, version)))
 
     def refuse_sync(self, member: Member, code: ErrorCode) -> None:
-        """End the SyncGroup of a member, if one waits; it is alive."""
+        """Answer the member's waiting SyncGroup with an error, if any, and start a session: the client is alive."""
         ticket, member.sync = member.sync, None
         if ticket is not None:
             self.decision.replies.append((ticket, SyncGroupResponse(error_code=code)))
             self.begin_session(member)
 
     def begin_session(self, member: Member) -> None:
-        """The member is there."""
+        """Start a session of the member."""
         self.group.wake_at(member.begin_session(self.now_ms))
 
     def park_join(self, member: Member, ticket: Ticket, version: int) -> None:
-        """The member waits for the next generation. If it did so already, by another request, that one is answered."""
+        """Park a member until the next generation. An earlier parked JoinGroup is answered with an error."""
         earlier_version = member.join_version
         earlier = self.group.members.park_join(member, ticket, version)
         if earlier is not None:
@@ -76,14 +76,14 @@ class RebalanceStep:
     # The first half
 
     def rebalance_or_complete(self, reason: str) -> None:
-        """Something changed: begin a rebalance, or if one goes on, see whether that was the last one to come."""
+        """Begin a rebalance after a change; in the first half of one, continue if no member is missing any more."""
         if self.group.state is State.PREPARING:
             self.complete_if_all_joined()
         else:
             self.prepare(reason)
 
     def prepare(self, reason: str) -> None:
-        """Begin a rebalance: everybody has to join again."""
+        """Begin a rebalance: every member has to join again."""
         group = self.group
         if group.state is State.COMPLETING:
             for member in group.members:
@@ -101,12 +101,12 @@ class RebalanceStep:
             self._wait_for_joins()
 
     def complete_if_all_joined(self) -> None:
-        """Go on if nobody is missing; a new group waits for its time in any case."""
+        """Continue if no member is missing; a new group waits for its time in any case."""
         if self.group.state is State.PREPARING and not self.group.is_initial and self._all_joined():
             self.complete()
 
     def join_timeout(self) -> None:
-        """The time for joining is over; a new group gets more time if members joined since the last extension."""
+        """End the first half; a new group gets more time if members joined since the last extension."""
         group = self.group
         if not group.is_initial or not group.newcomers or not group.remaining_delay_ms:
             self.complete()
@@ -118,12 +118,12 @@ class RebalanceStep:
         group.wake_at(group.join_due_ms)
 
     def complete(self) -> None:
-        """Make the next generation of the members that have joined."""
+        """Make the next generation from the members that have joined."""
         group = self.group
         group.join_due_ms = NEVER
         self._drop_missing()
         if len(group.members) and not self._elect():
-            self.log("group %r has members, but none of them joined; it waits for them again", group.group_id)
+            self.log("no member of group %r has joined; the group waits for its members again", group.group_id)
             self._wait_for_joins(NOBODY_JOINED_MS)
             return
         group.generation += 1
@@ -131,12 +131,12 @@ class RebalanceStep:
         timestamp_ms = self.shard.timestamp_ms()
         if len(group.members):
             group.move_to(State.COMPLETING, timestamp_ms)
-            self._tell_generation()
+            self._announce_generation()
         else:
             group.protocol = group.leader = None
             group.move_to(State.EMPTY, timestamp_ms)
             self.decision.records.append(group.record(timestamp_ms))
-            self.log("group %r has no members any more; generation %d", group.group_id, group.generation)
+            self.log("group %r has no more members; generation %d", group.group_id, group.generation)
 
     def _all_joined(self) -> bool:
         return self.group.members.all_joined and not self.group.pending
@@ -158,7 +158,7 @@ class RebalanceStep:
         group.wake_at(group.join_due_ms)
 
     def _drop_missing(self) -> None:
-        """Remove the members that did not join, and new members that have hung up since."""
+        """Remove the members that did not join, and new members whose connection has closed since."""
         group = self.group
         missing = [
             member
@@ -170,10 +170,10 @@ class RebalanceStep:
             group.remove(member.member_id)
         if missing:
             names = listed(member.member_id for member in missing)
-            self.log("group %r goes on without %d that did not join: %s", group.group_id, len(missing), names)
+            self.log("group %r continues without %d that did not join: %s", group.group_id, len(missing), names)
 
     def _elect(self) -> bool:
-        """Make a joined member the leader. If all are missing, being static, the group has no leader."""
+        """Make a joined member the leader; false if none joined, as all are static."""
         members = self.group.members
         leader = members.by_id.get(self.group.leader or "")
         if leader is None or leader.join is None:
@@ -183,9 +183,9 @@ class RebalanceStep:
             self.group.leader = leader.member_id
         return True
 
-    def _tell_generation(self) -> None:
+    def _announce_generation(self) -> None:
         group = self.group
-        assert group.leader is not None  # _elect saw to it
+        assert group.leader is not None  # by _elect
         group.protocol = group.members.select_protocol(group.leader)
         for member in group.members:
             ticket = group.members.take_join(member)
@@ -200,13 +200,13 @@ class RebalanceStep:
     # Members that go
 
     def remove(self, member: Member) -> None:
-        """Take a member away. If its JoinGroup waits, the client is told to begin anew, should it still be there."""
+        """Remove a member. A waiting request gets UNKNOWN_MEMBER_ID, so that a live client starts over."""
         self.refuse_join(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self.refuse_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self.group.remove(member.member_id)
 
     def sync_timeout(self) -> None:
-        """Remove the members that got the generation and sent no SyncGroup (KAFKA-12890: else the group is stuck)."""
+        """Remove the members that sent no SyncGroup in this generation (KAFKA-12890: else the group is stuck)."""
         group = self.group
         group.sync_due_ms = NEVER
         late = [group.members.by_id[member_id] for member_id in group.pending_sync if member_id in group.members.by_id]
@@ -216,16 +216,16 @@ class RebalanceStep:
             self.prepare(f"{len(late)} members did not send SyncGroup in time")
 
     def expire(self) -> None:
-        """Take away whose session is over; a request that waits for its reply keeps all but new members alive."""
+        """Remove members whose session is over; a waiting request keeps all but new members alive."""
         group = self.group
-        lapsed = [member_id for member_id, lapses_ms in group.pending.items() if lapses_ms <= self.now_ms]
-        for member_id in lapsed:
+        expired = [member_id for member_id, expires_ms in group.pending.items() if expires_ms <= self.now_ms]
+        for member_id in expired:
             del group.pending[member_id]
         over = [member for member in group.members if member.deadline_ms <= self.now_ms]
         gone = []
         for member in over:
             if not member.is_new and (member.join is not None or member.sync is not None):
-                member.deadline_ms = NEVER  # until it is answered
+                member.deadline_ms = NEVER  # until the reply
             else:
                 gone.append(member)
                 self.remove(member)
@@ -235,16 +235,16 @@ class RebalanceStep:
             if group.state is State.PREPARING:
                 self.complete_if_all_joined()
             else:
-                self.prepare(f"{len(gone)} members were not heard of any more")
-        elif lapsed:
+                self.prepare(f"{len(gone)} members sent no more heartbeats")
+        elif expired:
             self.complete_if_all_joined()
 
 
 def listed(names: Iterable[str | None]) -> str:
-    """Some of many names that clients have chosen."""
+    """The first few of many names that clients have chosen."""
     return ", ".join(quoted(name) for name in itertools.islice(names, 10))
 
 
 def quoted(reason: str | None) -> str:
-    """The reason that a client gave: short, and on one line."""
+    """The reason that a client gave, shortened, on one line."""
     return repr(reason[:MAX_REASON_LENGTH]) if reason else "not provided"

@@ -1,27 +1,27 @@
 """The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and ticks. Pure.
 
-The broker makes sure that at most one generation is alive and that all of its members know the same one; what they do
-in it, they decide themselves: the leader reads the others' metadata and assigns. Rules are those of Apache Kafka's
-group coordinator, from KIP-62 (rebalance timeouts), KIP-134 (initial delay), KIP-345 and KIP-814 (static members),
-KIP-394 (member ids first), KIP-559 (protocol in SyncGroup) and KIP-800 (reasons). Where this differs, on purpose:
+The broker ensures that at most one generation is alive and that all its members know it. The members decide everything
+else: the leader reads the others' metadata and assigns. The rules are those of Apache Kafka's group coordinator: KIP-62
+(rebalance timeouts), KIP-134 (initial delay), KIP-345 and KIP-814 (static members), KIP-394 (member ids first), KIP-559
+(protocol in SyncGroup) and KIP-800 (reasons). The deliberate differences:
 
 | what | Kafka | here |
 |---|---|---|
-| a static member returns with other topics | it keeps what it had (KAFKA-12759) | the group rebalances |
+| a static member returns with other topics | keeps its assignment (KAFKA-12759) | the group rebalances |
 | a static member returns to a group of `group.max.size` | refused | takes its own place |
-| a new member hung up before its first generation | a member until its session ends | left out |
-| a second JoinGroup or SyncGroup of a member | the first is never answered | REBALANCE_IN_PROGRESS |
-| votes for protocols are even | any of them | the one that the leader likes best |
-| size of a member | that of a record | `max_member_bytes`: MESSAGE_TOO_LARGE |
+| a new member hangs up before its first generation | a member until its session ends | left out |
+| a second JoinGroup or SyncGroup of a member | never answers the first | answers REBALANCE_IN_PROGRESS |
+| votes for protocols are even | any of them | the leader's preference |
+| size of a member | limit of a record | `max_member_bytes`: MESSAGE_TOO_LARGE |
 
-| file | what |
+| file | content |
 |---|---|
-| `members.py` | members, counted |
+| `members.py` | members, with counts |
 | `group.py` | the group: hard state, replay, views |
 | `rebalance.py` | from one generation to the next |
-| this one | requests and ticks |
+| `requests.py` | requests and ticks |
 
-A consumer group takes these requests by its own methods (`ClassicProtocol`).
+A consumer group has methods of its own for these requests (`ClassicProtocol`).
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 __all__ = ["ClassicGroup", "heartbeat", "join", "leave", "sync", "tick"]
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
-"""A member without a generation cannot send heartbeats: its first JoinGroup may wait so long, as in Kafka."""
+"""A member without a generation cannot send heartbeats: so long its first JoinGroup may wait, as in Kafka."""
 
 
 class ClassicProtocol(Protocol):
-    """The requests of this protocol to a group of another kind, of which some members speak it (KIP-848)."""
+    """The classic requests to a consumer group, some of whose members use the classic protocol (KIP-848)."""
 
     def classic_join(
         self,
@@ -60,7 +60,7 @@ class ClassicProtocol(Protocol):
         ticket: Ticket,
         now_ms: float,
     ) -> Decision:
-        """Not asked of an empty group: that one becomes a classic group."""
+        """Join a group that is not empty: an empty one becomes a classic group."""
 
     def classic_sync(
         self,
@@ -102,7 +102,7 @@ _PROTOCOL_IN_SYNC_SINCE = 5
 def join(
     shard: GroupShard, request: JoinGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
 ) -> Decision:
-    """Become or stay a member. The reply comes with the next generation, unless it is known at once."""
+    """Become or stay a member. The reply comes at once, or with the next generation."""
     settings = shard.settings
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return _refuse_join(ticket, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, request_context)
@@ -120,13 +120,13 @@ def join(
 def _join_new_group(
     shard: GroupShard, request: JoinGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
 ) -> Decision:
-    """The first member of a group. An empty group of the other kind, if there is one, ends in the same batch."""
+    """Add the first member of a group. An empty consumer group of the same name ends in the same batch."""
     group_id = str(request.group_id)
     before = shard.groups.get(group_id)
     group = ClassicGroup(group_id, shard.timestamp_ms())
     decision = Join(shard, group, request, request_context, ticket, now_ms).decide()
     if group.state is State.EMPTY and not group.pending:
-        return decision  # refused
+        return decision  # the JoinGroup is refused
     shard.groups[group_id] = group
     created = GroupMetadataKey(group_id), GroupMetadataValue("", 0, None, None, shard.timestamp_ms())
     decision.records[:0] = [*(before.tombstones() if before is not None else []), created]
@@ -145,7 +145,7 @@ def _join_new_group(
 
 
 class Join(RebalanceStep):
-    """One JoinGroup."""
+    """The decision about one JoinGroup."""
 
     __slots__ = ("request", "request_context", "ticket")
 
@@ -164,7 +164,7 @@ class Join(RebalanceStep):
         self.ticket = ticket
 
     def decide(self) -> Decision:
-        """Refuse, answer at once, or park the ticket and go on with the rebalance."""
+        """Refuse the request, answer it at once, or park its ticket and continue with the rebalance."""
         group, request = self.group, self.request
         if not self._is_accepted():
             self._refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
@@ -195,7 +195,7 @@ class Join(RebalanceStep):
     # Checks
 
     def _is_accepted(self) -> bool:
-        """Whether there is room (KIP-389). While members rejoin, the first ones stay: the limit may be lower now."""
+        """Whether there is room (KIP-389). Of rejoining members the first ones stay: the limit may be lower now."""
         group, limit = self.group, self.shard.settings.max_size
         member_id = self.request.member_id or group.members.by_instance.get(self.request.group_instance_id or "", "")
         member = group.members.by_id.get(member_id)
@@ -204,7 +204,7 @@ class Join(RebalanceStep):
         return group.state is State.EMPTY or member is not None or len(group.members) < limit
 
     def _kick(self, member_id: str) -> None:
-        """There was no room for a member that was one before: the others need not wait for it."""
+        """Remove a member that found no room: the others need not wait for it."""
         self.group.pending.pop(member_id, None)
         member = self.group.members.by_id.get(member_id)
         if member is not None:
@@ -212,7 +212,7 @@ class Join(RebalanceStep):
         self.complete_if_all_joined()
 
     def _is_consistent(self) -> bool:
-        """Whether the group and this member have a protocol in common."""
+        """Whether the group and this member share a protocol."""
         request, group = self.request, self.group
         names = [protocol.name for protocol in request.protocols]
         if not len(group.members):
@@ -227,7 +227,7 @@ class Join(RebalanceStep):
     # New members
 
     def _join_unknown(self) -> None:
-        """Without a member id: new, or the next life of a static member."""
+        """Join without a member id: a new member, or a restarted static member."""
         request, group = self.request, self.group
         instance_id = request.group_instance_id
         member_id = self.shard.new_member_id(self.request_context.client_id if instance_id is None else instance_id)
@@ -261,14 +261,14 @@ class Join(RebalanceStep):
     # Known members
 
     def _rejoin(self, member: Member) -> None:
-        """Stay a member: with the present generation, if nothing has changed; else there has to be a new one."""
+        """Answer with the present generation if nothing has changed; else rebalance."""
         group = self.group
         unchanged = list(member.protocols.items()) == list(protocols_of(self.request.protocols).items())
         if unchanged and (
             group.state is State.COMPLETING or (group.state is State.STABLE and member.member_id != group.leader)
         ):
             self._reply(group.joined(member.member_id))  # the last reply got lost
-        else:  # a leader of a stable group joins again when it wants to assign anew
+        else:  # the leader of a stable group joins again to assign again
             self._update(member)
             self.park_join(member, self.ticket, self.request_context.version)
             self.rebalance_or_complete(
@@ -283,7 +283,7 @@ class Join(RebalanceStep):
     # Static members (KIP-345)
 
     def _replace(self, old: Member, member_id: str) -> None:
-        """A static member came back without its id: the member gets a new id, and the old id is fenced."""
+        """Give a static member without its id a new one, and fence the old one."""
         group = self.group
         new = self._new(member_id)
         new.assignment = old.assignment
@@ -296,13 +296,13 @@ class Join(RebalanceStep):
         self.refuse_sync(old, ErrorCode.FENCED_INSTANCE_ID)
         group.replace(old, new)
         self.park_join(new, self.ticket, self.request_context.version)
-        # The leader may have been told of the old id already, and would give nothing to the new one (KAFKA-9801)
+        # The leader may know the old id already, and would assign nothing to the new one (KAFKA-9801)
         self.rebalance_or_complete(
             f"static member {quoted(new.instance_id)} came back, reason: {quoted(self.request.reason)}"
         )
 
     def _keeps_assignment(self, old: Member, new: Member) -> bool:
-        """Whether the group would do the same with the new one: the same protocol, the same topics."""
+        """Whether the new instance changes nothing for the group: the same protocol, the same topics."""
         group = self.group
         protocol = group.protocol or ""
         if group.protocol_with(old, new) != protocol:
@@ -312,10 +312,10 @@ class Join(RebalanceStep):
         )
 
     def _replace_quietly(self, old: Member, new: Member) -> None:
-        """Without a rebalance: write down the new id in the place of the old one, and go on.
+        """Replace the member without a rebalance: write a record with the new id in the place of the old one.
 
-        From v9 a leader is told that it is one, and has nothing to assign (KIP-814). Before, the leader of the reply is
-        the old id, so that the client does not believe that it leads.
+        From v9 on, the reply says that the member leads and has nothing to assign (KIP-814). Before v9, the reply names
+        the old id as the leader, so that the client does not act as the leader.
         """
         group = self.group
         leads = group.leader == old.member_id
@@ -325,17 +325,17 @@ class Join(RebalanceStep):
         value.leader = new.member_id if leads else value.leader
         group.arriving = {new.member_id: new}
         self.decision.records.append((key, value))
-        tells = leads and self.request_context.version >= _SKIP_ASSIGNMENT_SINCE
+        skips_assignment = leads and self.request_context.version >= _SKIP_ASSIGNMENT_SINCE
         response = JoinGroupResponse(
             generation_id=group.generation,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol,
-            leader=(value.leader if tells else group.leader) or "",
-            skip_assignment=tells,
+            leader=(value.leader if skips_assignment else group.leader) or "",
+            skip_assignment=skips_assignment,
             member_id=new.member_id,
             members=[
                 JoinGroupResponseMember(member.member_id, member.group_instance_id, member.subscription)
-                for member in (value.members if tells else ())
+                for member in (value.members if skips_assignment else ())
             ],
         )
         self._reply(response)
@@ -362,7 +362,7 @@ def _refuse_join(ticket: Ticket, code: ErrorCode, member_id: str, request_contex
 def sync(
     shard: GroupShard, request: SyncGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
 ) -> Decision:
-    """Get one's assignment; the leader brings those of all. The others' replies come with the leader's."""
+    """Answer with the member's assignment. The leader's request brings all assignments; the others wait for it."""
     other = _other_kind(shard, request.group_id)
     if other is not None:
         return other.classic_sync(shard, request, request_context, ticket, now_ms)
@@ -370,7 +370,7 @@ def sync(
     code = _check_sync(group, request, request_context)
     if code is not ErrorCode.NONE:
         return Decision.reply(ticket, SyncGroupResponse(error_code=code))
-    assert isinstance(group, ClassicGroup)  # the check refuses any other
+    assert isinstance(group, ClassicGroup)  # by _check_sync
     member = group.members.by_id[request.member_id]
     if group.state is State.STABLE:
         _synced(group, member.member_id)
@@ -380,7 +380,7 @@ def sync(
     if is_leader and largest > shard.settings.max_member_bytes:
         return Decision.reply(ticket, SyncGroupResponse(error_code=ErrorCode.MESSAGE_TOO_LARGE))
     turn = RebalanceStep(shard, group, now_ms)
-    turn.refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)  # an earlier one, from a connection that is lost
+    turn.refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)  # an earlier request, from a lost connection
     member.sync = ticket
     _synced(group, member.member_id)
     if is_leader:
@@ -412,7 +412,7 @@ def _synced(group: ClassicGroup, member_id: str) -> None:
 
 
 def _assign(turn: RebalanceStep, assignments: dict[str, bytes]) -> None:
-    """Write the leader's assignments, and answer the waiting members. The replay makes the group stable."""
+    """Write the leader's assignments, and answer the waiting members. Their replay makes the group stable."""
     group = turn.group
     turn.decision.records.append(group.record(turn.shard.timestamp_ms(), assignments))
     for member in group.members:
@@ -430,7 +430,7 @@ def _assign(turn: RebalanceStep, assignments: dict[str, bytes]) -> None:
     )
 
     def failed() -> None:
-        group.pending_sync = set(group.members.by_id)  # all were told to begin anew, and have until `sync_due_ms`
+        group.pending_sync = set(group.members.by_id)  # all clients start over, and have until `sync_due_ms`
 
     turn.decision.failed = failed
 
@@ -441,7 +441,7 @@ def _assign(turn: RebalanceStep, assignments: dict[str, bytes]) -> None:
 def heartbeat(
     shard: GroupShard, request: HeartbeatRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
 ) -> Decision:
-    """Prolong a session. During a rebalance the member is told so, and is expected to join again."""
+    """Prolong a session. During a rebalance the reply asks the member to join again."""
     group = shard.groups.get(request.group_id)
     if not isinstance(group, ClassicGroup):
         other = _other_kind(shard, request.group_id)
@@ -467,7 +467,7 @@ def heartbeat(
 def leave(
     shard: GroupShard, request: LeaveGroupRequest, request_context: RequestContext, ticket: Ticket, now_ms: float
 ) -> Decision:
-    """Remove members: the sender, or, from v3, any members that an administrator names by their instance ids."""
+    """Remove members: the sender or, from v3 on, any members that an administrator names by their instance ids."""
     batched = request_context.version >= _BATCHED_LEAVE_SINCE
     leaving = request.members if batched else [MemberIdentity(request.member_id)]
     other = _other_kind(shard, request.group_id)
@@ -482,10 +482,10 @@ def leave(
     codes = [_leave_one(turn, identity) for identity in leaving]
     gone = [identity for identity, code in zip(leaving, codes, strict=True) if code is ErrorCode.NONE]
     if len(group.members) < size:
-        who = listed(identity.member_id or identity.group_instance_id for identity in gone)
-        turn.rebalance_or_complete(f"{len(gone)} members left: {who}, reason: {quoted(gone[0].reason)}")
+        names = listed(identity.member_id or identity.group_instance_id for identity in gone)
+        turn.rebalance_or_complete(f"{len(gone)} members left: {names}, reason: {quoted(gone[0].reason)}")
     elif gone:
-        turn.complete_if_all_joined()  # the group waited for a member that had not joined yet
+        turn.complete_if_all_joined()  # the group waited for an id that had not joined yet
     turn.decision.replies.append((ticket, left(leaving, codes, batched=batched)))
     return turn.decision
 
@@ -518,15 +518,15 @@ def left(leaving: Sequence[MemberIdentity], codes: Sequence[ErrorCode], *, batch
 
 
 def tick(shard: GroupShard, group: ClassicGroup, now_ms: float) -> Decision:
-    """End what is due: sessions, ids that no member joined with, waiting for JoinGroup and SyncGroup."""
+    """End expired sessions, pending ids, and waits for JoinGroup and SyncGroup."""
     turn = RebalanceStep(shard, group, now_ms)
     if group.is_fresh:
         group.loaded(now_ms)
         group.is_fresh = False
         if group.state is State.STABLE and len(group.members) > shard.settings.max_size:
-            turn.prepare(f"it was loaded with {len(group.members)} members, more than group.max.size")
+            turn.prepare(f"the loaded group has {len(group.members)} members, more than group.max.size")
         elif group.state is State.STABLE and group.leader is None:
-            turn.prepare("it was a consumer group, whose last member of that protocol is gone")  # see migration.py
+            turn.prepare("the last member with the consumer protocol is gone")  # see migration.py
     turn.expire()
     if group.sync_due_ms <= now_ms:
         turn.sync_timeout()
@@ -537,6 +537,6 @@ def tick(shard: GroupShard, group: ClassicGroup, now_ms: float) -> Decision:
 
 
 def _other_kind(shard: GroupShard, group_id: str) -> ClassicProtocol | None:
-    """The group of that name, if its kind is another one."""
+    """The group of that name, if it is not a classic group."""
     group = shard.groups.get(group_id)
     return None if group is None or isinstance(group, ClassicGroup) else cast("ClassicProtocol", group)

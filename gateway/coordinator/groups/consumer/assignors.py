@@ -1,14 +1,14 @@
-"""The server's assignors of KIP-848: which member of a group is to read which partition. Pure functions.
+"""The server's assignors of KIP-848: pure functions that assign partitions to the members of a group.
 
     uniform   equal numbers of partitions, and as few moves as possible (Kafka's `UniformAssignor`)
     range     a run of neighbouring partitions of each topic, the same runs in topics of one size (`RangeAssignor`)
 
-An assignor sees every member with the topics it subscribes to and its present target, and the number of partitions of
-every topic. It gives a target for every member, in which each partition of a topic that anybody subscribes to is found
-once. The order of what it is given changes nothing. What is no partition, or claimed twice, counts as not assigned.
+An assignor gets each member's topics and present target, and the number of partitions of each topic. The result has a
+target for each member; each partition of a subscribed topic is in exactly one target. The order of the input has no
+influence. Missing partitions, and partitions that two members claim, count as not assigned.
 
 Cost of `uniform`: members + partitions where all members subscribe to the same topics, as nearly always; otherwise
-subscriptions x log(members), at most 16 times. Of `range`: members x topics + partitions.
+subscriptions x log(members), at most 16 times. Cost of `range`: members x topics + partitions.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Assignment: TypeAlias = Mapping[TopicId, Partitions]
 NOTHING: Final[Assignment] = {}
 
 ROUNDS: Final = 16
-"""Rounds of balancing where subscriptions differ: each about halves the imbalance. Kafka's limit too."""
+"""The limit of balancing rounds where subscriptions differ, as in Kafka: each about halves the imbalance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A member as an assignor sees it: the topics it wants that exist, and its target until now."""
+    """A member as an assignor sees it: its subscribed topics that exist, and its present target."""
 
     topics: frozenset[TopicId]
     target: Assignment
@@ -39,11 +39,11 @@ class Subscriber:
 
 
 Assignor: TypeAlias = Callable[[Mapping[str, Subscriber], Mapping[TopicId, int]], dict[str, Assignment]]
-"""(members by id, partition counts of all topics that any of them subscribes to) -> a target for every member."""
+"""(members by id, partition counts of all subscribed topics) -> a target for each member."""
 
 
 def uniform(members: Mapping[str, Subscriber], counts: Mapping[TopicId, int]) -> dict[str, Assignment]:
-    """Balance first, then as few moves as possible."""
+    """Balance the members, with as few moves as possible."""
     if not members:
         return {}
     if len({subscriber.topics for subscriber in members.values()}) == 1:
@@ -52,7 +52,7 @@ def uniform(members: Mapping[str, Subscriber], counts: Mapping[TopicId, int]) ->
 
 
 def ranges(members: Mapping[str, Subscriber], counts: Mapping[TopicId, int]) -> dict[str, Assignment]:
-    """Runs of partitions, static members first, so that a member that returns with a new id finds its own run again."""
+    """Assign runs of partitions, static members first: so a static member with a new id gets its own run again."""
     targets: dict[str, dict[TopicId, Partitions]] = {member_id: {} for member_id in members}
     order = sorted(members, key=lambda member_id: _range_order(member_id, members[member_id]))
     subscribers: dict[TopicId, list[str]] = {}
@@ -78,7 +78,7 @@ def _range_order(member_id: str, subscriber: Subscriber) -> tuple[bool, str, str
 
 
 def _claims(subscriber: Subscriber, counts: Mapping[TopicId, int]) -> Iterator[tuple[TopicId, int]]:
-    """The partitions that the member has and may keep: subscribed, and existing."""
+    """The member's present partitions that it may keep: existing ones of subscribed topics."""
     for topic in sorted(subscriber.target):
         if topic in subscriber.topics:
             count = counts[topic]
@@ -88,10 +88,10 @@ def _claims(subscriber: Subscriber, counts: Mapping[TopicId, int]) -> Iterator[t
 
 
 def _uniform_same_topics(members: Mapping[str, Subscriber], counts: Mapping[TopicId, int]) -> dict[str, Assignment]:
-    """Each keeps what it has up to its quota; the rest is dealt in turn to those that are below theirs.
+    """Each member keeps its partitions up to its quota; the others are dealt in turn to members below their quota.
 
-    Where the quotas differ by one, those that have most get the larger ones: no fewer moves are possible. Members whose
-    target stays are looked at as a whole: in a large group nearly all are.
+    Where the quotas differ by one, the members with most partitions get the larger ones: no fewer moves are possible. A
+    target that stays is handled as a whole: in a large group nearly all targets stay.
     """
     topics = next(iter(members.values())).topics
     left = {topic: set(range(counts[topic])) for topic in topics}
@@ -131,7 +131,7 @@ def _take(target: Assignment, left: Mapping[TopicId, set[int]]) -> Assignment:
 
 
 def _cut(target: Assignment, quota: int, left: Mapping[TopicId, set[int]]) -> Assignment:
-    """The first of a target's partitions; the others are there again."""
+    """Keep the first `quota` partitions of a target; make the others available again."""
     partitions = [(topic, partition) for topic in sorted(target) for partition in sorted(target[topic])]
     for topic, partition in partitions[quota:]:
         left[topic].add(partition)
@@ -146,16 +146,16 @@ def _grouped(partitions: Collection[tuple[TopicId, int]], before: Assignment) ->
 
 
 def _unchanged(target: Assignment, before: Assignment) -> Assignment:
-    """The earlier object itself if both are equal, which makes later comparisons fast."""
+    """The earlier object if both are equal, which makes later comparisons fast."""
     return before if target == before else target
 
 
 class _Balance:
     """The uniform assignment of members that subscribe to different topics.
 
-    Each keeps what it has and still wants; what is left goes topic by topic to the subscriber with least; then
-    partitions of a topic move from its subscriber with most to the one with least while these differ by two or more,
-    topic after topic, until a whole round moves nothing.
+    Each member keeps its partitions of subscribed topics. Topic by topic, the remaining partitions go to the subscriber
+    with least. Then partitions of a topic move from its subscriber with most to the one with least while these differ
+    by two or more, topic after topic, until a whole round moves nothing.
     """
 
     def __init__(self, members: Mapping[str, Subscriber], counts: Mapping[TopicId, int]) -> None:
@@ -163,7 +163,7 @@ class _Balance:
         self._counts = counts
         self._ids = sorted(members)
         self._loads = [0] * len(self._ids)
-        self._owners: dict[TopicId, list[int]] = {}  # by partition, the index of the member, or -1
+        self._owners: dict[TopicId, list[int]] = {}  # topic -> for each partition the index of the member, or -1
         self._subscribers: dict[TopicId, list[int]] = {}
         for index, member_id in enumerate(self._ids):
             for topic in members[member_id].topics:
@@ -191,7 +191,7 @@ class _Balance:
         }
 
     def _order(self, topic: TopicId) -> tuple[float, int, TopicId]:
-        """Topics with many partitions for each subscriber first: those with few are left to even things out."""
+        """Sort topics with many partitions per subscriber first: those with few then even out the rest."""
         return (-self._counts[topic] / len(self._subscribers[topic]), len(self._subscribers[topic]), topic)
 
     def _deal(self, topic: TopicId) -> None:
@@ -208,7 +208,7 @@ class _Balance:
                 heapq.heapreplace(least, (load + 1, index))
 
     def _balance(self, topics: list[TopicId]) -> None:
-        """Stops when as many topics in a row as there are have been found balanced."""
+        """Move partitions until every topic in turn is balanced, or `ROUNDS` are over."""
         balanced = 0
         for _ in range(ROUNDS):
             for topic in topics:
@@ -217,7 +217,7 @@ class _Balance:
                     return
 
     def _move(self, topic: TopicId) -> bool:
-        """Even out the loads of the topic's subscribers with the topic's partitions; whether any had to move."""
+        """Even out the loads of the topic's subscribers with the topic's partitions; true if a partition moved."""
         loads = self._loads
         subscribers = self._subscribers[topic]
         if max(loads[index] for index in subscribers) - min(loads[index] for index in subscribers) < 2:

@@ -1,13 +1,13 @@
-"""Members of a consumer group that still speak the classic protocol (KIP-848, "Migration").
+"""Members of a consumer group that still use the classic protocol (KIP-848, "Migration").
 
-To such a member its epoch in the group is its generation. Where a member of the consumer protocol would learn of a new
-assignment by its heartbeat, this one is told to join again; it gets its generation at once, without waiting for
-anybody, and its assignment with SyncGroup, which the broker makes: it never leads. What it has to give up is left out
-of that; a cooperative consumer gives it up, joins again, and says in its metadata what it still has (KIP-429); an eager
-one has given up everything when it joins.
+The member's epoch in the group is its generation. A heartbeat reports a new assignment by asking the member to join
+again. JoinGroup answers at once with a generation, without waiting for other members. SyncGroup answers with the
+assignment that the broker made: such a member never leads. The assignment omits partitions that the member has to give
+up. A cooperative consumer gives them up, joins again, and reports its remaining partitions in its metadata (KIP-429).
+An eager one has given up everything when it joins.
 
-It has to join within its rebalance timeout when it was told to, and to send SyncGroup within the same time after that.
-Source: KIP-848; for what it does not say Apache Kafka's behaviour (`classicGroupJoinToConsumerGroup` and its sisters).
+The member has to join within its rebalance timeout after the request to join, and to send SyncGroup within the same
+time after that. Source: KIP-848, and Apache Kafka's `classicGroupJoinToConsumerGroup` and its siblings for the rest.
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ def join(
     ticket: Ticket,
     now_ms: float,
 ) -> Decision:
-    """Become or stay a member. Raises KafkaError for a refusal."""
+    """Become or stay a member.
+
+    Raises KafkaError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, MESSAGE_TOO_LARGE, UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID.
+    """
     settings = shard.settings_of(group.group_id)
     is_known = request.member_id in group.members or request.group_instance_id in group.static
     if len(group.members) >= settings.consumer_max_size and not is_known:
@@ -98,7 +102,7 @@ def join(
 
 
 def _maybe_downgrade(draft: Draft, member_id: str, instance_id: str | None) -> None:
-    """The last member of the consumer protocol was static, and has come back with the classic one."""
+    """Downgrade the group if its last consumer-protocol member was static and returned with the classic protocol."""
     had = draft.live.static_member(instance_id) if instance_id is not None else draft.live.members.get(member_id)
     if had is None or had.classic is not None:
         return
@@ -108,7 +112,7 @@ def _maybe_downgrade(draft: Draft, member_id: str, instance_id: str | None) -> N
 
 
 def _subscription(group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """The member's subscription, by its preferred protocol. Raises KafkaError."""
+    """The subscription in the member's preferred protocol. Raises KafkaError(INCONSISTENT_GROUP_PROTOCOL)."""
     classic = [member.classic for member in group.members.values() if member.classic is not None]
     names = [{each.name for each in other.supported_protocols} for other in classic]
     if request.protocol_type != PROTOCOL_TYPE or not any(
@@ -122,7 +126,7 @@ def _subscription(group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerPr
 
 
 def _find(draft: Draft, request: JoinGroupRequest, request_context: RequestContext) -> Member:
-    """The member that joins. An unknown id makes a new member, as in Kafka."""
+    """The joining member. An unknown id makes a new member, as in Kafka."""
     instance_id = request.group_instance_id
     if instance_id is None:
         member_id = request.member_id or draft.shard.new_member_id(request_context.client_id)
@@ -138,14 +142,18 @@ def _find(draft: Draft, request: JoinGroupRequest, request_context: RequestConte
 
 
 def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest, ticket: Ticket, now_ms: float) -> Decision:
-    """The member's assignment. Raises KafkaError for a refusal."""
+    """The member's assignment.
+
+    Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
+    REBALANCE_IN_PROGRESS.
+    """
     member, classic = _member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
     protocol = classic.supported_protocols[0]
     if request.protocol_type not in {None, PROTOCOL_TYPE} or request.protocol_name not in {None, protocol.name}:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    clock = _heard(group, member, classic, now_ms)
-    # A member that has to give up partitions has joined already, and gives them up first
+    clock = _restart_session(group, member, classic, now_ms)
+    # A member that has to give up partitions has joined already, and gives them up before it joins again
     if group.epoch > member.epoch and member.state != UNREVOKED_PARTITIONS:
         _expect_join(group, member, clock, now_ms)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -159,10 +167,13 @@ def sync(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest, tic
 
 
 def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, ticket: Ticket, now_ms: float) -> Decision:
-    """Whether the member has to join again. Raises KafkaError for a refusal."""
+    """REBALANCE_IN_PROGRESS if the member has to join again, else NONE.
+
+    Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """
     member, classic = _member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
-    clock = _heard(group, member, classic, now_ms)
+    clock = _restart_session(group, member, classic, now_ms)
     code = ErrorCode.NONE
     if member.epoch < group.epoch or member.state == UNREVOKED_PARTITIONS or _may_get_more(group, member):
         _expect_join(group, member, clock, now_ms)
@@ -171,7 +182,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, ticket: Ticket, n
 
 
 def _may_get_more(group: ConsumerGroup, member: Member) -> bool:
-    """Whether all that the member still waits for is free."""
+    """Whether all partitions that the member still waits for are free."""
     if member.state != UNRELEASED_PARTITIONS:
         return False
     return all(
@@ -181,19 +192,19 @@ def _may_get_more(group: ConsumerGroup, member: Member) -> bool:
     )
 
 
-def _heard(group: ConsumerGroup, member: Member, classic: ClassicMemberMetadata, now_ms: float) -> Clock:
+def _restart_session(group: ConsumerGroup, member: Member, classic: ClassicMemberMetadata, now_ms: float) -> Clock:
     return group.clock(member.member_id, now_ms + classic.session_timeout_ms)
 
 
 def _expect_join(group: ConsumerGroup, member: Member, clock: Clock, now_ms: float) -> None:
-    """It is told to join again, and has its time for that from the first time that it was told."""
+    """Start the time for joining again, unless an earlier reply started it."""
     if clock.join_ms == NEVER:
         clock.join_ms = now_ms + member.rebalance_timeout_ms
         group.wake_at(clock.join_ms)
 
 
 def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tuple[Member, ClassicMemberMetadata]:
-    """The member, which speaks the classic protocol. Raises KafkaError(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
+    """The member, if it uses the classic protocol. Raises KafkaError(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
     if instance_id is not None:
         member: Member | None = static_holder(group.static_member(instance_id), instance_id, member_id)
     else:
@@ -214,7 +225,7 @@ def _check_generation(member: Member, generation: int) -> None:
 def leave(
     shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest, request_context: RequestContext, ticket: Ticket
 ) -> Decision:
-    """Take members away that speak the classic protocol; the others leave by their own heartbeat."""
+    """Remove members that use the classic protocol; the others leave by their own heartbeat."""
     batched = request_context.version >= _BATCHED_LEAVE_SINCE
     leaving = request.members if batched else [MemberIdentity(request.member_id)]
     draft = Draft(shard, group)
@@ -229,13 +240,13 @@ def leave(
             row.error_code = error.code
         rows.append(row)
     if draft.records:
-        draft.look_at_topics(bump=True)
+        draft.check_topics(bump=True)
     response = LeaveGroupResponse(members=rows) if batched else LeaveGroupResponse(error_code=rows[0].error_code)
     return Decision(draft.records, [(ticket, response)])
 
 
 def _leaver(group: ConsumerGroup, identity: MemberIdentity) -> Member:
-    """An administrator names static members by their instance ids alone."""
+    """The leaving member; an administrator may name a static member by its instance id alone. Raises KafkaError."""
     holder = group.static_member(identity.group_instance_id or "")
     member_id = identity.member_id or (holder.member_id if holder is not None else "")
     return _member(group, member_id, identity.group_instance_id)[0]

@@ -1,4 +1,4 @@
-"""One decision about a consumer group while it is made: the records so far, and the group after them."""
+"""One decision about a consumer group in the making: the records so far, and the group after them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from headgate.protocol.messages.consumer_group_heartbeat import LEAVE_STATIC_EPO
 
 
 class Draft:
-    """A group after the records that were decided so far: the input of the next step."""
+    """A group after the records decided so far: the input of the next step."""
 
     def __init__(self, shard: GroupShard, group: ConsumerGroup, records: Iterable[group_records.Record] = ()) -> None:
         self.shard = shard
         self.live = group
         self.group = group
         self.records: Records = []
-        self.converted: ClassicGroup | None = None  # the group that it was until now
+        self.converted: ClassicGroup | None = None  # the classic group that the decision converts
         for record in records:
             self.add(record)
 
     def add(self, record: group_records.Record) -> None:
-        """One more record. Those of the classic group that it was change nothing here."""
+        """Add a record and apply it to `group`. A record of the converted classic group changes nothing in `group`."""
         self.records.append(record)
         if isinstance(record[0], GroupMetadataKey):
             return
@@ -40,22 +40,22 @@ class Draft:
         self.group.apply(*record)
 
     def put(self, member: Member) -> None:
-        """The member, as it describes itself."""
+        """Add the record of a member's description."""
         self.add(group_records.member(self.group.group_id, member))
 
     def remove(self, member: Member) -> None:
-        """The member is gone, and its expression with it if nobody else has it."""
+        """Remove the member, and its expression unless another member has it."""
         for record in group_records.no_member(self.group.group_id, member.member_id):
             self.add(record)
         self.forget(member.expression)
 
     def forget(self, expression: str | None) -> None:
-        """An expression that nobody has any more."""
+        """Remove an expression that no member has any more."""
         if expression and expression in self.group.resolved and not self.group.uses(expression):
             self.add(group_records.no_resolved(self.group.group_id, expression))
 
     def resolve(self, expressions: Iterable[str]) -> bool:
-        """Match them with the names of now; whether any matches others than it did."""
+        """Match expressions with the present topics; true if an expression matches other topics than before."""
         changed = False
         topics = self.shard.topics
         for expression in expressions:
@@ -67,8 +67,8 @@ class Draft:
                 self.add(group_records.resolved(self.group.group_id, expression, resolved))
         return changed
 
-    def look_at_topics(self, *, bump: bool) -> None:
-        """The next epoch, if it must be one, or if the topics are others than those of the present epoch."""
+    def check_topics(self, *, bump: bool) -> None:
+        """Begin the next epoch with `bump`, or if the topics differ from those of the present epoch."""
         group = self.group
         fingerprint = subscriptions.fingerprint(group.subscribed(), self.shard.topics)
         if bump or fingerprint != group.metadata_hash:
@@ -77,13 +77,13 @@ class Draft:
             self.add(group_records.epoch(group.group_id, group.epoch + 1, fingerprint))
 
     def compute_target(self) -> None:
-        """The target of the present epoch, if it is not there."""
+        """Compute the target of the present epoch, if it is missing."""
         if self.group.epoch > self.group.target_epoch:
             for record in targets.compute(self.group, self.shard.topics, self.shard.settings):
                 self.add(record)
 
     def step(self, member: Member, reported: Owned | None, *, has_resubscribed: bool) -> Member:
-        """The member after its next step, the last thing that a decision looks at: no copy is made for it alone."""
+        """The member after its next step. Call this last: the step does not change `group`, which saves a copy."""
         group = self.group
         target = group.targets.get(member.member_id, NOTHING)
         if not has_resubscribed and member.is_at(group.target_epoch):
@@ -96,9 +96,9 @@ class Draft:
 
 
 def static_holder(member: Member | None, instance_id: str, member_id: str) -> Member:
-    """The member with the instance id, if it is the one that speaks."""
+    """The holder of the instance id, if it has this member id. Raises KafkaError."""
     if member is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody has the instance id {instance_id!r}")
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the instance id {instance_id!r}")
     if member.member_id != member_id:
         raise KafkaError(
             ErrorCode.FENCED_INSTANCE_ID, f"the instance id {instance_id!r} belongs to {member.member_id!r} now"
@@ -107,7 +107,10 @@ def static_holder(member: Member | None, instance_id: str, member_id: str) -> Me
 
 
 def succeed(draft: Draft, member: Member, member_id: str, *, is_classic: bool = False) -> Member:
-    """A static member is back, and takes its old place: if it has left, or either of the two is a classic one."""
+    """Give a returning static member its old place, if the old member has left or either of the two is classic.
+
+    Raises KafkaError(UNRELEASED_INSTANCE_ID).
+    """
     if member.epoch != LEAVE_STATIC_EPOCH and member.classic is None and not is_classic:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID, f"the instance id {member.instance_id!r} belongs to {member.member_id!r}"
@@ -136,7 +139,7 @@ def check_size(member: Member, settings: GroupSettings) -> None:
 
 
 def update_subscription(draft: Draft, before: Member, member: Member, now_ms: float) -> bool:
-    """Expressions and the group's epoch, after the member was put. Returns whether its subscription is another one."""
+    """Update expressions and the group's epoch after `put`; return whether the member's subscription has changed."""
     live = draft.live
     new_expression = member.expression != before.expression
     if new_expression:
@@ -145,7 +148,7 @@ def update_subscription(draft: Draft, before: Member, member: Member, now_ms: fl
             if len(draft.group.resolved) >= subscriptions.MAX_EXPRESSIONS:
                 raise KafkaError(
                     ErrorCode.INVALID_REGULAR_EXPRESSION,
-                    f"the members of the group have {subscriptions.MAX_EXPRESSIONS} expressions, as many as they may",
+                    f"the members of the group have {subscriptions.MAX_EXPRESSIONS} expressions, the maximum",
                 )
             draft.resolve([member.expression])
     has_resubscribed = new_expression or member.topics != before.topics
@@ -154,14 +157,14 @@ def update_subscription(draft: Draft, before: Member, member: Member, now_ms: fl
         draft.resolve(list(draft.group.resolved))
         live.is_stale = False
         live.refreshed_ms = now_ms
-        draft.look_at_topics(bump=bump)
+        draft.check_topics(bump=bump)
     elif bump:
-        draft.look_at_topics(bump=True)
+        draft.check_topics(bump=True)
     return has_resubscribed
 
 
 def _may_refresh(draft: Draft, now_ms: float) -> bool:
-    """Without expressions to look at topics is cheap; with them the next heartbeat that comes late enough does it."""
+    """Whether to check the topics now: always without expressions, which is cheap; else after the refresh interval."""
     if not draft.group.resolved:
         return True
     topics, expressions = len(draft.shard.topics.names()), len(draft.group.resolved)

@@ -1,14 +1,14 @@
 """A consumer group (KIP-848): the state of its records, and the checks of requests. `heartbeats.py` decides.
 
     Empty        no members
-    Assigning    the group's epoch is ahead of its target: the next heartbeat of anybody computes one
+    Assigning    the group's epoch is ahead of its target: any member's next heartbeat computes the target
     Reconciling  some members have not reached the target
-    Stable       all have
+    Stable       all members have reached the target
     Dead         deleted
 
-Hard are the epoch, the members, their targets, and what expressions matched. Soft are the clocks: one for each member,
-with the moments at which its session and its revocation end. A clock may be of a member that does not exist (its record
-could not be written), and is then dropped; a member without one gets one from the next tick.
+Hard state: the epoch, the members, their targets, and the matches of expressions. Soft state: one clock for each
+member, with the ends of its session and its revocation. A clock whose member's record could not be written is dropped;
+a member without a clock gets one from the next tick.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from headgate.protocol.schema import Message
 
 
 class Clock:
-    """The moments of one member, and the reply to its heartbeat while nothing changes.
+    """The deadlines of one member, and the reply to its heartbeat while nothing changes.
 
     session_ms    end of the session                  revoked_ms  deadline for giving up revoked partitions
-    join_ms       when a classic member must have sent JoinGroup, sync_ms SyncGroup
-    steady        the reply, good for an epoch, with these settings, while the group's `version` is the same
+    join_ms       deadline of a classic member's JoinGroup, sync_ms of its SyncGroup
+    steady        the reply for heartbeats with this epoch and these settings, while the group has this `version`
     """
 
     __slots__ = ("epoch", "join_ms", "revoked_ms", "session_ms", "settings", "steady", "sync_ms", "version")
@@ -55,17 +55,17 @@ class Clock:
 
     @property
     def next_ms(self) -> float:
-        """The first of its moments."""
+        """The earliest deadline."""
         return min(self.session_ms, self.revoked_ms, self.join_ms, self.sync_ms)
 
 
 class ConsumerGroup:
-    """One group.
+    """One consumer group.
 
-    owners      of every partition that a member may read or has not yet given up
-    static      member ids by instance id
-    version     another one after every change: whatever was computed for an earlier one is void
-    is_stale    topics changed since the epoch was computed: the next heartbeat looks whether that matters
+    owners      topic -> partition -> the member that may read the partition or has not yet given it up
+    static      instance id -> member id
+    version     changes with every change: all results computed for an earlier version are void
+    is_stale    topics changed since the epoch was computed: the next heartbeat checks them
     """
 
     __slots__ = (
@@ -111,7 +111,7 @@ class ConsumerGroup:
     # Hard state
 
     def persistent_state(self) -> object:
-        """All that records say."""
+        """The content of all records."""
         return (
             (self.epoch, self.metadata_hash, self.target_epoch, self.has_partition_metadata),
             dict(self.members),
@@ -132,7 +132,7 @@ class ConsumerGroup:
         return group
 
     def apply(self, key: Message, value: Message | None) -> None:
-        """Change as one record of this group says."""
+        """Apply one record of this group."""
         self.version += 1
         _APPLY[type(key)](self, key, value)
 
@@ -206,7 +206,7 @@ class ConsumerGroup:
         for topic, numbers in member.owns:
             owners = self.owners.get(topic, {})
             for number in numbers:
-                # A log may have been compacted so that the next owner comes before the release
+                # Compaction may leave the record of the next owner before the release
                 if owners.get(number) == member.member_id:
                     del owners[number]
             if not owners:
@@ -215,32 +215,32 @@ class ConsumerGroup:
     # Views for decisions
 
     def is_free(self, topic: TopicId, partition: int) -> bool:
-        """Whether nobody owns the partition."""
+        """Whether no member owns the partition."""
         return partition not in self.owners.get(topic, ())
 
     def static_member(self, instance_id: str) -> Member | None:
-        """The member that has the instance id."""
+        """The member with the instance id, or None."""
         return self.members.get(self.static.get(instance_id, ""))
 
     def topics_of(self, member: Member) -> frozenset[str]:
-        """The names that a member subscribes to, by name or by its expression."""
+        """The names of a member's topics, subscribed by name or by expression."""
         resolved = self.resolved.get(member.expression) if member.expression else None
         return member.topics | resolved.topics if resolved else member.topics
 
     def subscribed(self) -> frozenset[str]:
-        """The names that anybody subscribes to. Most members share one set, which is looked at once."""
+        """The names of all subscribed topics. Most members share one set, which is added once."""
         expressions = {member.expression for member in self.members.values() if member.expression}
         matched = [self.resolved[expression].topics for expression in expressions if expression in self.resolved]
         return frozenset().union(*{member.topics for member in self.members.values()}, *matched)
 
     def uses(self, expression: str, except_for: str | None = None) -> bool:
-        """Whether a member subscribes to the expression, another than the one named."""
+        """Whether a member, other than `except_for`, subscribes to the expression."""
         return any(
             member.expression == expression for member in self.members.values() if member.member_id != except_for
         )
 
     def clock(self, member_id: str, session_ms: float) -> Clock:
-        """The member's clock, whose session ends then."""
+        """The member's clock, with its session extended to `session_ms`."""
         clock = self.clocks.get(member_id)
         if clock is None:
             clock = self.clocks[member_id] = Clock(session_ms)
@@ -249,14 +249,14 @@ class ConsumerGroup:
         return clock
 
     def wake_at(self, when_ms: float) -> None:
-        """A tick is wanted then, or sooner."""
+        """Have the group ticked at this time or earlier."""
         self.due_ms = min(self.due_ms, when_ms)
 
-    # Seams of the shard
+    # The interface of the shard
 
     @property
     def state(self) -> str:
-        """As Kafka writes it."""
+        """The state by Kafka's name."""
         if self.is_dead:
             return "Dead"
         if not self.members:
@@ -268,13 +268,13 @@ class ConsumerGroup:
         return "Reconciling"
 
     def loaded(self, now_ms: float) -> None:
-        """All sessions begin anew, with the first tick, which also knows the group's own timeout."""
+        """Restart all sessions at the first tick, which knows the group's own timeout."""
         self.clocks.clear()
         self.due_ms = now_ms
         self.is_stale = True
 
     def tick(self, shard: GroupShard, now_ms: float) -> Decision:
-        """See `consumer.tick`."""
+        """Decide for a tick; see `heartbeats.tick`."""
         from headgate.gateway.coordinator.groups.consumer import heartbeats
 
         return heartbeats.tick(shard, self, now_ms)
@@ -287,7 +287,7 @@ class ConsumerGroup:
         ticket: Ticket,
         now_ms: float,
     ) -> Decision:
-        """See `classic_protocol.py`, also for the three that follow."""
+        """Handle a classic request; see `classic_protocol.py`, also for the next three."""
         from headgate.gateway.coordinator.groups.consumer import classic_protocol
 
         return classic_protocol.join(shard, self, request, request_context, ticket, now_ms)
@@ -329,20 +329,23 @@ class ConsumerGroup:
         return classic_protocol.leave(shard, self, request, request_context, ticket)
 
     def topics_changed(self, shard: GroupShard, names: Collection[str], now_ms: float) -> Decision:
-        """The next heartbeat looks at it: many topics that come together make one rebalance."""
+        """Leave the change to the next heartbeat: many new topics together make one rebalance."""
         if self.resolved or not self.subscribed().isdisjoint(names):
             self.mark_stale()
         return Decision()
 
     def mark_stale(self) -> None:
-        """The topics have changed since they were resolved: resolve them again, and answer no heartbeat as before."""
+        """Void all steady replies, and have the next heartbeat resolve expressions and check topics."""
         self.is_stale = True
         self.version += 1
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, version: int, now_ms: float
     ) -> None:
-        """Commits of members carry the member's epoch; others may commit while there are no members."""
+        """Check the member's epoch; a client without membership may commit while the group is empty.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+        """
         if generation < 0 and not self.members:
             return
         member = self._member(member_id)
@@ -359,26 +362,29 @@ class ConsumerGroup:
         _check_epoch(self._member(member_id), generation)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """A request that names no member may read."""
+        """Check the member's epoch, if the request names a member.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+        """
         if member_id is not None or member_epoch >= 0:
             _check_epoch(self._member(member_id or ""), member_epoch)
 
     def check_delete(self) -> None:
-        """An empty one may."""
+        """Raises KafkaError(NON_EMPTY_GROUP) for a group with members."""
         if self.members:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def check_offset_delete(self) -> None:
-        """Topics that members subscribe to are told apart by `subscribes_to`."""
+        """Allow the deletion: `subscribes_to` protects subscribed topics."""
 
     def subscribes_to(self, topic: str) -> bool:
-        """By name or by an expression."""
+        """Whether a member subscribes to the topic, by name or by expression."""
         return any(topic in member.topics for member in self.members.values()) or any(
             topic in resolved.topics for resolved in self.resolved.values()
         )
 
     def expires_from(self, committed_ms: int) -> int | None:
-        """Retention counts from the commit, whether the group has members or not."""
+        """The commit: retention counts from it, with or without members."""
         return committed_ms
 
     def tombstones(self) -> Records:
@@ -409,7 +415,7 @@ class ConsumerGroup:
         )
 
     def preferred_assignor(self) -> str | None:
-        """The one that most members ask for; among equals the first by name."""
+        """The assignor with the votes of most members; among equals the first by name; None without votes."""
         votes: dict[str, int] = {}
         for member in self.members.values():
             if member.assignor is not None:
@@ -434,7 +440,7 @@ class ConsumerGroup:
 
 
 def _named(assignment: Assignment, topics: TopicsView) -> Iterator[described.TopicPartitions]:
-    """With names; topics that are deleted are left out."""
+    """The rows of topics with their names; deleted topics are left out."""
     for topic, numbers in assignment.items():
         name = topics.name_of(topic)
         if name is not None:
@@ -445,7 +451,7 @@ def _check_epoch(member: Member, epoch: int) -> None:
     if epoch != member.epoch:
         raise KafkaError(
             ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION,
-            f"the member {member.member_id!r} is at epoch {member.epoch}, not at {epoch}",
+            f"the member {member.member_id!r} is at epoch {member.epoch}, not {epoch}",
         )
 
 
@@ -461,9 +467,9 @@ _APPLY: Final[Mapping[type[Message], Callable[[ConsumerGroup, Any, Any], None]]]
 
 
 def replay(shard: GroupShard, key: Any, value: Message | None) -> None:
-    """One record of a consumer group. It may follow those of a classic group of the same name.
+    """Replay one record of a consumer group. Records of a classic group of the same name may precede it.
 
-    A simple group, which committed offsets have made, has no records and gives way, as in Kafka.
+    A simple group, created by committed offsets, has no records and is replaced, as in Kafka.
     """
     group = shard.groups.get(key.group_id)
     if not isinstance(group, ConsumerGroup):

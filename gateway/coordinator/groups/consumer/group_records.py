@@ -1,4 +1,4 @@
-"""The records of a consumer group (types 3 to 8 and 16 of `__consumer_offsets`): made here, and read back here."""
+"""The records of a consumer group (types 3 to 8 and 16 of `__consumer_offsets`): their encoding and decoding."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Record: TypeAlias = tuple[Message, Message | None]
 
 
 def member(group_id: str, of: Member) -> Record:
-    """The record of the member's description of itself."""
+    """The record of a member's description."""
     value = ConsumerGroupMemberMetadataValue(
         instance_id=of.instance_id,
         rack_id=of.rack_id,
@@ -47,7 +47,7 @@ def member(group_id: str, of: Member) -> Record:
 
 
 def current(group_id: str, of: Member) -> Record:
-    """How far the member is."""
+    """The record of a member's epoch, state and partitions."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=of.epoch,
         previous_member_epoch=of.previous_epoch,
@@ -65,13 +65,13 @@ def target(group_id: str, member_id: str, assignment: Assignment) -> Record:
 
 
 def target_epoch(group_id: str, epoch: int) -> Record:
-    """The epoch that all targets are of."""
+    """The record of the epoch of all targets."""
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id)
     return key, ConsumerGroupTargetAssignmentMetadataValue(epoch)
 
 
 def epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    """The group's epoch, and the topics it knew then."""
+    """The record of the group's epoch, with a hash of its topics at that epoch."""
     return ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash)
 
 
@@ -82,17 +82,17 @@ def resolved(group_id: str, expression: str, of: Resolved) -> Record:
 
 
 def no_resolved(group_id: str, expression: str) -> Record:
-    """Nobody subscribes to the expression any more."""
+    """The tombstone of an expression without members."""
     return ConsumerGroupRegularExpressionKey(group_id, expression), None
 
 
 def no_partition_metadata(group_id: str) -> Record:
-    """Before Kafka 4.1 there was no hash, but a record of all topics; it is deleted when a hash is written."""
+    """The tombstone of the record of all topics, which Kafka before 4.1 had in place of the hash."""
     return ConsumerGroupPartitionMetadataKey(group_id), None
 
 
 def no_member(group_id: str, member_id: str) -> list[Record]:
-    """The member is gone: its state first, itself last."""
+    """The tombstones of a member: its state first, its description last."""
     return [
         (ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
         (ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
@@ -103,7 +103,7 @@ def no_member(group_id: str, member_id: str) -> list[Record]:
 def no_group(
     group_id: str, member_ids: Iterable[str], expressions: Iterable[str], *, has_partition_metadata: bool
 ) -> list[Record]:
-    """The group is gone, or becomes one of the other kind: in Kafka's order, each kind of record after the other."""
+    """The tombstones of a deleted or converted group, in Kafka's order: one kind of record after the other."""
     member_ids = list(member_ids)
     records: list[Record] = [
         (key_class(group_id, member_id), None)
@@ -120,7 +120,7 @@ def no_group(
 
 
 def with_metadata(before: Member, value: ConsumerGroupMemberMetadataValue) -> Member:
-    """The member as a record describes it."""
+    """The member with the description of a record."""
     return replace(
         before,
         instance_id=value.instance_id,
@@ -136,7 +136,7 @@ def with_metadata(before: Member, value: ConsumerGroupMemberMetadataValue) -> Me
 
 
 def with_current(before: Member, value: ConsumerGroupCurrentMemberAssignmentValue) -> Member:
-    """The member where a record says that it is."""
+    """The member with the epoch, state and partitions of a record."""
     return replace(
         before,
         epoch=value.member_epoch,

@@ -1,17 +1,17 @@
-"""The consumer group protocol (KIP-848): one request, ConsumerGroupHeartbeat, by which members join, stay, and leave.
+"""The consumer group protocol (KIP-848): members join, stay and leave by one request, ConsumerGroupHeartbeat.
 
-A heartbeat that changes something goes through four steps, each of which leaves records and sees those before it:
+A heartbeat that changes something takes four steps. Each step adds records, and sees those of the steps before:
 
-    1. the member, as the request describes it, and what its expression matches
+    1. the member as the request describes it, and the matches of its expression
     2. the group's epoch, one higher if subscriptions or topics changed
-    3. the target of that epoch, if there is none yet (`targets.py`)
+    3. the target of that epoch, if it is missing (`targets.py`)
     4. the member's next step towards its target (`members.py`)
 
-A heartbeat that says nothing new takes none of them: `_steady` answers it with the reply of the last time.
+A heartbeat without news takes no step: `_steady` answers with the reply of the last time.
 
-Members leave with epoch -1, or silently; the epoch goes up then, and whoever is heard of next computes the target.
-A static member that leaves with -2 keeps its place until its session ends, or a successor joins with its instance id.
-Source: KIP-848; for what it does not say Apache Kafka's behaviour (`GroupMetadataManager`).
+A member leaves with epoch -1, or by silence; the epoch then goes up, and the next heartbeat of any member computes the
+target. A static member that leaves with -2 keeps its place until its session ends, or until a successor joins with its
+instance id. Source: KIP-848, and Apache Kafka's `GroupMetadataManager` for the rest.
 """
 
 from __future__ import annotations
@@ -59,7 +59,12 @@ def heartbeat(
     ticket: Ticket,
     now_ms: float,
 ) -> Decision:
-    """Join, go on, or leave. Raises KafkaError for a refusal."""
+    """Join, stay or leave.
+
+    Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION, UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND,
+    GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
+    INVALID_REGULAR_EXPRESSION.
+    """
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup):
         response = _steady(shard, group, request, request_context, now_ms)
@@ -78,7 +83,7 @@ def _steady(
     request_context: RequestContext,
     now_ms: float,
 ) -> ConsumerGroupHeartbeatResponse | None:
-    """The reply, if nothing changed since it was made and the member says nothing new. No records, no copies."""
+    """The last reply, if nothing has changed since and the request has no news. Makes no records and no copies."""
     clock = group.clocks.get(request.member_id)
     if (
         clock is None
@@ -146,7 +151,7 @@ def _regular(
 
 
 def replace_assignment(response: ConsumerGroupHeartbeatResponse, member: Member) -> ConsumerGroupHeartbeatResponse:
-    """The reply with the member's assignment; the reply without it serves the heartbeats that follow."""
+    """A reply with the member's assignment; `response` itself stays without it, for later heartbeats."""
     topics = [TopicPartitions(topic, sorted(numbers)) for topic, numbers in sorted(member.assigned.items())]
     return ConsumerGroupHeartbeatResponse(
         member_id=response.member_id,
@@ -163,15 +168,15 @@ def _remember(
     response: ConsumerGroupHeartbeatResponse,
     settings: GroupSettings,
 ) -> None:
-    """Nothing had to be done for this heartbeat: the next one like it is answered at once."""
+    """Keep the reply for `_steady`, if this heartbeat needed no step."""
     if member.is_at(group.target_epoch) and group.epoch == group.target_epoch and not group.is_stale:
         clock.version, clock.epoch, clock.settings, clock.steady = group.version, member.epoch, settings, response
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupSettings) -> None:
-    """Check a request by itself. Raises KafkaError."""
+    """Check the fields of a request. Raises KafkaError."""
     if "consumer" not in settings.rebalance_protocols:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the consumer group protocol is switched off on this broker")
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the consumer group protocol is disabled on this broker")
     epoch = request.member_epoch
     needs_id = version >= 1 or epoch > 0 or epoch == LEAVE_EPOCH
     refusal = None
@@ -180,44 +185,44 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int, settings: Group
     elif not request.group_id.strip():
         refusal = "the group id is empty"
     elif request.instance_id is not None and not request.instance_id.strip():
-        refusal = "the instance id is empty; it is null where there is none"
+        refusal = "the instance id is empty; leave it null if there is none"
     elif request.rack_id is not None and not request.rack_id.strip():
-        refusal = "the rack id is empty; it is null where there is none"
+        refusal = "the rack id is empty; leave it null if there is none"
     elif epoch == JOIN_EPOCH:
         refusal = _refusal_of_join(request)
     elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
         refusal = "a member without an instance id leaves with epoch -1"
     elif epoch < LEAVE_STATIC_EPOCH:
-        refusal = f"there is no member epoch {epoch}"
+        refusal = f"{epoch} is no member epoch"
     if refusal is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, refusal)
     if request.server_assignor is not None and request.server_assignor not in targets.supported(settings):
         names = ", ".join(targets.supported(settings))
         raise KafkaError(
-            ErrorCode.UNSUPPORTED_ASSIGNOR, f"there is no assignor {request.server_assignor!r}; there are: {names}"
+            ErrorCode.UNSUPPORTED_ASSIGNOR, f"the assignor {request.server_assignor!r} does not exist; use {names}"
         )
 
 
 def _refusal_of_join(request: ConsumerGroupHeartbeatRequest) -> str | None:
     if request.rebalance_timeout_ms == -1:
-        return "a member that joins says how long it may take to give up partitions (rebalance timeout)"
+        return "a joining member needs a rebalance timeout (the time for giving up partitions)"
     if request.topic_partitions is None or request.topic_partitions:
-        return "a member that joins owns no partitions, and says so"
+        return "a joining member owns no partitions: send an empty list"
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        return "a member that joins says what it subscribes to, be it nothing"
+        return "a joining member needs a subscription; an empty one is allowed"
     return None
 
 
 def _open(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> Draft:
-    """The group of the request, new or converted if the member joins. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+    """The group of the request; created or converted for a joining member. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
     group = shard.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup):
         return Draft(shard, group)
     if isinstance(group, ClassicGroup) and request.member_epoch != JOIN_EPOCH:
-        # Kafka says GROUP_ID_NOT_FOUND, which clients give up at: this one was away while the group was downgraded
+        # Kafka's GROUP_ID_NOT_FOUND makes clients give up: this member was away during the group's downgrade
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group {request.group_id!r} is a classic group now")
     if request.member_epoch != JOIN_EPOCH:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}")
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"the consumer group {request.group_id!r} does not exist")
     if group is None:
         return Draft(shard, ConsumerGroup(request.group_id))
     if not isinstance(group, ClassicGroup):
@@ -230,9 +235,7 @@ def _open(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> Draft:
 def _check_room(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, settings: GroupSettings) -> None:
     is_known = request.member_id in group.members or request.instance_id in group.static
     if len(group.members) >= settings.consumer_max_size and not is_known:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.members)} members, as many as it may have"
-        )
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.members)} members, the maximum")
 
 
 def _find(draft: Draft, request: ConsumerGroupHeartbeatRequest, reported: Owned | None) -> Member:
@@ -258,9 +261,9 @@ def _find(draft: Draft, request: ConsumerGroupHeartbeatRequest, reported: Owned 
 
 
 def _check_epoch(member: Member, epoch: int, reported: Owned | None) -> None:
-    """Whether the member is where the group believes. Raises KafkaError(FENCED_MEMBER_EPOCH).
+    """Check that the member is at the group's epoch for it. Raises KafkaError(FENCED_MEMBER_EPOCH).
 
-    Epoch 0 begins anew. A member with the previous epoch missed the last reply; it reads nothing new then.
+    Epoch 0 starts over. A member at the previous epoch missed the last reply; it must then read nothing new.
     """
     if epoch in (JOIN_EPOCH, member.epoch):
         return
@@ -268,35 +271,35 @@ def _check_epoch(member: Member, epoch: int, reported: Owned | None) -> None:
         return
     raise KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"the member is at epoch {member.epoch}, not at {epoch}; it has to give up its partitions and join again",
+        f"the member is at epoch {member.epoch}, not {epoch}; it has to give up its partitions and join again",
     )
 
 
 def _described(member: Member, request: ConsumerGroupHeartbeatRequest, request_context: RequestContext) -> Member:
-    """The member with the fields of the request; absent fields stay. The same object if nothing is new."""
-    said: dict[str, object] = {
+    """The member with the fields of the request; absent fields stay. The same object if nothing changes."""
+    fields: dict[str, object] = {
         "client_id": request_context.client_id,
         "client_host": request_context.client_host,
         "classic": None,
     }
     if request.instance_id is not None:
-        said["instance_id"] = request.instance_id
+        fields["instance_id"] = request.instance_id
     if request.rack_id is not None:
-        said["rack_id"] = request.rack_id
+        fields["rack_id"] = request.rack_id
     if request.rebalance_timeout_ms != -1:
-        said["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+        fields["rebalance_timeout_ms"] = request.rebalance_timeout_ms
     if request.server_assignor is not None:
-        said["assignor"] = request.server_assignor
+        fields["assignor"] = request.server_assignor
     if request.subscribed_topic_names is not None:
-        said["topics"] = frozenset(request.subscribed_topic_names)
+        fields["topics"] = frozenset(request.subscribed_topic_names)
     if request.subscribed_topic_regex is not None:
-        said["expression"] = request.subscribed_topic_regex
-    changes = {name: value for name, value in said.items() if value != getattr(member, name)}
+        fields["expression"] = request.subscribed_topic_regex
+    changes = {name: value for name, value in fields.items() if value != getattr(member, name)}
     return replace(member, **changes) if changes else member  # type: ignore[arg-type]
 
 
 def _restart(draft: Draft, member: Member, settings: GroupSettings, now_ms: float) -> Clock:
-    """The member was heard of: its session begins anew; so does the time for giving up partitions if they are new."""
+    """Restart the member's session, and the time for giving up partitions if these are new."""
     clock = draft.live.clock(member.member_id, now_ms + settings.consumer_session_timeout_ms)
     clock.join_ms = clock.sync_ms = NEVER
     before = draft.live.members.get(member.member_id)
@@ -311,7 +314,7 @@ def _restart(draft: Draft, member: Member, settings: GroupSettings, now_ms: floa
 def _leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, ticket: Ticket, now_ms: float) -> Decision:
     group = shard.groups.get(request.group_id)
     if not isinstance(group, ConsumerGroup):
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}")
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"the consumer group {request.group_id!r} does not exist")
     if request.instance_id is None:
         member = group.members.get(request.member_id)
     else:
@@ -328,7 +331,7 @@ def _leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, ticket: Ti
 
 
 def give_up(shard: GroupShard, group: ConsumerGroup, members: Iterable[Member], now_ms: float) -> Decision:
-    """Remove these members. The next heartbeat of any member computes the target without them."""
+    """Remove members. The next heartbeat of any member computes the target without them."""
     members = list(members)
     names = {member.member_id for member in members}
     if any(member.classic is None for member in members) and migration.may_downgrade(group, names, shard.settings):
@@ -336,12 +339,12 @@ def give_up(shard: GroupShard, group: ConsumerGroup, members: Iterable[Member], 
     draft = Draft(shard, group)
     for member in members:
         draft.remove(member)
-    draft.look_at_topics(bump=True)
+    draft.check_topics(bump=True)
     return Decision(draft.records)
 
 
 def tick(shard: GroupShard, group: ConsumerGroup, now_ms: float) -> Decision:
-    """Give up the members whose time is over, and start the clocks of those that have none."""
+    """Remove the members with a missed deadline, and start clocks for members without one."""
     settings = shard.settings_of(group.group_id)
     for member_id in [member_id for member_id in group.clocks if member_id not in group.members]:
         del group.clocks[member_id]
@@ -350,23 +353,23 @@ def tick(shard: GroupShard, group: ConsumerGroup, now_ms: float) -> Decision:
     for member in group.members.values():
         clock = group.clocks.get(member.member_id) or _start(group, member, settings, now_ms)
         if member.state != UNREVOKED_PARTITIONS:
-            clock.revoked_ms = NEVER  # the record that set it could not be written
+            clock.revoked_ms = NEVER  # the record of the revocation could not be written
         reason = _overdue(member, clock, now_ms)
         if reason is not None:
             expired[member.member_id] = member
             reasons.setdefault(reason, []).append(member.member_id)
     for reason, names in reasons.items():
-        logger.info("group %r gives up %d members that %s: %s", group.group_id, len(names), reason, listed(names))
+        logger.info("group %r removes %d members that %s: %s", group.group_id, len(names), reason, listed(names))
     group.due_ms = min((clock.next_ms for name, clock in group.clocks.items() if name not in expired), default=NEVER)
     if not expired:
         return Decision()
-    # They go with the replay of their tombstones, or stay if these cannot be written: look again in any case
+    # The replay of their tombstones removes them; if these cannot be written they stay: tick again in any case
     group.wake_at(now_ms + settings.consumer_heartbeat_interval_ms)
     return give_up(shard, group, expired.values(), now_ms)
 
 
 def _start(group: ConsumerGroup, member: Member, settings: GroupSettings, now_ms: float) -> Clock:
-    """The clock of a member that has none: after a start of the broker, or when it came with a converted group."""
+    """The first clock of a member, after a start of the broker or the conversion of its group."""
     timeout_ms = settings.consumer_session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
     clock = group.clock(member.member_id, now_ms + timeout_ms)
     if member.state == UNREVOKED_PARTITIONS and member.classic is None:
@@ -375,9 +378,9 @@ def _start(group: ConsumerGroup, member: Member, settings: GroupSettings, now_ms
 
 
 def _overdue(member: Member, clock: Clock, now_ms: float) -> str | None:
-    """The reason to remove a member: the deadline that it has missed; None if it has missed none."""
+    """The deadline that a member has missed, as text for the log; None if it has missed none."""
     if clock.session_ms <= now_ms:
-        return "were not heard of within their session timeouts"
+        return "sent no heartbeat within their session timeouts"
     if clock.revoked_ms <= now_ms:
         return "did not give up partitions within their rebalance timeouts"
     if clock.join_ms <= now_ms:

@@ -1,14 +1,14 @@
 """A member of a consumer group, and its steps from its assignment to its target (KIP-848, "Reconciliation").
 
     STABLE ----a newer target, and partitions to give up----> UNREVOKED_PARTITIONS
-      |  ^                                                        | the member says that it has given them up
-      |  +----all of its target is free and given to it-----------+
+      |  ^                                                        | the member reports that it has given them up
+      |  +----all of its target is free and assigned--------------+
       |  |                                                        v
-      +--+--> UNRELEASED_PARTITIONS <----others still have some of its target
+      +--+--> UNRELEASED_PARTITIONS <----others still own some of its target
 
-A member goes to the epoch of the target when it owns nothing any more that is not in its target. It is given a
-partition only when nobody owns it. A partition is owned by a member as long as it is among those assigned to it, or
-among those that it has yet to give up: so no two members ever own one.
+A member reaches the epoch of the target when all its partitions are in its target. A member gets a partition only when
+no member owns it. A member owns the partitions assigned to it, and those that it has yet to give up: so no two members
+ever own the same partition.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Owned = Mapping[TopicId, Collection[int]]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The state of a member's records; never changed, only replaced.
+    """The state in a member's records; immutable.
 
-    topics      the names it subscribes to        expression  the one it subscribes to; empty if there is none
+    topics      the names it subscribes to        expression  the expression it subscribes to; empty for none
     epoch       of the target that it has reached; 0 before the first, LEAVE_STATIC_EPOCH while a static one is away
     state       STABLE, UNREVOKED_PARTITIONS or UNRELEASED_PARTITIONS
     assigned    partitions that it may read       revoking    partitions to give up first, and still owned
-    classic     of a member that speaks the classic protocol: its session timeout and its protocols; else None
+    classic     session timeout and protocols of a member with the classic protocol; else None
     """
 
     member_id: str
@@ -58,12 +58,12 @@ class Member:
 
     @property
     def owns(self) -> Iterable[tuple[TopicId, Collection[int]]]:
-        """All that nobody else may be given."""
+        """All partitions that no other member may get, by topic."""
         yield from self.assigned.items()
         yield from self.revoking.items()
 
     def is_at(self, epoch: int) -> bool:
-        """Whether it has all of the target of that epoch."""
+        """Whether the member has all of the target of that epoch."""
         return self.epoch == epoch and self.state == STABLE
 
     def moved_to(self, epoch: int, state: int, assigned: Assignment, revoking: Assignment = NOTHING) -> Member:
@@ -71,20 +71,20 @@ class Member:
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
     def away(self) -> Member:
-        """A static member that will be back: the member keeps its assignment until its session ends (KIP-345)."""
+        """A static member that will return: it keeps its assignment until its session ends (KIP-345)."""
         return replace(self, epoch=LEAVE_STATIC_EPOCH, revoking=NOTHING)
 
     def gone(self) -> Member:
-        """A member whose current assignment was deleted, before it is deleted itself."""
+        """A member whose current assignment was deleted, before its own deletion."""
         return replace(self, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NOTHING, revoking=NOTHING)
 
     def successor(self, member_id: str) -> Member:
-        """The same static member after a restart of its process, by its new id."""
+        """The same static member after a restart of its process, with its new id."""
         return replace(self, member_id=member_id, epoch=0, previous_epoch=0)
 
 
 def owned(reported: Collection[TopicPartitions] | None) -> Owned | None:
-    """The partitions that a heartbeat reports to read; None if the heartbeat reports none."""
+    """The partitions that a heartbeat reports to read; None without a report."""
     if reported is None:
         return None
     by_topic: dict[TopicId, set[int]] = {}
@@ -101,7 +101,7 @@ def is_within(reported: Owned | None, assigned: Assignment) -> bool:
 
 
 def holds(reported: Owned | None, partitions: Assignment) -> bool:
-    """Whether a member may still read one of these: it says so, or says nothing."""
+    """Whether a member may still read one of these partitions; true for a missing report."""
     if reported is None:
         return True
     return any(not partitions.get(topic, frozenset()).isdisjoint(numbers) for topic, numbers in reported.items())
@@ -116,10 +116,10 @@ def reconcile(
     reported: Owned | None,
     has_resubscribed: bool = False,
 ) -> Member:
-    """The member after the next step towards its target; the same object if there is none to take now.
+    """The member after the next step towards its target; the same object if no step is possible now.
 
-    `wanted` are the topics that it subscribes to and that exist; what it has of others it has to give up, whatever the
-    target says. `is_free`: whether nobody owns a partition.
+    `wanted`: the existing topics that the member subscribes to; it gives up partitions of all others, whatever the
+    target says. `is_free`: whether no member owns a partition.
     """
     if member.is_at(target_epoch) or (member.state == UNREVOKED_PARTITIONS and holds(reported, member.revoking)):
         return _give_up_unwanted(member, wanted, reported) if has_resubscribed else member
@@ -147,7 +147,7 @@ def reconcile(
 
 
 def _give_up_unwanted(member: Member, wanted: Collection[TopicId], reported: Owned | None) -> Member:
-    """The subscription changed and the target is not there yet: give up unsubscribed partitions at once."""
+    """Give up unsubscribed partitions at once, after a new subscription whose target is still missing."""
     unwanted = {topic: numbers for topic, numbers in member.assigned.items() if topic not in wanted}
     if not unwanted:
         return member

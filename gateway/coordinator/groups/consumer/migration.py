@@ -1,14 +1,14 @@
-"""Groups change their kind while they work (KIP-848, "Migration"), as `group.consumer.migration.policy` allows.
+"""The conversion of live groups (KIP-848, "Migration"), as `group.consumer.migration.policy` allows.
 
     upgrade    a member of the consumer protocol joins a classic group of consumers: all others become members of the
-               consumer group, go on speaking the classic protocol (`classic_protocol.py`), and keep what they read
-    downgrade  the last member of the consumer protocol goes: the others become a classic group, which rebalances
+               consumer group, still use the classic protocol (`classic_protocol.py`), and keep their partitions
+    downgrade  the last member of the consumer protocol leaves: the others become a classic group, which rebalances
 
-Either is one batch: the tombstones of the one kind, then the records of the other. An empty group changes its kind
-whatever the policy is, for there is nobody who would notice.
+Either is one batch: the tombstones of the one kind, then the records of the other. An empty group is converted whatever
+the policy is: it has no members that would notice.
 
-A downgraded group is written without a leader, which no classic group that has assigned is: by this its first tick,
-also after a crash, knows that it must rebalance, because what the member that went had read belongs to nobody.
+A downgraded group is written without a leader, unlike any other classic group with assignments. By this its first tick,
+also after a crash, knows that it must rebalance: no member reads the partitions of the member that left.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _DOWNGRADES = ("downgrade", "bidirectional")
 
 
 def upgrade(shard: GroupShard, group: ClassicGroup) -> Records:
-    """The records that make a consumer group of a classic one. Raises KafkaError(GROUP_ID_NOT_FOUND).
+    """The records that convert a classic group to a consumer group. Raises KafkaError(GROUP_ID_NOT_FOUND).
 
-    Members that wait for a reply are answered by `dismissed`, when everything else of the decision is certain.
+    `dismissed` answers members that wait for a reply, once everything else of the decision is certain.
     """
-    # A group that has offsets only has no record either
+    # A group with offsets only has no record
     records = group.tombstones() if group.recorded is not None else []
     if not len(group.members):
         return records
@@ -88,7 +88,7 @@ def _refusal_of_upgrade(group: ClassicGroup, settings: GroupSettings) -> str | N
 
 
 def _upgraded(group: ClassicGroup, topics: TopicsView) -> list[Member]:
-    """The members, stable with their assignments. A partition that two members claim goes to the first."""
+    """The members, stable with their assignments. The first of two members that claim a partition gets it."""
     taken: set[tuple[TopicId, int]] = set()
     members = []
     for classic in group.members:
@@ -123,14 +123,14 @@ def _assigned(member: ClassicMember, topics: TopicsView) -> Assignment:
         return NOTHING
     assignment = consumer_protocol.decode_assignment(member.assignment)
     if assignment.user_data:
-        raise MalformedRequest("an assignor of its own put data into the assignments, which would be lost")
+        raise MalformedRequest("a custom assignor put data into the assignments, which would be lost")
     return with_ids(assignment.assigned_partitions, topics)
 
 
 def dismissed(group: ClassicGroup, now_ms: float) -> list[tuple[Ticket, Reply]]:
-    """Answer the members that wait for the classic group to rebalance: they join again, the consumer group then.
+    """Answer the members that wait for a rebalance: they join again, then the consumer group.
 
-    Should the write fail, the group stays a classic one: the sessions of these members have just begun.
+    If the write fails, the group stays classic: the sessions of these members have just begun.
     """
     replies: list[tuple[Ticket, Reply]] = []
     for member in group.members:
@@ -145,7 +145,7 @@ def dismissed(group: ClassicGroup, now_ms: float) -> list[tuple[Ticket, Reply]]:
 
 
 def metadata_of(session_timeout_ms: int, protocols: Mapping[str, bytes]) -> ClassicMemberMetadata:
-    """The stored metadata of a member that speaks the classic protocol."""
+    """The stored metadata of a member that uses the classic protocol."""
     return ClassicMemberMetadata(
         session_timeout_ms, [ClassicProtocol(name, metadata) for name, metadata in protocols.items()]
     )
@@ -155,7 +155,7 @@ def metadata_of(session_timeout_ms: int, protocols: Mapping[str, bytes]) -> Clas
 
 
 def may_downgrade(group: ConsumerGroup, leaving: Collection[str], settings: GroupSettings) -> bool:
-    """Whether the group may become a classic group without these members: all others speak that protocol."""
+    """Whether the group may become classic without the leaving members: all others use the classic protocol."""
     staying = [member for member in group.members.values() if member.member_id not in leaving]
     if not staying or any(member.classic is None for member in staying):
         return False
@@ -165,14 +165,14 @@ def may_downgrade(group: ConsumerGroup, leaving: Collection[str], settings: Grou
 
 
 def downgrade(shard: GroupShard, group: ConsumerGroup, leaving: Collection[str]) -> Records:
-    """The records that make a classic group of the members that stay."""
+    """The records that convert the remaining members to a classic group."""
     staying = [member for member in group.members.values() if member.member_id not in leaving]
     protocol = _common_protocol(staying)
-    assert protocol is not None  # may_downgrade looked
+    assert protocol is not None  # by may_downgrade
     logger.info("group %r becomes a classic group, with %d members", group.group_id, len(staying))
     members = []
     for member in staying:
-        assert member.classic is not None  # may_downgrade looked
+        assert member.classic is not None  # by may_downgrade
         metadata = next(each.metadata for each in member.classic.supported_protocols if each.name == protocol)
         members.append(
             MemberMetadata(
@@ -191,7 +191,7 @@ def downgrade(shard: GroupShard, group: ConsumerGroup, leaving: Collection[str])
 
 
 def _common_protocol(members: Collection[Member]) -> str | None:
-    """The common protocol with most votes; among equals the first one of the first member."""
+    """The common protocol with most votes; among equals the first of the first member's; None without one."""
     names = [[each.name for each in member.classic.supported_protocols] for member in members if member.classic]
     common = set(names[0]).intersection(*names[1:])
     votes = Counter(next(name for name in own if name in common) for own in names) if common else Counter()
@@ -202,7 +202,7 @@ def _common_protocol(members: Collection[Member]) -> str | None:
 
 
 def with_ids(partitions: Collection[TopicPartition], topics: TopicsView) -> Assignment:
-    """Partitions by the ids of their topics; of topics that are there."""
+    """Partitions by topic id; missing topics are left out."""
     by_id: dict[TopicId, frozenset[int]] = {}
     for each in partitions:
         topic = topics.id_of(each.topic)
@@ -212,7 +212,7 @@ def with_ids(partitions: Collection[TopicPartition], topics: TopicsView) -> Assi
 
 
 def encoded(assignment: Assignment, metadata: bytes, topics: TopicsView) -> bytes:
-    """An assignment as a consumer reads it, in the version that its own metadata has."""
+    """An encoded assignment for a consumer, in the version of the consumer's own metadata."""
     named = []
     for topic, numbers in assignment.items():
         name = topics.name_of(topic)

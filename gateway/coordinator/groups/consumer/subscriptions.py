@@ -1,12 +1,11 @@
 """The subscription of a member of a consumer group: names of topics, and one expression over names (KIP-848).
 
-Expressions have RE2's syntax and match a whole name. Matching takes time in proportion to the name, and memory below a
-limit, whatever the expression: they come from clients, and run on the broker's one thread. An expression is compiled
-when it is needed, and forgotten then: what it matched is kept, as a record of the group.
+Expressions have RE2's syntax and match a whole name. Expressions come from clients and run on the broker's one thread:
+so RE2 matches any of them in time proportional to the name, and in limited memory. An expression is compiled for each
+use and not kept; its matches are kept, as a record of the group.
 
-Every expression of a group is resolved again when topics came or went, but not more often than this: a second, or the
-longer the more topics and expressions there are, so that clients which create topics all the time cannot keep the
-broker busy with it.
+A change of topics resolves every expression of a group again, but only after the refresh interval: a second, or longer
+with more topics and expressions. So clients that create topics all the time cannot keep the broker busy.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 
 MAX_EXPRESSION_BYTES: Final = 4_096
 MAX_EXPRESSIONS: Final = 100
-"""In one group. Each has a record of all names that it matches."""
+"""The limit of expressions in one group. Each has a record of all matching names."""
 MAX_PROGRAM_BYTES: Final = 1 << 20
-"""The memory RE2 may use for one expression; RE2's own default is eight times that."""
+"""The memory that RE2 may use for one expression; RE2's default is eight times as much."""
 
 MAX_QUOTED: Final = 100
-"""Characters of an expression in the sentence that refuses it."""
+"""The limit of characters of an expression in an error message."""
 
 MIN_REFRESH_MS: Final = 1_000
 REFRESH_MS_PER_TOPIC: Final = 0.1
-"""A name takes 1.3 microseconds, by an expression as people write them: at most 1.3% of the time goes into this."""
+"""A typical expression takes 1.3 microseconds a name: so matching takes at most 1.3% of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The topics that an expression matched, in which generation of the metadata, and when on the wall's clock."""
+    """The topics that an expression matched, the generation of the metadata, and the wall-clock time in ms."""
 
     topics: frozenset[str]
     generation: int
@@ -54,15 +53,15 @@ def resolve(expression: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def refresh_interval_ms(topics: int, expressions: int) -> float:
-    """How long a group waits until it resolves so many expressions again, with so many topics in the cluster."""
+    """The pause in ms before a group resolves its expressions again, by the number of topics in the cluster."""
     return max(MIN_REFRESH_MS, topics * expressions * REFRESH_MS_PER_TOPIC)
 
 
 def fingerprint(names: Collection[str], topics: TopicsView) -> int:
     """A hash of the input of a group's target: its existing topics with ids and sizes; 0 if no topic exists.
 
-    Kept in the record of the group's epoch (KIP-1101) as an int64. Kafka's has racks in it besides, and is made by
-    another function, so that Kafka recomputes the target of a group that it took over, once, and so do we.
+    The record of the group's epoch has the hash as an int64 (KIP-1101). Kafka's hash includes racks and uses another
+    function: so a Kafka or Headgate that takes over a group of the other recomputes the target once.
     """
     known = []
     for name in sorted(names):
@@ -76,12 +75,12 @@ def fingerprint(names: Collection[str], topics: TopicsView) -> int:
 
 
 def _compile(expression: str) -> Any:
-    # Here, because most brokers never see an expression
+    # Imported here, because most brokers never get an expression
     import re2
 
     source = expression.encode()
     if len(source) > MAX_EXPRESSION_BYTES:
-        raise _invalid(expression, f"it has {len(source)} bytes, and {MAX_EXPRESSION_BYTES} are allowed")
+        raise _invalid(expression, f"it has {len(source)} bytes, over the limit of {MAX_EXPRESSION_BYTES}")
     options = re2.Options()
     options.log_errors = False
     options.max_mem = MAX_PROGRAM_BYTES
@@ -93,12 +92,12 @@ def _compile(expression: str) -> Any:
             expression, reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         ) from None
     finally:
-        re2.purge()  # it would keep the last 128, each with its memory
+        re2.purge()  # RE2's module would cache the last 128, each with its memory
 
 
 def _invalid(expression: str, reason: str) -> KafkaError:
     if len(expression) > MAX_QUOTED:
-        expression = expression[:MAX_QUOTED] + "..."  # the sentence must not be cut before it comes to the reason
+        expression = expression[:MAX_QUOTED] + "..."  # a limit on the message must not cut off the reason
     return KafkaError(
-        ErrorCode.INVALID_REGULAR_EXPRESSION, f"{expression!r} is no regular expression of RE2's syntax: {reason}"
+        ErrorCode.INVALID_REGULAR_EXPRESSION, f"{expression!r} is not a regular expression in RE2's syntax: {reason}"
     )

@@ -1,7 +1,7 @@
-"""The target of a consumer group: computed for an epoch of the group, in one go, for all members (KIP-848).
+"""The target of a consumer group: computed at once for all members and one epoch of the group (KIP-848).
 
-The group's epoch goes up when what the target depends on changes: members, subscriptions, topics. The next heartbeat of
-any member then computes the target, and writes down what is new: the members whose part is another one, and the epoch.
+The group's epoch goes up when members, subscriptions or topics change. The next heartbeat of any member then computes
+the target, and writes the difference: the members with a new part, and the epoch.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from headgate.gateway.coordinator.groups.settings import GroupSettings
 
 
 def supported(settings: GroupSettings) -> list[str]:
-    """The assignors that members may ask for; the first is the one of those that ask for none."""
+    """The assignors that members may ask for; the first is the default."""
     return [name for name in settings.consumer_assignors if name in ASSIGNORS] or list(ASSIGNORS)
 
 
 def assignor_of(group: ConsumerGroup, settings: GroupSettings) -> Assignor:
-    """The one that most members ask for, unless it was taken from the settings since."""
+    """The assignor with the votes of most members, unless the settings no longer have it."""
     names = supported(settings)
     preferred = group.preferred_assignor()
     return ASSIGNORS[preferred if preferred in names else names[0]]
 
 
 def ids_of(names: Iterable[str], topics: TopicsView) -> frozenset[TopicId]:
-    """The ids of those that exist."""
+    """The ids of the existing topics."""
     ids = (topics.id_of(name) for name in names)
     return frozenset(topic for topic in ids if topic is not None)
 
@@ -41,7 +41,7 @@ def compute(group: ConsumerGroup, topics: TopicsView, settings: GroupSettings) -
         topic = topics.id_of(name)
         if topic is not None:
             counts[topic] = topics.partitions_of(name)
-    # Members that subscribe to the same share one set, so that to compare them costs nothing
+    # Members with equal subscriptions share one set, so that comparing sets costs nothing
     wanted: dict[frozenset[str], frozenset[TopicId]] = {}
     subscribers: dict[str, Subscriber] = {}
     for member in group.members.values():

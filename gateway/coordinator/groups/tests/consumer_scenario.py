@@ -7,8 +7,9 @@ since Kafka's assignor goes by the order of its hash maps; ids that a broker mak
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
+from headgate.gateway.tests.scenario import Broker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal import consumer_protocol
 from headgate.protocol.internal.consumer_protocol import ConsumerProtocolSubscription
@@ -18,15 +19,8 @@ from headgate.protocol.messages.heartbeat import HeartbeatRequest
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headgate.protocol.messages.sync_group import SyncGroupRequest
-from headgate.protocol.schema import Message
 
 JOIN: dict[str, Any] = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
-
-
-class Broker(Protocol):
-    """Whoever answers."""
-
-    def ask(self, request: Message, version: int) -> Any: ...
 
 
 class Questions:

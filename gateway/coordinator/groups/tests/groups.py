@@ -17,8 +17,8 @@ from random import Random
 
 from headgate.gateway.coordinator.decision import Decision, Reply, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.coordinator.groups.replay import new_shard
 from headgate.gateway.coordinator.groups.settings import GroupSettings
+from headgate.gateway.coordinator.groups.shard_factory import new_shard
 from headgate.protocol.internal.offsets import UnknownType, decode, encode_key, encode_value
 from headgate.protocol.schema import Message
 

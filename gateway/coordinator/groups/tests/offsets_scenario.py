@@ -17,8 +17,9 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
+from headgate.gateway.tests.scenario import Broker
 from headgate.protocol import compiler, registry
 from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.internal.consumer_protocol import ConsumerProtocolSubscription, encode
@@ -55,12 +56,6 @@ TOPICS = {"t": 3, "u": 1}
 
 Named = dict[str, list[Any]]
 """Partitions by topic: indexes, or (index, offset, metadata), in lists that may name a topic twice by `t `, `t  `."""
-
-
-class Broker(Protocol):
-    """Whoever answers."""
-
-    def ask(self, request: Message, version: int) -> Any: ...
 
 
 class Play:

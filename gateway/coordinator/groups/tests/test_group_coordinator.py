@@ -9,19 +9,12 @@ import pytest
 
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.coordinator.tests.test_runtime import commit, fetch
+from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.tests.builders import Node, refusal
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
 from headgate.protocol.messages.list_groups import ListGroupsRequest
-
-
-@pytest.fixture
-def served(node: Node) -> Node:
-    """A broker with the topics t and u."""
-    node.services.metadata.create_topic("t", 1)
-    node.services.metadata.create_topic("u", 1)
-    return node
 
 
 def test_offsets_of_a_deleted_topic_go_also_from_the_log(served: Node) -> None:
@@ -85,8 +78,8 @@ def test_a_deleted_group_stays_deleted(served: Node) -> None:
 
 def test_while_a_part_is_loaded_groups_are_not_listed(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(served, "g", 1)
-    coordinator = served.services.groups._coordinators[partition_of("g", 4)]
-    coordinator.reload("for a test")
+    partition = served.services.partitions.get(CONSUMER_OFFSETS, partition_of("g", 4))
+    served.services.groups.log_was_truncated(partition)
     assert refusal(served, ListGroupsRequest(), 5) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert fetch(served, "g") == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})]
     served.services.metadata.delete_topic("t")  # while it is loaded

@@ -14,7 +14,7 @@ import pytest
 
 from headgate.gateway.coordinator.groups.tests.offsets_scenario import play
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node, over_the_wire
+from headgate.gateway.tests.builders import Node, over_the_wire, parked
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.schema import Message
 
@@ -32,8 +32,7 @@ class Patient:
     def ask(self, request: Message, version: int) -> Any:
         outcome = self.node.handle(over_the_wire(request, version), version)
         if isinstance(outcome, Waiting):
-            replies: list[Any] = []
-            self.node.services.purgatory.park(outcome, replies.append)
+            replies = parked(self.node, outcome)
             while not replies:
                 self.node.time.advance(1)
             (outcome,) = replies

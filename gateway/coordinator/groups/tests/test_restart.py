@@ -14,7 +14,7 @@ from headgate.gateway.coordinator.groups.consumer import heartbeats
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.groups.tests.groups import persistent_state
 from headgate.gateway.coordinator.tests.coordinator_bench import Bench, reading
-from headgate.gateway.coordinator.tests.test_loader import filled
+from headgate.gateway.coordinator.tests.test_shard_loader import filled
 from headgate.gateway.tests.scripted import ScriptedPartition
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -18,7 +18,7 @@ def test_the_settings_of_a_broker() -> None:
     assert (settings.consumer_assignors, settings.offset_metadata_max_bytes) == (("range",), 9)
 
 
-def test_a_group_has_its_own_within_bounds_that_may_have_changed_since() -> None:
+def test_a_group_has_its_own_settings_within_the_present_bounds() -> None:
     settings = GroupSettings()
     own = settings.with_group({"consumer.session.timeout.ms": "50000"})
     assert (own.consumer_session_timeout_ms, own.consumer_heartbeat_interval_ms) == (50_000, 5_000)

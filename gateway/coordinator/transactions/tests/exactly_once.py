@@ -321,7 +321,7 @@ class World:
 
     def _start(self) -> None:
         self.node = HistoryNode(self.files, self.now_ms, **self._settings)
-        self.node.services.scheduler.in_thread = self._in_thread  # type: ignore[method-assign]
+        self.node.time.scheduler.threads = self._in_thread
         self._append_marker = self.node.services.markers.append
         self.node.services.markers.append = self._note_marker  # type: ignore[method-assign]
         self.has_faults = True

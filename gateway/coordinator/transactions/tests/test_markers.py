@@ -14,7 +14,6 @@ from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.tests.builders import Node, led_elsewhere
-from headgate.gateway.tests.manual import Threads
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue
 from headgate.protocol.messages.heartbeat import HeartbeatResponse
@@ -131,15 +130,14 @@ def test_a_marker_waits_for_the_high_watermark(node: Node, replica: Replica) -> 
     assert told == [None]
 
 
-def test_a_slow_disk_holds_up_its_own_partitions_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_holds_up_its_own_partitions_only(tmp_path: Path) -> None:
     node = Node(tmp_path, log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}")
     node.services.metadata.create_topic("t", 2)
     slow, quick = (node.services.partitions.get("t", index) for index in (0, 1))
     assert slow.disk is not quick.disk
     write(slow)
     write(quick)
-    threads = Threads()
-    monkeypatch.setattr(node.services.scheduler, "in_thread", threads.in_thread)
+    threads = node.time.scheduler.hold()
     slow.disk.is_slow = True
     late, soon = append(node, COMMIT, index=0), append(node, COMMIT, index=1)
     assert (late, soon) == ([], [None])
@@ -216,9 +214,8 @@ def test_a_staged_marker_of_offsets_that_is_not_written(served: Node, monkeypatc
     assert offset(served) == 9
 
 
-def test_a_marker_of_offsets_waits_for_a_slow_disk(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = Threads()
-    monkeypatch.setattr(served.services.scheduler, "in_thread", threads.in_thread)
+def test_a_marker_of_offsets_waits_for_a_slow_disk(served: Node) -> None:
+    threads = served.time.scheduler.hold()
     served.services.partitions.get(OFFSETS, INDEX).disk.is_slow = True
     told = append(served, COMMIT, OFFSETS, INDEX)
     assert told == []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.handlers import load
+from headgate.gateway.api.handler_registration import load
 from headgate.gateway.coordinator.transactions.tests.transactions_scenario import SETTINGS, play
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, over_the_wire

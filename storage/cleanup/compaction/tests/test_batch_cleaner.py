@@ -8,7 +8,6 @@ import pytest
 
 from headgate.protocol.records import compression
 from headgate.protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP, check_crc, iterate, read_header, with_records
-from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.config import LOG_APPEND_TIME
 from headgate.storage.tests.builders import NOW_MS, append, content, new_log, numbered, open_store, read
 from headgate.storage.tests.compacted import (
@@ -16,6 +15,7 @@ from headgate.storage.tests.compacted import (
     COMMIT,
     COMPACT,
     close_segment,
+    compact,
     compact_with,
     filled,
     headers,
@@ -87,7 +87,7 @@ def test_a_batch_that_cannot_be_read_stays_and_stops_nothing() -> None:
 # Tombstones
 
 
-def test_a_deletion_marker_stays_for_a_while_and_goes_in_a_later_round() -> None:
+def test_a_tombstone_stays_for_a_while_and_goes_in_a_later_round() -> None:
     config = replace(COMPACT, delete_retention_ms=DAY_MS)
     log = filled(keyed(("a", "1")), keyed(("a", None), ("b", "1")), config=config)
     compact(log, NOW_MS)
@@ -121,7 +121,7 @@ def test_times_of_the_broker_are_those_of_the_batch() -> None:
 # Producers
 
 
-def test_an_idempotent_producer_goes_on_after_its_records_were_compacted() -> None:
+def test_an_idempotent_producer_goes_on_after_a_compaction() -> None:
     files = CrashingFiles()
     store = open_store(files, COMPACT)
     log = store.create("t", 0, bytes(16), COMPACT, NOW_MS)
@@ -146,7 +146,7 @@ def test_an_idempotent_producer_goes_on_after_its_records_were_compacted() -> No
 
 @pytest.mark.parametrize("is_clean", [False, True])
 @pytest.mark.parametrize("unflushed", [1, 6])
-def test_a_producer_is_known_after_a_power_cut_that_takes_its_later_batches(unflushed: int, is_clean: bool) -> None:
+def test_a_producer_is_known_after_a_power_cut_took_later_batches(unflushed: int, is_clean: bool) -> None:
     """They are all that is remembered of it; and the last one before is perhaps in what was compacted earlier."""
     files = CrashingFiles()
     store = open_store(files, COMPACT)
@@ -208,7 +208,7 @@ def test_what_was_aborted_goes_at_once_and_stands_for_nothing() -> None:
     assert [header.base_offset for header in headers(log)] == [0, 3, 4, 5, 6], "both markers are there"
 
 
-def test_a_marker_goes_when_all_of_its_transaction_is_gone_and_its_time_is_over() -> None:
+def test_a_marker_goes_after_its_transaction_and_its_time() -> None:
     config = replace(COMPACT, delete_retention_ms=DAY_MS)
     log = filled(transactional(("a", "1")), marker(COMMIT), keyed(("a", "2")), keyed(("z", "1")), config=config)
     log.producers.by_id.clear()
@@ -227,7 +227,7 @@ def test_a_marker_goes_when_all_of_its_transaction_is_gone_and_its_time_is_over(
     assert not any(header.is_control for header in headers(log))
 
 
-def test_a_key_that_was_deleted_stays_so_where_a_log_starts_behind_an_aborted_transaction() -> None:
+def test_a_deleted_key_stays_so_behind_an_aborted_transaction() -> None:
     log = new_log(config=replace(COMPACT, delete_retention_ms=1000))
     put(log, transactional(("z", "0")), marker(ABORT), keyed(("k", "old")))
     start_offset = log.end_offset

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.storage.cleanup.compaction.job import Damaged
-from headgate.storage.cleanup.compaction.log_compaction import compact
+from headgate.storage.cleanup.compaction.compaction_job import Damaged
 from headgate.storage.tests.builders import NOW_MS
-from headgate.storage.tests.compacted import filled, keyed
+from headgate.storage.tests.compacted import compact, filled, keyed
 
 
-def test_a_batch_with_a_wrong_crc_ends_the_compaction_and_nothing_is_changed() -> None:
+def test_a_wrong_crc_ends_the_compaction_and_nothing_is_changed() -> None:
     log = filled(keyed(("a", "1"), ("a", "2")), keyed(("b", "1")))
     file = log.segments[0].file
     file.write_at(b"\xff", 70)

@@ -6,12 +6,21 @@ import pytest
 
 from headgate.protocol.steps import finish
 from headgate.storage.cleanup.compaction.batches import Batches
-from headgate.storage.cleanup.compaction.job import assess, plan
+from headgate.storage.cleanup.compaction.compaction_job import assess, plan
 from headgate.storage.cleanup.compaction.keys import Keys
-from headgate.storage.cleanup.compaction.log_compaction import compact
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import NOW_MS
-from headgate.storage.tests.compacted import ABORT, filled, headers, keyed, marker, offsets, records, transactional
+from headgate.storage.tests.compacted import (
+    ABORT,
+    compact,
+    filled,
+    headers,
+    keyed,
+    marker,
+    offsets,
+    records,
+    transactional,
+)
 
 
 def test_a_full_table_leaves_the_rest_for_the_next_round() -> None:
@@ -32,7 +41,7 @@ def collected(log: Log) -> Keys:
     return keys
 
 
-def test_each_key_has_its_last_offset_and_the_offsets_tell_what_is_left() -> None:
+def test_each_key_has_its_last_offset_which_tells_what_is_left() -> None:
     log = filled(keyed(("a", "1"), ("b", "1")), keyed(("a", "2")))
     keys = collected(log)
     assert (keys.table, keys.latest) == ({b"a": 2, b"b": 1}, 2)
@@ -46,7 +55,7 @@ def test_what_was_aborted_has_no_keys() -> None:
     assert [keys.is_plain(header) for header in headers(log)[:2]] == [True, False]
 
 
-def test_behind_too_many_batches_that_offsets_do_not_tell_all_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_too_many_unclear_batches_all_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.storage.cleanup.compaction.keys.MAX_NOT_PLAIN", 1)
     log = filled(keyed(("a", None)), keyed(("b", "1")), keyed(("c", None)), keyed(("d", "1")))
     assert [collected(log).is_plain(header) for header in headers(log)] == [False, True, False, False]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import HEADER_SIZE, Record, build, iterate, read_header
-from headgate.storage.cleanup.compaction.job import assess, plan
+from headgate.storage.cleanup.compaction.compaction_job import assess, plan
 from headgate.storage.cleanup.compaction.log_compaction import (
     Collect,
     CompactionAborted,
@@ -21,7 +21,6 @@ from headgate.storage.cleanup.compaction.log_compaction import (
     Request,
     Sync,
     advance,
-    compact,
 )
 from headgate.storage.files import File
 from headgate.storage.log.log import Log
@@ -30,6 +29,7 @@ from headgate.storage.tests.builders import (
     append,
     content,
     delete_old_segments,
+    files_of,
     new_log,
     no_checkpoint,
     open_store,
@@ -40,6 +40,7 @@ from headgate.storage.tests.compacted import (
     COMPACT,
     assert_indexes,
     close_segment,
+    compact,
     filled,
     headers,
     keyed,
@@ -87,12 +88,6 @@ def test_a_batch_of_build_is_a_batch_of_the_tests() -> None:
     assert content(one) == content(other)
 
 
-def files_of(log: Log) -> CrashingFiles:
-    files = log.pool.files
-    assert isinstance(files, CrashingFiles)
-    return files
-
-
 def with_aborted() -> Log:
     """A log with two closed segments, in each of which a transaction was aborted."""
     log = new_log(config=COMPACT)
@@ -116,7 +111,7 @@ def asked_for(log: Log, meanwhile: Callable[[], None] = lambda: None) -> list[Re
 
 
 @pytest.mark.parametrize("forgets", [False, True])
-def test_aborted_transactions_that_are_not_in_memory_are_read_by_a_thread(
+def test_aborted_transactions_not_in_memory_are_read_by_a_thread(
     monkeypatch: pytest.MonkeyPatch, forgets: bool
 ) -> None:
     """Where memory is so short that they are gone again, they are waited for: else it would never end."""
@@ -236,7 +231,7 @@ def test_a_reader_gets_over_batches_without_records_in_one_answer() -> None:
     assert [read_header(read(log, offset)).base_offset for offset in (0, 29, 30)] == [30, 30, 30]
 
 
-def test_a_reader_gets_over_batches_without_records_after_a_kill() -> None:
+def test_a_reader_gets_over_empty_batches_after_a_kill() -> None:
     """The checkpoint of compacted offsets may be older than the last round, or missing."""
     files, config = CrashingFiles(), replace(COMPACT, segment_bytes=200)
     log = new_log(files, config)
@@ -249,7 +244,7 @@ def test_a_reader_gets_over_batches_without_records_after_a_kill() -> None:
     assert [record.offset for record in iterate(read(reopened, 0))] == [29]
 
 
-def test_at_the_end_the_last_batch_without_records_tells_where_to_go_on() -> None:
+def test_at_the_end_the_last_empty_batch_tells_where_to_go_on() -> None:
     log = new_log(config=replace(COMPACT, segment_bytes=200))
     for number in range(30):
         append(
@@ -263,7 +258,7 @@ def test_at_the_end_the_last_batch_without_records_tells_where_to_go_on() -> Non
     assert 5 <= read_header(piece.read()).base_offset < 10, "none that reaches the end that was asked for"
 
 
-def test_no_message_of_an_old_format_is_taken_for_a_batch_without_records() -> None:
+def test_no_message_of_an_old_format_is_taken_for_an_empty_batch() -> None:
     log = filled(keyed(("a", "1")), keyed(("a", "2")))
     messages = legacy.build([Record(offset, NOW_MS, b"k", b"v" * 26) for offset in range(2)], 1)
     assert len(messages) == 2 * HEADER_SIZE

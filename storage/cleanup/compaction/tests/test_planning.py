@@ -42,7 +42,7 @@ def log(**settings: Any) -> LogFacts:
     return facts._replace(**settings)
 
 
-def test_all_closed_segments_of_a_log_that_was_never_cleaned_are_dirty() -> None:
+def test_all_closed_segments_of_a_never_cleaned_log_are_dirty() -> None:
     assert assess(log(), COMPACT, NOW_MS) == CleanableRatio(0, 30, 0, 300, 0)
 
 
@@ -159,7 +159,7 @@ def marker(last_offset: int, producer_id: int = 1) -> BatchHeader:
     return header(last_offset, producer_id, is_transactional=True, is_control=True)
 
 
-def test_a_commit_marker_stays_as_long_as_there_is_something_of_its_transaction() -> None:
+def test_a_commit_marker_stays_while_its_transaction_has_records() -> None:
     transactions = CleanedTransactions()
     assert not transactions.may_go(data(1))
     assert not transactions.marker_may_go(marker(2), COMMIT)
@@ -167,7 +167,7 @@ def test_a_commit_marker_stays_as_long_as_there_is_something_of_its_transaction(
     assert transactions.marker_may_go(marker(3, producer_id=2), COMMIT)
 
 
-def test_records_of_an_aborted_transaction_go_and_its_marker_a_round_later() -> None:
+def test_aborted_records_go_and_their_marker_a_round_later() -> None:
     aborted = [AbortedTransaction(1, 5)]
     transactions = CleanedTransactions(aborted)
     assert not transactions.may_go(data(4)), "of the transaction before"
@@ -189,7 +189,7 @@ def test_two_aborted_transactions_of_a_producer_are_two() -> None:
     assert transactions.may_go(data(20))
 
 
-def test_an_aborted_transaction_ends_at_its_marker_even_if_nobody_asked_about_that() -> None:
+def test_an_aborted_transaction_ends_at_its_marker_also_unasked() -> None:
     aborted = [AbortedTransaction(1, 5, 7), AbortedTransaction(1, 20, 22)]
     transactions = CleanedTransactions(aborted)
     assert not transactions.may_go(data(10)), "what was aborted lies before all that is asked about"
@@ -232,7 +232,7 @@ def test_the_last_batch_of_a_producer_stays() -> None:
     assert batch_retention(header(5), records_may_go=True, is_last_of_group=False, last=last) is BatchRetention.EMPTY
 
 
-def test_the_marker_of_a_producer_that_wrote_nothing_else_in_its_epoch_stays() -> None:
+def test_the_only_marker_of_a_producer_epoch_stays() -> None:
     last = LastBatch(epoch=3, last_offset=-1)
     for batch, expected in (
         (header(5, epoch=3, is_control=True), BatchRetention.EMPTY),

@@ -93,7 +93,7 @@ def test_a_member_that_comes_again_has_what_its_last_record_says() -> None:
     assert desk.is_in(State.EMPTY)
 
 
-def test_a_group_that_a_record_brings_while_the_broker_runs_gets_its_sessions() -> None:
+def test_a_group_from_a_record_in_operation_gets_its_sessions() -> None:
     desk = ClassicDesk()
     desk.shard.replay(KEY, generation(3, member("a"), member("b")), WALL_MS)
     desk.shard.note_due("group")
@@ -185,7 +185,7 @@ def test_only_members_commit_to_a_group_that_has_some() -> None:
     desk.group.check_commit(static.member_id, "worker", 1, 9, desk.now_ms)
 
 
-def test_members_commit_while_others_join_but_not_while_the_leader_assigns() -> None:
+def test_members_commit_during_joins_but_not_during_the_assignment() -> None:
     desk = ClassicDesk()
     leader, follower = desk.stable(2)
     desk.join(leader.member_id)
@@ -279,7 +279,7 @@ def test_topics_of_a_new_generation_are_read_anew() -> None:
     assert desk.group.subscribes_to("y")
 
 
-def test_a_consumer_whose_subscription_is_not_understood_reads_everything() -> None:
+def test_a_consumer_with_an_unknown_subscription_reads_everything() -> None:
     garbled = member("a")
     garbled.subscription = b"?"
     group = loaded(generation(1, garbled)).group
@@ -287,7 +287,7 @@ def test_a_consumer_whose_subscription_is_not_understood_reads_everything() -> N
     assert group.expires_from(5) is None
 
 
-def test_until_the_first_generation_is_written_everything_is_subscribed() -> None:
+def test_before_the_first_generation_everything_is_subscribed() -> None:
     desk = ClassicDesk()
     desk.enter()
     assert desk.group.subscribes_to("x")

@@ -73,7 +73,7 @@ def test_before_v4_a_new_member_joins_at_once(version: int) -> None:
     desk.check_rebuilt()
 
 
-def test_a_new_static_member_joins_at_once_and_is_named_after_its_instance() -> None:
+def test_a_new_static_member_joins_at_once_named_after_its_instance() -> None:
     desk = ClassicDesk()
     asked = desk.join("", "worker")
     assert asked.error is ErrorCode.NONE
@@ -227,7 +227,7 @@ def test_a_pending_member_holds_up_a_rebalance() -> None:
 # JoinGroup of members
 
 
-def test_a_follower_that_joins_again_unchanged_hears_of_the_generation() -> None:
+def test_a_follower_that_rejoins_unchanged_hears_of_the_generation() -> None:
     desk = ClassicDesk()
     leader, follower = desk.stable(2)
     asked = desk.join(follower.member_id)
@@ -358,7 +358,7 @@ def test_a_static_member_of_a_full_group_returns() -> None:
     assert desk.join("", "other").error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_a_group_that_is_too_large_after_a_restart_keeps_who_comes_first() -> None:
+def test_a_group_too_large_after_a_restart_keeps_who_comes_first() -> None:
     desk = ClassicDesk()
     members = desk.stable(3)
     desk.settings = type(desk.settings)(initial_rebalance_delay_ms=0, max_size=2)
@@ -486,7 +486,7 @@ def test_an_assignment_that_cannot_be_written_can_be_given_again() -> None:
     desk.check_rebuilt()
 
 
-def test_after_a_failed_write_members_have_until_the_end_of_the_rebalance_to_sync_again() -> None:
+def test_after_a_failed_write_members_can_sync_until_the_end() -> None:
     desk = ClassicDesk()
     leader, follower = (member._replace(generation=2) for member in desk.stable(2))
     desk.rejoin([leader, follower])
@@ -633,7 +633,7 @@ def test_a_pending_member_that_leaves_is_not_waited_for() -> None:
     assert waiting.reply.generation_id == 2
 
 
-def test_a_pending_member_that_leaves_a_stable_group_does_not_disturb_it() -> None:
+def test_a_pending_member_leaves_without_disturbing_a_stable_group() -> None:
     desk = ClassicDesk()
     desk.stable()
     pending = desk.join().reply.member_id

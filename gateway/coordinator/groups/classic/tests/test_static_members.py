@@ -112,7 +112,7 @@ def test_a_static_member_that_changes_the_votes_rebalances() -> None:
     assert desk.is_in(State.PREPARING)
 
 
-def test_a_static_member_that_returns_while_the_leader_assigns_rebalances() -> None:
+def test_a_static_member_that_returns_in_an_assignment_rebalances() -> None:
     desk = ClassicDesk()
     leader, old = desk.stable(1, ["worker"])
     desk.rejoin([leader, old])
@@ -125,7 +125,7 @@ def test_a_static_member_that_returns_while_the_leader_assigns_rebalances() -> N
     assert asked.reply.generation_id == 3
 
 
-def test_a_static_member_that_returns_while_others_join_takes_its_place() -> None:
+def test_a_static_member_that_returns_during_joins_takes_its_place() -> None:
     desk = ClassicDesk()
     leader, old = desk.stable(1, ["worker"])
     waiting = desk.join(old.member_id, "worker", protocols={"range": b"else"})
@@ -148,7 +148,7 @@ def test_a_static_replacement_that_cannot_be_written_changes_nothing() -> None:
     desk.check_rebuilt()
 
 
-def test_a_static_member_that_says_it_needs_no_time_is_not_waited_for_at_every_turn() -> None:
+def test_a_static_member_with_no_timeout_is_not_waited_for_each_turn() -> None:
     desk = ClassicDesk()
     leader, _ = desk.stable(1, ["worker"])
     desk.join("", "worker", rebalance_ms=0)

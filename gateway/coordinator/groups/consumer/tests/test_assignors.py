@@ -54,7 +54,7 @@ def groups(draw: st.DrawFn, same_topics: bool = False) -> tuple[dict[str, Subscr
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
 @pytest.mark.slow
 @given(group=groups())
-def test_every_partition_that_anybody_wants_goes_once_to_one_who_wants_it(
+def test_every_wanted_partition_goes_once_to_one_who_wants_it(
     name: str, group: tuple[dict[str, Subscriber], dict[bytes, int]]
 ) -> None:
     members, counts = group
@@ -85,7 +85,7 @@ def test_order_changes_nothing_and_a_second_time_changes_nothing(
 
 @pytest.mark.slow
 @given(group=groups(same_topics=True))
-def test_uniform_with_one_subscription_is_balanced_and_moves_no_partition_that_may_stay(
+def test_uniform_with_one_subscription_balances_with_the_fewest_moves(
     group: tuple[dict[str, Subscriber], dict[bytes, int]],
 ) -> None:
     members, counts = group
@@ -107,7 +107,7 @@ def test_uniform_with_one_subscription_is_balanced_and_moves_no_partition_that_m
 
 @pytest.mark.slow
 @given(group=groups())
-def test_uniform_with_different_subscriptions_leaves_no_move_that_would_help(
+def test_uniform_with_different_subscriptions_leaves_no_useful_move(
     group: tuple[dict[str, Subscriber], dict[bytes, int]],
 ) -> None:
     members, counts = group
@@ -120,7 +120,7 @@ def test_uniform_with_different_subscriptions_leaves_no_move_that_would_help(
                     assert loads[owner] - loads[other] <= 1, f"{topic!r} could move from {owner} to {other}"
 
 
-def test_uniform_spreads_each_topic_and_gives_the_rest_to_those_that_have_most() -> None:
+def test_uniform_spreads_topics_and_gives_the_rest_to_who_has_most() -> None:
     targets = uniform({"m": member(A, B), "n": member(A, B)}, {A: 2, B: 2})
     assert targets == {"m": {A: frozenset({0}), B: frozenset({0})}, "n": {A: frozenset({1}), B: frozenset({1})}}
     # Three partitions for two: the larger share stays where it is, whoever sorts first
@@ -128,7 +128,7 @@ def test_uniform_spreads_each_topic_and_gives_the_rest_to_those_that_have_most()
     assert uniform(members, {A: 3}) == {"m": {A: frozenset({0})}, "n": {A: frozenset({1, 2})}}
 
 
-def test_uniform_takes_from_those_with_most_where_subscriptions_overlap() -> None:
+def test_uniform_takes_from_who_has_most_where_subscriptions_overlap() -> None:
     before = {"m": member(A), "n": member(A, B, target={A: frozenset({0, 1, 2}), B: frozenset({0, 1, 2})})}
     targets = uniform(before, {A: 3, B: 3})
     assert targets == {"m": {A: frozenset({0, 1, 2})}, "n": {B: frozenset({0, 1, 2})}}
@@ -166,7 +166,7 @@ def test_nobody_and_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
 @pytest.mark.parametrize("different", [False, True])
-def test_cost_grows_with_members_and_partitions_not_with_their_product(name: str, different: bool) -> None:
+def test_cost_grows_with_members_plus_partitions_not_their_product(name: str, different: bool) -> None:
     def cost(scale: int) -> float:
         names = [f"m{number:04}" for number in range(50 * scale)]
         members = {name: member(A, B) if different and index % 2 else member(A) for index, name in enumerate(names)}

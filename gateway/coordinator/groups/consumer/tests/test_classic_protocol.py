@@ -72,7 +72,7 @@ def joining(member_id: str = "old", instance_id: str | None = None, **fields: An
     return JoinGroupRequest(**(values | fields))  # type: ignore[arg-type]
 
 
-def test_a_join_is_answered_at_once_with_the_epoch_and_the_first_protocol(desk: Desk) -> None:
+def test_a_join_is_answered_at_once_with_epoch_and_first_protocol(desk: Desk) -> None:
     protocols = [JoinGroupRequestProtocol("mine", SUBSCRIPTION), JoinGroupRequestProtocol("range", SUBSCRIPTION)]
     reply = ask(desk, joining(protocols=protocols))
     assert code_of(reply) is ErrorCode.NONE
@@ -206,7 +206,7 @@ def test_who_does_not_sync_or_does_not_join_again_in_time_is_given_up(desk: Desk
     assert "old" not in group_of(desk).members, "it did not join again, though it was heard of"
 
 
-def test_a_session_lasts_as_long_as_the_member_said_also_after_a_restart(desk: Desk) -> None:
+def test_a_session_lasts_as_the_member_said_also_after_a_restart(desk: Desk) -> None:
     generation = ask(desk, joining()).generation_id
     ask(desk, SyncGroupRequest(GROUP, generation, "old"), 4)
     desk.shard = desk.rebuilt()
@@ -242,7 +242,7 @@ def test_classic_members_leave_with_leave_group(desk: Desk) -> None:
     desk.check_rebuilt()
 
 
-def test_a_static_member_changes_its_protocol_and_keeps_its_partitions(desk: Desk) -> None:
+def test_a_static_member_keeps_its_partitions_in_another_protocol(desk: Desk) -> None:
     static = Client(desk, "s", "orders", instance_id="i")
     new = Client(desk, "new", "orders")
     settle(new, static)
@@ -258,7 +258,7 @@ def test_a_static_member_changes_its_protocol_and_keeps_its_partitions(desk: Des
     assert classic_members(desk) == 0
 
 
-def test_a_static_member_that_was_the_last_of_its_protocol_makes_it_a_classic_group(desk: Desk) -> None:
+def test_the_last_static_member_of_a_protocol_leaves_a_classic_group(desk: Desk) -> None:
     static = Client(desk, "s", "orders", instance_id="i")
     ask(desk, joining())
     static.beat()

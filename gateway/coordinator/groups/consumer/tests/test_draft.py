@@ -22,7 +22,7 @@ def test_it_copies_the_group_with_the_first_record_only(draft: Draft) -> None:
     draft.put(Member("a", topics=frozenset("t")))
     copy = draft.group
     assert copy is not draft.live
-    draft.look_at_topics(bump=False)
+    draft.check_topics(bump=False)
     draft.compute_target()
     assert draft.group is copy
     assert (draft.live.members, draft.live.epoch, draft.live.targets) == ({}, 0, {})
@@ -33,10 +33,10 @@ def test_it_copies_the_group_with_the_first_record_only(draft: Draft) -> None:
 
 
 def test_an_epoch_is_made_for_a_reason(draft: Draft) -> None:
-    draft.look_at_topics(bump=False)
+    draft.check_topics(bump=False)
     draft.compute_target()
     assert draft.records == []
-    draft.look_at_topics(bump=True)
+    draft.check_topics(bump=True)
     assert draft.group.epoch == 1
 
 
@@ -53,7 +53,7 @@ def test_expressions_are_forgotten_with_their_last_member(draft: Draft) -> None:
 
 def test_a_step_is_written_if_there_is_one(draft: Draft) -> None:
     draft.put(Member("a", topics=frozenset("t")))
-    draft.look_at_topics(bump=True)
+    draft.check_topics(bump=True)
     draft.compute_target()
     after = draft.step(draft.group.members["a"], {}, has_resubscribed=False)
     assert draft.records[-1] == group_records.current("g", after)
@@ -62,7 +62,7 @@ def test_a_step_is_written_if_there_is_one(draft: Draft) -> None:
     assert len(draft.records) == written
 
 
-def test_records_of_the_classic_group_that_it_was_are_written_and_change_nothing(draft: Draft) -> None:
+def test_records_of_the_former_classic_group_change_nothing(draft: Draft) -> None:
     draft.add((GroupMetadataKey("g"), None))
     assert draft.group is draft.live
     assert draft.records == [(GroupMetadataKey("g"), None)]

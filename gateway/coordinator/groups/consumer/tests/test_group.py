@@ -30,7 +30,7 @@ def refusal(group: ConsumerGroup, member_id: str, epoch: int, version: int = 9) 
     return ErrorCode.NONE
 
 
-def test_members_commit_with_their_epoch_and_others_only_while_there_is_none(desk: Desk) -> None:
+def test_only_members_with_their_epoch_commit_while_there_are_any(desk: Desk) -> None:
     member = Client(desk, "a", "orders")
     member.settle(2)
     group = group_of(desk)
@@ -150,7 +150,7 @@ def test_offsets_of_a_consumer_group_count_from_their_commit(desk: Desk) -> None
     assert not group.subscribes_to("other")
 
 
-def test_a_log_that_was_compacted_may_have_the_next_owner_before_the_release() -> None:
+def test_a_compacted_log_may_have_the_next_owner_before_the_release() -> None:
     group = ConsumerGroup("g")
     first, second = Member("a", assigned={T: frozenset({1})}), Member("b", assigned={T: frozenset({1})})
     for record in (

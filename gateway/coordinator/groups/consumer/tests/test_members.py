@@ -61,13 +61,13 @@ def test_partitions_of_others_are_waited_for() -> None:
     assert step(waiting, parts(1, 3)) == (6, STABLE, parts(1, 3), {})
 
 
-def test_what_is_not_in_the_target_is_given_up_before_anything_is_given() -> None:
+def test_what_the_target_lacks_is_revoked_before_anything_is_assigned() -> None:
     assert step(member(parts(1, 2)), parts(1, 3), {A: {1, 2}}) == (5, UNREVOKED_PARTITIONS, parts(1), parts(2))
     assert step(member(parts(1, 2)), parts(1, 3), None) == (5, UNREVOKED_PARTITIONS, parts(1), parts(2))
     assert step(member(parts(1, 2)), parts(1, 3), {A: {1}}) == (6, STABLE, parts(1, 3), {}), "it reads it no more"
 
 
-def test_a_member_that_has_given_up_goes_on_and_one_that_has_not_stays() -> None:
+def test_a_member_goes_on_only_after_its_release() -> None:
     giving_up = member(parts(1), parts(2), UNREVOKED_PARTITIONS)
     assert step(giving_up, parts(1, 3), {A: {1}}) == (6, STABLE, parts(1, 3), {})
     for said in (None, {A: {1, 2}}, {A: {2}}):
@@ -80,7 +80,7 @@ def test_the_target_may_change_while_a_member_gives_up() -> None:
     assert step(giving_up, parts(1, 2), {A: {1}}, epoch=7) == (7, STABLE, parts(1, 2), {}), "its own is free to it"
 
 
-def test_a_topic_that_is_not_wanted_is_given_up_whatever_the_target_says() -> None:
+def test_an_unwanted_topic_is_revoked_whatever_the_target_says() -> None:
     both = {**parts(1), **parts(7, topic=B)}
     after = step(member(both), both, {A: {1}, B: {7}}, wanted=frozenset({A}))
     assert after == (5, UNREVOKED_PARTITIONS, parts(1), parts(7, topic=B))

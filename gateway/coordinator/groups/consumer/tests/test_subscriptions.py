@@ -96,7 +96,7 @@ def test_with_many_topics_expressions_are_resolved_less_often() -> None:
     assert refresh_interval_ms(10_000, 100) == 100_000, "a hundred expressions take a second"
 
 
-def test_the_fingerprint_tells_of_ids_and_sizes_of_the_topics_that_are_there() -> None:
+def test_the_fingerprint_covers_ids_and_sizes_of_existing_topics() -> None:
     a, b = b"a" * 16, b"b" * 16
     some = fingerprint(["x", "y"], Topics(x=(a, 1), y=(b, 2), z=(b, 3)))
     assert some == fingerprint(["y", "x", "gone"], Topics(y=(b, 2), x=(a, 1)))

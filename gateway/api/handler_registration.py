@@ -1,0 +1,98 @@
+"""The registration of handlers: `@handles` names the request, its versions, and the rule of authorization.
+
+An API is added by a module in `gateway.api.handlers`; `load` imports them all.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
+
+from headgate.gateway.api.authorization import Rule
+from headgate.gateway.api.authorization_rules import unrestricted
+from headgate.gateway.api.context import HandlerContext
+from headgate.gateway.runtime.purgatory import Waiting
+from headgate.protocol.schema import Message
+from headgate.protocol.steps import Steps
+
+Outcome = Message | Waiting | None
+Handler = Callable[[Any, HandlerContext], Outcome | Awaitable[Outcome] | Steps[Any]]
+H = TypeVar("H", bound=Handler)
+
+
+class Range(NamedTuple):
+    """A range of versions of one API, both ends included, with one handler.
+
+    `authorize`: the rule that runs before the handler (`gateway.api.authorization`). `is_lasting(response)`: True if an
+    equal request from the same viewpoint has the same response, and no effect, until the image changes. Such a response
+    is cached (`gateway.api.response_cache`). `stages`: True if the handler may stage appends, which are written
+    together with others of its turn (`gateway.replication.write_batcher`).
+    """
+
+    first: int
+    last: int
+    handler: Handler
+    authorize: Rule = unrestricted
+    is_lasting: Callable[[Any], bool] | None = None
+    stages: bool = False
+
+
+class Registration(NamedTuple):
+    """One supported API: its ranges of versions, in order and without a gap."""
+
+    request: type[Message]
+    ranges: tuple[Range, ...]
+
+    @property
+    def served_min(self) -> int:
+        """The lowest supported version."""
+        return self.ranges[0].first
+
+    @property
+    def served_max(self) -> int:
+        """The highest supported version."""
+        return self.ranges[-1].last
+
+    def find(self, version: int) -> Range | None:
+        """The range of a version; None for an unsupported version."""
+        return next((served for served in self.ranges if served.first <= version <= served.last), None)
+
+
+REGISTRATIONS: dict[int, Registration] = {}
+
+
+def handles(
+    request: type[Message],
+    versions: str,
+    *,
+    authorize: Rule,
+    is_lasting: Callable[[Any], bool] | None = None,
+    stages: bool = False,
+) -> Callable[[H], H]:
+    """Register a handler for `versions` ("0-4", or "3") of a request; see `Range`.
+
+    An API whose old versions need more work has several handlers, so that the newest has no branch for old versions.
+    Raises ValueError for a gap between two ranges.
+    """
+    low, _, high = versions.partition("-")
+
+    def register(handler: H) -> H:
+        added = Range(int(low), int(high or low), handler, authorize, is_lasting, stages)
+        known = REGISTRATIONS.get(request.api_key)
+        ranges = sorted((added, *(known.ranges if known else ())))
+        for before, after in pairwise(ranges):
+            if before.last + 1 != after.first:
+                raise ValueError(f"the versions {before.first} to {after.last} of {request.__name__} leave a gap")
+        REGISTRATIONS[request.api_key] = Registration(request, tuple(ranges))
+        return handler
+
+    return register
+
+
+def load() -> dict[int, Registration]:
+    """Import every module of `gateway.api.handlers`. Returns the table of supported APIs, by API key."""
+    handlers = importlib.import_module("headgate.gateway.api.handlers")
+    for module in pkgutil.iter_modules(handlers.__path__):
+        importlib.import_module(f"{handlers.__name__}.{module.name}")
+    return REGISTRATIONS

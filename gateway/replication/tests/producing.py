@@ -1,0 +1,46 @@
+"""Produce requests put to a node, and their replies."""
+
+from typing import Any
+
+from headgate.gateway.api.handler_registration import load
+from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.tests.builders import Node
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from headgate.protocol.records.batch import Record, build
+
+TIMEOUT_MS = 60_000
+
+
+def produce(node: Node, *values: bytes, topic: str = "t", index: int = 0, acks: int = 1, **numbers: Any) -> Any:
+    """The outcome of the handler. The turn goes on: nothing is written yet."""
+    records = [Record(timestamp=node.time.clock.now_ms(), value=value) for value in values or (b"x",)]
+    data = memoryview(build(records, **numbers))
+    named = TopicProduceData(topic, partition_data=[PartitionProduceData(index, data)])
+    return load()[0].ranges[-1].handler(ProduceRequest(None, acks, TIMEOUT_MS, [named]), node.context(9))
+
+
+def row(response: Any) -> tuple[int, int]:
+    """The error code and the base offset of the only row."""
+    assert isinstance(response, ProduceResponse)
+    ((found,),) = [topic.partition_responses for topic in response.responses]
+    return found.error_code, found.base_offset
+
+
+class Reply:
+    """The reply to a client, once there is one."""
+
+    def __init__(self, node: Node, outcome: Any) -> None:
+        self.value: Any = None
+        if isinstance(outcome, Waiting):
+            node.services.purgatory.park(outcome, self._take)
+        else:
+            self.value = outcome
+
+    def _take(self, value: Any) -> None:
+        assert self.value is None
+        self.value = value
+
+    @property
+    def row(self) -> tuple[int, int] | None:
+        """The error code and the base offset; None before the reply."""
+        return None if self.value is None else row(self.value)

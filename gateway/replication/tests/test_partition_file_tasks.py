@@ -1,0 +1,185 @@
+"""Work on files is begun in the order in which it came, and goes on in each directory whatever goes wrong elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from unittest.mock import Mock
+
+import pytest
+
+from headgate.gateway.replication.partition_file_tasks import CountdownLatch, PartitionFileTasks
+from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
+
+
+class Runs:
+    """Something that a thread does in a directory, named by the first letter."""
+
+    def __init__(self, did: list[str], name: str, error: Exception | None = None) -> None:
+        self._did, self._name, self._error = did, name, error
+        self.directory = name[0]
+
+    def run(self) -> None:
+        self._did.append(f"run {self._name}")
+        if self._error is not None:
+            raise self._error
+
+
+class Desk:
+    """Works that note what becomes of them."""
+
+    def __init__(self, scheduler: Scheduler | None) -> None:
+        self.did: list[str] = []
+        self.works = PartitionFileTasks()
+        self.works.go_on_in_threads(scheduler)
+
+    def add(self, *names: str, error: Exception | None = None, together: CountdownLatch | None = None) -> None:
+        def begin() -> list[Runs]:
+            self.did.append(f"begin {','.join(names)}")
+            return [Runs(self.did, name, error) for name in names]
+
+        self.works.add(begin, self.end, together)
+
+    def end(self, part: Sequence[Runs]) -> None:
+        self.did.append(f"end {','.join(one._name for one in part)}")
+
+
+def test_without_threads_all_is_done_at_once() -> None:
+    desk = Desk(None)
+    desk.add("a1", "b1", "a2")
+    desk.add()
+    assert desk.did == ["begin a1,b1,a2", "run a1", "run a2", "end a1,a2", "run b1", "end b1", "begin "]
+
+
+def test_one_directory_does_one_thing_after_another() -> None:
+    time = ManualTime()
+    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
+    for name in ("a1", "a2", "a3"):
+        desk.add(name)
+    assert desk.did == ["begin a1"], "the others after what else the loop has to do"
+    time.advance()
+    assert desk.did == ["begin a1", "begin a2", "begin a3"]
+    desk.did.clear()
+    while threads.waiting:
+        assert len(threads.waiting) == 1
+        threads.run_one()
+    assert desk.did == [f"{what} {name}" for name in ("a1", "a2", "a3") for what in ("run", "end")]
+
+
+def test_a_directory_that_hangs_holds_up_no_other() -> None:
+    time, told = ManualTime(), list[str]()
+    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
+    both, last = CountdownLatch(lambda: told.append("both")), CountdownLatch(lambda: told.append("last"))
+    desk.add("a1", "b1", "a2", together=both)
+    desk.add("b2", together=last)
+    for together in (both, last):
+        together.all_added(time.scheduler, 1.0)
+    time.advance()
+    assert len(threads.waiting) == 2
+    desk.did.clear()
+    threads.run_one(number=1)
+    threads.run_one(number=1)
+    assert desk.did == ["run b1", "end b1", "run b2", "end b2"]
+    assert told == ["last"]
+    threads.run_one()
+    assert desk.did[4:] == ["run a1", "run a2", "end a1,a2"]
+    assert told == ["last", "both"], "when all its parts are there"
+    assert not threads.waiting
+
+
+def test_what_ends_adds_to_what_waits() -> None:
+    time = ManualTime()
+    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
+    desk.works.add(lambda: [Runs(desk.did, "a1")], lambda _: desk.add("a of a1"))
+    desk.add("a2")
+    time.advance()
+    while threads.waiting:
+        threads.run_one()
+    ran = [one for one in desk.did if one.startswith("run")]
+    assert ran == ["run a1", "run a2", "run a of a1"]
+
+
+def test_what_was_begun_already_comes_before_what_was_not() -> None:
+    time = ManualTime()
+    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
+    for name in ("a1", "a2"):
+        desk.add(name)
+    desk.works.add_begun([Runs(desk.did, "a3")], desk.end)
+    time.advance()
+    while threads.waiting:
+        threads.run_one()
+    assert [one for one in desk.did if one.startswith("run")] == ["run a1", "run a3", "run a2"]
+
+
+def test_a_fault_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    time, told = ManualTime(), list[str]()
+    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
+
+    def fail(_: object = None) -> list[Runs]:
+        raise ValueError("a fault of ours")
+
+    together = CountdownLatch(lambda: told.append("all"))
+    desk.works.add(fail, lambda _: None, together)
+    desk.works.add(lambda: [Runs(desk.did, "a0")], fail, together)  # type: ignore[arg-type]
+    desk.add("a1", "a2", error=ValueError("another one"), together=together)
+    desk.add("a3", together=together)
+    together.all_added(time.scheduler, 1.0)
+    time.advance()
+    while threads.waiting:
+        threads.run_one()
+    expected = ["begin a1,a2", "begin a3", "run a0", "run a1", "end a1,a2", "run a3", "end a3"]
+    assert (desk.did, told) == (expected, ["all"])
+    assert caplog.text.count("ValueError: a fault of ours") == 2
+    assert "another one" in caplog.text
+
+
+def test_where_no_thread_can_be_had_the_next_one_has_its_turn(caplog: pytest.LogCaptureFixture) -> None:
+    time = ManualTime()
+    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
+    time.scheduler.slices = Mock(side_effect=RuntimeError("can't start new thread"))
+    desk.add("a1")
+    time.scheduler.slices = threads
+    desk.add("a2")
+    time.advance()
+    threads.run_one()
+    assert desk.did == ["begin a1", "end a1", "begin a2", "run a2", "end a2"]
+    assert "can't start new thread" in caplog.text
+
+
+def test_when_the_broker_stops_nothing_more_is_run_and_all_is_ended(caplog: pytest.LogCaptureFixture) -> None:
+    time = ManualTime()
+    threads, desk = time.scheduler.hold_slices(), Desk(time.scheduler)
+    for name in ("a1", "a2"):
+        desk.add(name)
+    time.advance()
+    for name in ("a3", "a4"):
+        desk.add(name)
+    time.scheduler.is_over = True
+    threads.run_one(StoppedError())
+    begun = [f"begin {name}" for name in ("a1", "a2", "a3")]
+    assert desk.did == [*begun, "end a1", "end a2", "end a3", "begin a4", "end a4"]
+    assert not caplog.text
+
+
+def test_what_takes_too_long_is_told_once_and_before() -> None:
+    time, told = ManualTime(), list[str]()
+    together = CountdownLatch(lambda: told.append("told"))
+    together.begin()
+    together.all_added(time.scheduler, 5_000)
+    time.advance(4_999)
+    assert not told
+    time.advance(1)
+    assert told == ["told"]
+    together.end()
+    assert told == ["told"]
+
+
+def test_what_ends_soon_is_told_then_and_its_timer_is_gone() -> None:
+    time, told = ManualTime(), list[str]()
+    together = CountdownLatch(lambda: told.append("told"))
+    together.begin()
+    together.all_added(time.scheduler, 5_000)
+    together.end()
+    assert told == ["told"]
+    time.advance(5_000)
+    assert told == ["told"]
