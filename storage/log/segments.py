@@ -164,7 +164,7 @@ class Segments:
         Raises OSError; WouldBlock if not `blocking`.
         """
         segment, _ = self.locate(offset, blocking)
-        if piece.fileno != segment.file.fileno:  # of a later segment: the read passed over batches without records
+        if not piece.is_of(segment.file):  # of a later segment: the read passed over batches without records
             return end_offset
         bound = segment.offsets.bound(piece.position + len(piece), blocking)
         if bound is not None:

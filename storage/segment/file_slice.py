@@ -39,6 +39,10 @@ class FileSlice:
     def __repr__(self) -> str:
         return f"FileSlice({self.length} bytes at {self.position} of descriptor {self.fileno})"
 
+    def is_of(self, file: File) -> bool:
+        """Whether this is a piece of `file`. Descriptors do not tell: a file may have none."""
+        return self._file is file
+
     def read(self, start: int = 0, length: int | None = None) -> bytes:
         """The bytes, or a part of them, for a stream without sendfile. Raises ValueError after `release`."""
         if self._file is None:

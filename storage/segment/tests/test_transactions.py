@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -615,6 +615,7 @@ def _last_of_keys(offsets: list[int], records: dict[int, tuple[bytes, bytes]]) -
 
 @pytest.mark.slow
 @given(st.integers(0, 1 << 32))
+@example(191354)  # a read passes over batches without records, into the next segment
 @settings(max_examples=40, deadline=None)
 def test_compaction_leaves_what_is_committed(seed: int) -> None:
     keyed = Keyed(Random(seed))
