@@ -186,7 +186,7 @@ def offsets_partitions(node: Node) -> list[Replica]:
 def reach(replica: Replica, offset: int) -> None:
     """Have everything before an offset on the disk."""
     replica.log.recovery_point = offset
-    replica.advance()
+    replica.advance_high_watermark()
 
 
 def refusal(node: Node, request: Message, version: int) -> ErrorCode:
