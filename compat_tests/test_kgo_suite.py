@@ -67,19 +67,12 @@ OTHERS = (
     "TestIssueProduceSyncManualPartitionNegativeDoesNotPanic",
     "TestPing",
 )
-# Three groups in a row, each of which reads and writes in transactions
-TRANSACTIONS = (
-    "TestTxnEtl/cooperative-sticky",
-    "TestTxnEtl/cooperative-sticky/static",
-    "TestTxnEtl/range",
-    "TestTxnEtl/range/848",
-    "TestTxnEtl/sticky/848",
-    "TestTxnEtl/sticky/848/static",
-)
-TESTS = (*GROUPS, *OFFSETS, *OTHERS, *TRANSACTIONS)
+TESTS = (*GROUPS, *OFFSETS, *OTHERS)
+TRANSACTIONS = "transactional"
 SHARE = "of share groups, which it skips before Apache Kafka 4.2"
 SCRAM = "wants a listener with SASL"
 LEFT_OUT = {
+    "TestTxnEtl": TRANSACTIONS,
     "TestConsumeRegexShareSkipsInternal": SHARE,
     "TestShareGroup": SHARE,
     "TestShareGroupAckOnClose": SHARE,
