@@ -62,8 +62,8 @@ class Producer:
         self.key = key
         self.version = version
         self.held: ProducerIdAndEpoch | None = None
-        self.has_begun = False
-        """Whether its transaction has a partition."""
+        self.begun: int | None = None
+        """How many transactions of the id were decided when its present one began; None if it has no partition."""
         self.unanswered: Callable[[bool], object] | None = None
         """Sends a request again whose answer was lost; is the answer lost once more?"""
 
@@ -123,7 +123,9 @@ class Histories(RuleBasedStateMachine):
         code = self.desk.add(producer.key, producer.held, {"t": [partition]}, client_version=client_version)
         if code == ErrorCode.NONE:
             self._is_accepted(producer)
-            producer.has_begun = True
+            self._check_log()
+            if producer.begun is None:
+                producer.begun = self.decided[producer.key]
             assert self.desk.state(producer.key).has("t", partition)
             assert self.desk.verify(producer.key, producer.held, {"t": [partition]}) == ErrorCode.NONE
 
@@ -131,7 +133,7 @@ class Histories(RuleBasedStateMachine):
     def end(self, number: int, commit: bool, is_lost: bool) -> None:
         producer = self.some(number)
         if producer is not None and producer.held is not None and producer.unanswered is None:
-            self._end(producer, producer.held, commit, self.decided[producer.key], is_lost)
+            self._end(producer, producer.held, commit, is_lost)
 
     @rule(number=NUMBERS, commit=st.booleans(), is_lost=st.booleans())
     def transact(self, number: int, commit: bool, is_lost: bool) -> None:
@@ -158,15 +160,14 @@ class Histories(RuleBasedStateMachine):
             return held is not None
         if isinstance(reply, ProducerIdAndEpoch):
             self._was_told(producer, reply)
-            producer.has_begun = False
+            producer.begun = None
             return True
         return False
 
-    def _end(self, producer: Producer, held: ProducerIdAndEpoch, commit: bool, number: int, is_lost: bool) -> None:
-        """`number` of the transaction that the producer means."""
+    def _end(self, producer: Producer, held: ProducerIdAndEpoch, commit: bool, is_lost: bool) -> None:
         reply = self.desk.end(producer.key, held, commit=commit, version=producer.version)
         if is_lost:
-            producer.unanswered = partial(self._end, producer, held, commit, number)
+            producer.unanswered = partial(self._end, producer, held, commit)
         elif isinstance(reply, ProducerIdAndEpoch):
             self._was_told(producer, reply)
         elif reply != ErrorCode.NONE:
@@ -175,8 +176,8 @@ class Histories(RuleBasedStateMachine):
             self._check_log()
             last = self.decided[producer.key]
             assert self.ends[producer.key, last] == commit, "the answer is what was decided"
-            assert last == number + 1 or not producer.has_begun, "of this transaction"
-            producer.has_begun = False
+            assert producer.begun in (None, last - 1), "of this transaction"
+            producer.begun = None
 
     def _was_told(self, producer: Producer, told: ProducerIdAndEpoch) -> None:
         assert self.owners.setdefault(told, producer) is producer, "an epoch has one holder"
