@@ -42,7 +42,7 @@ def test_a_produce_has_a_batch_of_the_transaction_for_each_partition() -> None:
     (produce,) = (writer for writer in PRODUCER.requests(NEW) if writer.key == frames.PRODUCE)
     frame = produce.frame()
     _, version, _, _, start = read_request_header(memoryview(frame)[4:])
-    request = read(ProduceRequest, version, memoryview(frame)[4 + start :])
+    request, _ = read(ProduceRequest, version, memoryview(frame)[4 + start :])
     assert (request.transactional_id, request.acks, request.topic_data[0].topic_id) == ("id", -1, TOPIC_ID)
     for row, index in zip(request.topic_data[0].partition_data, (1, 2), strict=True):
         assert row.index == index
