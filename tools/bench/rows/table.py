@@ -152,9 +152,7 @@ ROWS: dict[str, Row] = {
         ProducerPerformanceRow("java-produce-16k", _per_gigabyte(0.75), 1, version=7, batch_bytes=16 * KIBIBYTE),
         ProducerPerformanceRow("java-produce-64k", _per_gigabyte(0.75), 1, version=7, batch_bytes=64 * KIBIBYTE),
         ProducerPerformanceRow("java-produce-1m", _per_gigabyte(0.75), 1, version=7, batch_bytes=MEBIBYTE),
-        TransactionalPerformanceRow(
-            "java-transactional", _per_gigabyte(0.75), 1, version=7, batch_bytes=16 * KIBIBYTE
-        ),
+        TransactionalPerformanceRow("java-transactional", _per_gigabyte(0.75), 1, version=7, batch_bytes=16 * KIBIBYTE),
         LibrdkafkaRow("librdkafka-fetch", _per_gigabyte(1.0), 1, version=11, partitions=4),
         _CONSUME,
         replace(_CONSUME, name="java-consume-kip848", group_protocol="consumer"),

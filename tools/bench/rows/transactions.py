@@ -121,7 +121,7 @@ class CommittedFetchRow(FetchRow):
         return replace(FetchRow.options(self), is_committed=True)
 
     def filled(self, target: Target) -> FilledTopic:
-        """The topic with all its markers, the committed batch, and the batches of a partition; created once in a run."""
+        """The topic with all its markers, the committed batch, and the number of batches of a partition."""
         key = self.batch, self.resident_bytes
         if key not in target.kept:
             topic, batch = target.new_topic(FILLED_PARTITIONS), self.batch.build()
@@ -136,9 +136,7 @@ class CommittedFetchRow(FetchRow):
 
     def _producer(self, number: int, topic: Topic) -> Producer:
         is_commit, name = number % _ABORTS_EVERY != 0, f"{self.name}-{os.getpid()}-{number}"
-        return Producer(
-            name, partitions_of(number, topic), self.batch.build(is_commit=is_commit), is_commit=is_commit
-        )
+        return Producer(name, partitions_of(number, topic), self.batch.build(is_commit=is_commit), is_commit=is_commit)
 
 
 def _wait_for_end(client: Client, topic: Topic, end_offset: int) -> None:

@@ -102,7 +102,13 @@ def test_a_transactional_producer_commits_every_50_ms() -> None:
     assert isinstance(row, ProducerPerformanceRow)
     command = row.command(target(["java", "-cp", "jars/*"]), "topic", 1000)
     at = command.index("--transactional-id")
-    assert command[at : at + 5] == ["--transactional-id", "topic", "--transaction-duration-ms", "50", "--producer-props"]
+    assert command[at : at + 5] == [
+        "--transactional-id",
+        "topic",
+        "--transaction-duration-ms",
+        "50",
+        "--producer-props",
+    ]
     assert command[-1] == "batch.size=16384"
 
 

@@ -2,7 +2,12 @@
 
 from headgate.tools.bench.measuring.target import Topic
 from headgate.tools.bench.rows.table import ROWS
-from headgate.tools.bench.rows.transactions import CommittedFetchRow, TransactionalBatchShape, TransactionRow, partitions_of
+from headgate.tools.bench.rows.transactions import (
+    CommittedFetchRow,
+    TransactionalBatchShape,
+    TransactionRow,
+    partitions_of,
+)
 
 TOPIC = Topic("t", bytes(range(16)), 4)
 
