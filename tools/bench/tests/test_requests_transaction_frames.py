@@ -46,7 +46,7 @@ def test_a_produce_has_a_batch_of_the_transaction_for_each_partition() -> None:
     assert (request.transactional_id, request.acks, request.topic_data[0].topic_id) == ("id", -1, TOPIC_ID)
     for row, index in zip(request.topic_data[0].partition_data, (1, 2), strict=True):
         assert row.index == index
-        assert row.records is not None
+        assert isinstance(row.records, memoryview)
         header = read_header(row.records)
         assert header.is_transactional
         assert (header.size, header.records_count) == (len(BATCH), 3)
