@@ -53,6 +53,7 @@ patch_head = struct.Struct(">qii").pack_into
 """`patch_head(view, 0, base offset, batch length, leader epoch)`: `patch` for a caller with the length."""
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
+_SHORT = 64  # a smaller size is a varint of one byte
 _CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION = 17, 21, 35
 
 Header: TypeAlias = tuple[str, bytes | None]
@@ -422,9 +423,13 @@ def _read_headers(data: bytes, position: int) -> tuple[list[Header], int]:
 def _write_bytes(out: bytearray, data: bytes | None) -> None:
     if data is None:
         out.append(1)  # -1 as a zigzag varint
+        return
+    size = len(data)
+    if size < _SHORT:
+        out.append(size << 1)
     else:
-        write_varint(out, len(data))
-        out += data
+        write_varint(out, size)
+    out += data
 
 
 def _write_record(
@@ -435,14 +440,20 @@ def _write_record(
     value: bytes | None,
     headers: Sequence[Header],
 ) -> None:
-    record = bytearray(1)  # attributes, unused
-    write_varint(record, timestamp_delta)
-    write_varint(record, offset_delta)
+    if timestamp_delta or offset_delta:
+        record = bytearray(1)  # attributes, unused
+        write_varint(record, timestamp_delta)
+        write_varint(record, offset_delta)
+    else:
+        record = bytearray(3)  # both are one zero byte
     _write_bytes(record, key)
     _write_bytes(record, value)
-    write_varint(record, len(headers))
-    for name, content in headers:
-        _write_bytes(record, name.encode())
-        _write_bytes(record, content)
+    if headers:
+        write_varint(record, len(headers))
+        for name, content in headers:
+            _write_bytes(record, name.encode())
+            _write_bytes(record, content)
+    else:
+        record.append(0)
     write_varint(out, len(record))
     out += record

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import Buffer, batch
-from headgate.protocol.records.batch import CONTROL, TRANSACTIONAL, Record
+from headgate.protocol.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
 
 ABORT, COMMIT = 0, 1
 TRANSACTION_BITS = TRANSACTIONAL | CONTROL
@@ -32,6 +32,12 @@ UNKNOWN = -1
 _VERSION = 0
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
+# The whole record: length, attributes, deltas and length of the key; key; length of the value; value; count of headers
+_RECORD = struct.Struct(">5shhBhiB")
+_RECORD_HEAD, _VALUE_LENGTH = b"\x20\x00\x00\x00\x08", 2 * _VALUE.size
+_SIZE = HEADER_SIZE + _RECORD.size
+_MAGIC_POSITION, _ATTRIBUTES_POSITION, _COUNT = 16, 22, slice(57, 61)
+_ONE_RECORD = b"\x00\x00\x00\x01"
 
 
 class Marker(NamedTuple):
@@ -44,14 +50,18 @@ class Marker(NamedTuple):
 def build(marker: Marker, *, producer_id: int, producer_epoch: int, timestamp: int) -> bytearray:
     """Build the batch that ends a producer's transaction at `timestamp`, in ms."""
     kind = COMMIT if marker.is_commit else ABORT
-    record = Record(
-        timestamp=timestamp,
-        key=_KEY.pack(_VERSION, kind),
-        value=_VALUE.pack(_VERSION, marker.coordinator_epoch),
+    made = bytearray(_SIZE)
+    # fmt: off
+    batch.HEADER.pack_into(
+        made, 0, 0, _SIZE - batch.LOG_OVERHEAD, -1, batch.MAGIC, 0, TRANSACTION_BITS, 0, timestamp, timestamp,
+        producer_id, producer_epoch, batch.NO_SEQUENCE, 1,
     )
-    return batch.build(
-        [record], producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True, is_control=True
+    _RECORD.pack_into(
+        made, HEADER_SIZE, _RECORD_HEAD, _VERSION, kind, _VALUE_LENGTH, _VERSION, marker.coordinator_epoch, 0
     )
+    # fmt: on
+    batch.set_crc(made)
+    return made
 
 
 def read(view: Buffer) -> Marker | None:
@@ -59,6 +69,11 @@ def read(view: Buffer) -> Marker | None:
 
     None for a batch that Kafka's cleaner has emptied, and for anything but a marker.
     """
+    if len(view) == _SIZE and view[_COUNT] == _ONE_RECORD and view[_MAGIC_POSITION] == batch.MAGIC:
+        head, version, kind, length, value_version, epoch, headers = _RECORD.unpack_from(view, HEADER_SIZE)
+        is_exact = head == _RECORD_HEAD and length == _VALUE_LENGTH and not version | value_version | headers
+        if is_exact and kind in (ABORT, COMMIT) and not view[_ATTRIBUTES_POSITION] & CODEC_MASK:
+            return Marker(kind == COMMIT, epoch)
     try:
         record = next(batch.iterate(view), None)
         if record is None:

@@ -17,6 +17,7 @@ from functools import partial
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import NO_TIMESTAMP, TRANSACTIONAL, BatchHeader, patch, patch_head
+from headgate.protocol.records.control import Marker
 from headgate.protocol.steps import Steps, finish
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 from headgate.storage.disk.layout import PARTITION_METADATA
@@ -97,14 +98,17 @@ class Log(LogReader):
         is_kept = (config.allows_verbatim and validate != FULL) or validate == OWN
         header = validation.plain_batch(view, config, now_ms) if is_kept else None
         if header is None:
-            return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes, owner)
-        producer_id = header.producer_id
+            header = validation.own_batch(view, config) if validate in OWN_BATCHES else None
+            if header is None:
+                return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes, owner)
+        producer_id, marker = header.producer_id, None
         if producer_id >= 0:
             if header.attributes >= TRANSACTIONAL:
-                self._check_transaction(header, validate)
-            duplicate = self.producers.check(header, self.recall)
-            if duplicate is not None:
-                return self._duplicate(duplicate)
+                marker = self._check_transaction(header, view, validate)
+            if marker is None:
+                duplicate = self.producers.check(header, self.recall)
+                if duplicate is not None:
+                    return self._duplicate(duplicate)
         first_offset, size, timestamp = self.end_offset, len(view), header.max_timestamp
         last_offset = first_offset + header.last_offset_delta
         staged = self.staged
@@ -114,16 +118,26 @@ class Log(LogReader):
         staged.add(bytes(view) if size <= gather_bytes else view, size, last_offset, timestamp)
         if producer_id >= 0:
             staged.remember(self.producers, producer_id)
-            self.producers.record(header, first_offset)
+            aborted = self.producers.record(header, first_offset, marker)
+            if aborted is not None:
+                staged.aborted += (aborted,)
         self.end_offset = last_offset + 1
         return _new_tuple(AppendInfo, (first_offset, last_offset, NO_TIMESTAMP, self.start_offset, timestamp, False))
 
-    def _check_transaction(self, header: BatchHeader, validate: str) -> None:
-        """Whether a batch may open its transaction, or go on with it. Raises as `Producers.check_transaction` does."""
-        if validate != OWN:
+    def _check_transaction(self, header: BatchHeader, view: memoryview, validate: str) -> Marker | None:
+        """Whether a batch may open its transaction, go on with it, or end it; returns the marker that ends it.
+
+        Raises as `Producers.check_transaction` and `Producers.check_marker` do.
+        """
+        marker = None
+        if validate not in OWN_BATCHES:
             self.producers.check_transaction(header)
+        elif header.is_control:
+            marker = control.read(view)
+            self.producers.check_marker(header, marker, is_raised=validate == OWN_RAISED)
         if not self.has_transactions:
             self.follow_transactions()
+        return marker
 
     def _stage_closely(
         self,

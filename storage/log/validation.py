@@ -42,6 +42,7 @@ OWN_BATCHES = (OWN, OWN_RAISED)
 PREPARED = "prepared"  # batches that `prepare` has brought into the topic's form
 HIGHEST_CODEC = 4
 _TRANSACTIONAL_ATTRIBUTES = range(TRANSACTIONAL, TRANSACTIONAL + HIGHEST_CODEC + 1)
+_OWN_ATTRIBUTES = TRANSACTION_BITS | CODEC_MASK
 _MAGIC_POSITION = 16
 _SLICE_BYTES = 16 * 1024
 _unpack_header = batch.HEADER.unpack_from
@@ -66,6 +67,28 @@ def plain_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeader
         and (0 <= attributes <= HIGHEST_CODEC or (attributes in _TRANSACTIONAL_ATTRIBUTES and producer_id >= 0))
         and (producer_id == NO_PRODUCER_ID or sequence >= 0)
         and -config.message_timestamp_before_max_ms <= timestamp - now_ms <= config.message_timestamp_after_max_ms
+        and crc32c(view[CRC_START:]) == crc
+    ):
+        return _new_tuple(BatchHeader, header)
+    return None
+
+
+def own_batch(view: memoryview, config: LogConfig) -> BatchHeader | None:
+    """The header, if this is one batch of a transaction as a coordinator makes it; else None, as in `plain_batch`."""
+    size = len(view)
+    if size < HEADER_SIZE or config.message_timestamp_type == LOG_APPEND_TIME:
+        return None
+    header = _unpack_header(view)
+    base_offset, length, _, magic, crc, attributes, delta, _, _, producer_id, _, _, count = header
+    if (
+        magic == MAGIC
+        and length + LOG_OVERHEAD == size
+        and not base_offset
+        and 0 <= delta == count - 1
+        and attributes & TRANSACTION_BITS
+        and not attributes & ~_OWN_ATTRIBUTES
+        and attributes & CODEC_MASK <= HIGHEST_CODEC
+        and producer_id >= 0
         and crc32c(view[CRC_START:]) == crc
     ):
         return _new_tuple(BatchHeader, header)
@@ -176,8 +199,8 @@ def _check_own(header: BatchHeader, view: memoryview) -> None:
     """Check a coordinator's transactional batch. It is stored unchanged."""
     if not batch.check_crc(view):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch is wrong")
-    known = TRANSACTION_BITS | CODEC_MASK
-    if header.producer_id < 0 or header.base_offset or header.attributes & ~known or header.compression > HIGHEST_CODEC:
+    is_unknown = header.attributes & ~_OWN_ATTRIBUTES or header.compression > HIGHEST_CODEC
+    if header.producer_id < 0 or header.base_offset or is_unknown:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the batch of a transaction needs a producer and offsets from 0 on")
 
 

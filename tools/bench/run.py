@@ -34,7 +34,16 @@ from headgate.tools.bench.rows.idle import idle_connection_bytes
 from headgate.tools.bench.rows.restart import FIGURES as RESTART_FIGURES
 from headgate.tools.bench.rows.restart import RESTARTS, measure_restarts
 from headgate.tools.bench.rows.row import Row, Run
-from headgate.tools.bench.rows.table import COORDINATOR_LOAD, IDLE_CONNECTIONS, MEMORY, MESSAGES, ROWS, START
+from headgate.tools.bench.rows.table import (
+    COORDINATOR_LOAD,
+    IDLE_CONNECTIONS,
+    MEMORY,
+    MESSAGES,
+    ROWS,
+    START,
+    TRANSACTION_LOAD,
+)
+from headgate.tools.bench.rows.transaction_load import transaction_load
 
 _SETTLE_SECONDS = 3.0  # between the start and the reading of idle memory
 _JVM_SLICE_SECONDS = 2.0
@@ -80,7 +89,7 @@ class Settings:
         """The number of measurements and warm-ups for the progress bar, without repeated turns."""
         loads = [ROWS[name] for name in self.rows if name in ROWS]
         each = sum(self.turns_of(row)[0] + 1 for row in loads)
-        alone = (START, COORDINATOR_LOAD, *RESTARTS, *COMPACTIONS)
+        alone = (START, *LOADS, *RESTARTS, *COMPACTIONS)
         each += sum(name in self.rows for name in alone) * self.repetitions
         each += IDLE_CONNECTIONS in self.rows
         warm_ups = len(WARM_UP_ROWS) * (bool(loads) and KAFKA in brokers)
@@ -98,13 +107,13 @@ _MEMORY_FIGURES = {
     _IDLE: Figure("resident MB, idle", lambda _: math.nan, limit=64, unit="MB"),
     _AFTER_LOAD: Figure("resident MB, after load", lambda _: math.nan, limit=120, unit="MB"),
 }
-_LOADED_FIGURES: dict[Figure, Callable[[CoordinatorLoadResult], float]] = {
-    Figure("s to every group", lambda _: math.nan, mark=1.0): lambda loaded: loaded.all_seconds,
-    Figure("s to half of them", lambda _: math.nan): lambda loaded: loaded.half_seconds,
-    Figure("s to Metadata", lambda _: math.nan): lambda loaded: loaded.metadata_seconds,
-    Figure("CPU s", lambda _: math.nan, mark=1.0): lambda loaded: loaded.cpu_seconds,
-    Figure("resident MB", lambda _: math.nan, mark=1.0): lambda loaded: loaded.resident_megabytes,
+CoordinatorLoad = Callable[[Launcher, Path, Path], CoordinatorLoadResult]
+"""Measures one load after a restart, in a directory, with the directory of the generators."""
+LOADS: Mapping[str, tuple[CoordinatorLoad, str]] = {
+    COORDINATOR_LOAD: (coordinator_load, "group"),
+    TRANSACTION_LOAD: (transaction_load, "id"),
 }
+"""Row -> its measurement, and the word for a loaded thing."""
 _CONNECTION_FIGURE = Figure("resident bytes each", lambda _: math.nan, limit=4096, unit="bytes")
 
 
@@ -131,9 +140,9 @@ class Bench:
                 self._measure_messages()
             if IDLE_CONNECTIONS in self.settings.rows:
                 self._measure_idle_connections(directory / "idle")
-            if COORDINATOR_LOAD in self.settings.rows:
-                loads = self._coordinator_loads(directory / "load")
-                self._measure_alone(COORDINATOR_LOAD, loads, _LOADED_FIGURES)
+            for name in filter(self.settings.rows.__contains__, LOADS):
+                load, what = LOADS[name]
+                self._measure_alone(name, self._coordinator_loads(load, directory / name), _loaded_figures(what))
             turns, launchers = self.settings.repetitions, self.launchers
             for name in filter(self.settings.rows.__contains__, RESTARTS):
                 restarts = measure_restarts(RESTARTS[name], launchers, directory / name, self.build, turns)
@@ -181,7 +190,8 @@ class Bench:
     ) -> None:
         """Take the results as (broker, number of the turn, result). Each broker is alone on the machine."""
         series: dict[str, list[R]] = {launcher.name: [] for launcher in self.launchers}
-        compile_program("load", self.build)
+        for program in ("load", "transactions"):
+            compile_program(program, self.build)
         before, own = machine_time(), own_cpu_seconds()
         try:
             for broker, number, result in measured:
@@ -195,10 +205,12 @@ class Bench:
             values = {broker: [of(result) for result in results] for broker, results in series.items()}
             self.journal.figure(Line.of(name, figure, values, share))
 
-    def _coordinator_loads(self, directory: Path) -> Iterator[tuple[str, int, CoordinatorLoadResult]]:
+    def _coordinator_loads(
+        self, load: CoordinatorLoad, directory: Path
+    ) -> Iterator[tuple[str, int, CoordinatorLoadResult]]:
         for number in range(self.settings.repetitions):
             for launcher in self.launchers:
-                yield launcher.name, number, coordinator_load(launcher, directory, self.build)
+                yield launcher.name, number, load(launcher, directory, self.build)
 
     def _loads(self) -> list[str]:
         return [name for name in self.settings.rows if name in ROWS]
@@ -281,6 +293,16 @@ class Bench:
         shown = f"{main.of(sample):.4g} {main.name}, {rate.of(sample):.4g} {rate.name}"
         self.progress.step(f"{row.name} {number} {broker} {shown}, others {sample.others_share:.0%}")
         return sample
+
+
+def _loaded_figures(what: str) -> dict[Figure, Callable[[CoordinatorLoadResult], float]]:
+    return {
+        Figure(f"s to every {what}", lambda _: math.nan, mark=1.0): lambda loaded: loaded.all_seconds,
+        Figure("s to half of them", lambda _: math.nan): lambda loaded: loaded.half_seconds,
+        Figure("s to Metadata", lambda _: math.nan): lambda loaded: loaded.metadata_seconds,
+        Figure("CPU s", lambda _: math.nan, mark=1.0): lambda loaded: loaded.cpu_seconds,
+        Figure("resident MB", lambda _: math.nan, mark=1.0): lambda loaded: loaded.resident_megabytes,
+    }
 
 
 def _use_cpu(row: Row, target: Target, seconds: float) -> float:

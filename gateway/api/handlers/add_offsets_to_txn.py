@@ -5,6 +5,8 @@ Clients send it before they commit offsets in the transaction. TxnOffsetCommit v
 v2 PRODUCER_FENCED   v3 flexible   v4 TRANSACTION_ABORTABLE (KIP-890)
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
@@ -30,26 +32,35 @@ def _authorize_id(authorization: Authorization) -> None:
     authorization.require(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
 
 
-@handles(AddOffsetsToTxnRequest, versions="0-4", authorize=every(_authorize_id, group(AclOperation.READ)))
+@handles(AddOffsetsToTxnRequest, versions="0-4", authorize=every(_authorize_id, group(AclOperation.READ)), stages=True)
 def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: HandlerContext) -> Any:
     """Have the coordinator add the partition, once `__consumer_offsets` exists."""
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-    return settled(context, context.broker.groups.prepare(), lambda: _add(request, context), in_any_case=True)
+    change = context.broker.groups.prepare()
+    if change is None:
+        return _add(request, context, partial(request.error_response, context.version))
+    return settled(context, change, lambda: _add(request, context, None), in_any_case=True)
 
 
-def _add(request: AddOffsetsToTxnRequest, context: HandlerContext) -> Any:
+def _add(
+    request: AddOffsetsToTxnRequest,
+    context: HandlerContext,
+    lost: Callable[[ErrorCode], AddOffsetsToTxnResponse] | None,
+) -> Any:
+    """`lost` makes the response of a failed write, which may then be staged: not by a request that was parked."""
+    transactional_id = request.transactional_id
     partitions = {CONSUMER_OFFSETS: [context.broker.groups.index_of(request.group_id)]}
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     knows_fenced = context.version >= FENCED_SINCE
 
-    def decide(shard: TransactionShard, transactional_id: str, ticket: Ticket) -> Decision:
-        return requests.add(shard, transactional_id, producer, partitions, 0, ticket, knows_fenced=knows_fenced)
+    def decide(shard: TransactionShard, ticket: Ticket) -> Decision:
+        return requests.add(
+            shard, transactional_id, producer, partitions, 0, ticket, knows_fenced=knows_fenced, respond=_response
+        )
 
-    def assemble(replies: list[AddPartitionsToTxnResult | KafkaError]) -> AddOffsetsToTxnResponse:
-        (reply,) = replies
-        if isinstance(reply, KafkaError):
-            return AddOffsetsToTxnResponse(error_code=reply.code)
-        return AddOffsetsToTxnResponse(error_code=reply.topic_results[0].results_by_partition[0].partition_error_code)
+    return context.broker.transactions.submit(transactional_id, decide, lost)
 
-    return context.broker.transactions.gather([request.transactional_id], decide, assemble)
+
+def _response(result: AddPartitionsToTxnResult) -> AddOffsetsToTxnResponse:
+    return AddOffsetsToTxnResponse(error_code=result.topic_results[0].results_by_partition[0].partition_error_code)

@@ -113,7 +113,6 @@ class _TransactionalCommit:
             word = replica.log.producers.begin_verification(self._header, broker.clock.now_ms(), begins_at_zero=False)
         except KafkaError as error:
             return self._commit(error)
-        broker.appends.commit()
         verify = partial(
             broker.transactions.verify,
             request.transactional_id,

@@ -196,9 +196,8 @@ class TransactionVerification:
             append.begin_verification(self._context.broker.clock.now_ms(), adds=self._adds)
 
     def _ask(self) -> Any:
-        """Ask the coordinator about all batches. It may write to its own log, so that staged appends come first."""
+        """Ask the coordinator about all batches."""
         broker, header = self._context.broker, self._unverified[0].header
-        broker.appends.commit()
         self._begin()
         partitions: dict[str, set[int]] = {}
         for append in self._unverified:

@@ -18,6 +18,11 @@ from headgate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
+from headgate.protocol.schema import Struct
+
+
+def _as_it_is(result: AddPartitionsToTxnResult) -> Struct:
+    return result
 
 
 def add(
@@ -29,16 +34,18 @@ def add(
     ticket: Ticket,
     *,
     knows_fenced: bool = True,
+    respond: Callable[[AddPartitionsToTxnResult], Struct] = _as_it_is,
 ) -> Decision:
     """Add partitions; the first begin the transaction. One error refuses all.
 
-    `client_version` of the protocol: 2 if a leader adds what a producer of the new protocol writes to.
+    `client_version` of the protocol: 2 if a leader adds what a producer of the new protocol writes to. `respond` makes
+    the reply of the result.
     """
     try:
         transaction = _check(shard, key, producer, knows_fenced=knows_fenced)
     except KafkaError as error:
-        return Decision.reply(ticket, results(key, partitions, error.code))
-    accepted = results(key, partitions, ErrorCode.NONE)
+        return Decision.reply(ticket, respond(results(key, partitions, error.code)))
+    accepted = respond(results(key, partitions, ErrorCode.NONE))
     if transaction.state is TransactionState.ONGOING and transaction.has_all(partitions):
         return Decision.reply(ticket, accepted)
     begun = transaction.with_partitions(partitions, client_version, shard.timestamp_ms())
@@ -77,7 +84,11 @@ def _check(shard: TransactionShard, key: str, producer: ProducerIdAndEpoch, *, k
 
 def results(key: str, partitions: Partitions, code: ErrorCode) -> AddPartitionsToTxnResult:
     """The same code for each partition."""
-    return results_of_each(key, partitions, lambda _, __: code)
+    rows = [
+        AddPartitionsToTxnTopicResult(topic, [AddPartitionsToTxnPartitionResult(index, code) for index in indexes])
+        for topic, indexes in partitions.items()
+    ]
+    return AddPartitionsToTxnResult(key, rows)
 
 
 def results_of_each(

@@ -138,6 +138,9 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
                 return partition_requests.verify(shard, transactional_id, producer, partitions, ticket)
             return partition_requests.add(shard, transactional_id, producer, partitions, EPOCH_PER_TRANSACTION, ticket)
 
+        coordinator = self._coordinators.get(self.index_of(transactional_id))
+        if coordinator is not None and coordinator.partition.log.staged is not None:
+            self._services.appends.commit()  # records are not written on the word of a transaction that may be lost
         return cast("AddPartitionsToTxnResult | Waiting", self.submit(transactional_id, decide))
 
     # Markers

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import control
-from headgate.protocol.records.batch import HEADER_SIZE, Record, build, check_crc, read_header
+from headgate.protocol.records.batch import HEADER_SIZE, Record, build, check_crc, iterate, read_header
 from headgate.protocol.records.compression import GZIP
 from headgate.protocol.records.control import ABORT, COMMIT, MAX_MARKER_BYTES, TYPE_NAMES, UNKNOWN, Marker
 
@@ -42,6 +43,18 @@ def test_a_built_marker_is_read(is_commit: bool) -> None:
 def test_a_marker_has_kafkas_bytes() -> None:
     made = control.build(Marker(True, 9), producer_id=4711, producer_epoch=7, timestamp=1_700_000_000_000)
     assert bytes(made[21:]) == OF_KAFKA
+
+
+@given(st.integers(0, 77), st.integers(0, 255))
+def test_a_marker_with_another_byte_is_read_as_any_batch_is(position: int, byte: int) -> None:
+    made = control.build(Marker(True, 9), producer_id=4711, producer_epoch=7, timestamp=1)
+    made[position] = byte
+    try:
+        record = next(iterate(made), None)
+        kind, epoch = (UNKNOWN, None) if record is None else control.decode(record.key, record.value)
+    except KafkaError:
+        kind, epoch = UNKNOWN, None
+    assert control.read(made) == (None if epoch is None else Marker(kind == COMMIT, epoch))
 
 
 def test_the_first_bytes_of_a_batch_are_enough() -> None:

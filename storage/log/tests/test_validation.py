@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records import control
 from headgate.protocol.records.batch import HEADER_SIZE, Record, assemble, build, check_crc, iterate, read_header
 from headgate.protocol.records.compression import LZ4, compress
 from headgate.protocol.steps import finish
@@ -196,3 +197,19 @@ def test_long_work_comes_in_slices() -> None:
     assert slices(few, LZ4) == 1
     assert slices(few, 4, compression_type="gzip") == 3
     assert slices(few, 4, compression_type="zstd") == 1
+
+
+def test_a_coordinators_batch_is_one_of_a_transaction() -> None:
+    records = [Record(timestamp=NOW_MS, key=b"k", value=b"v")]
+    own = build(records, producer_id=1, producer_epoch=0, is_transactional=True)
+    marker = control.build(control.Marker(True, 3), producer_id=1, producer_epoch=0, timestamp=NOW_MS)
+    for made in (own, marker):
+        assert validation.own_batch(memoryview(made), LogConfig()) == read_header(made)
+        assert validation.own_batch(memoryview(made), LogConfig(message_timestamp_type="LogAppendTime")) is None
+        assert validation.own_batch(memoryview(made + made), LogConfig()) is None
+        for position in (16, 20, 21, len(made) - 1):
+            damaged = bytearray(made)
+            damaged[position] ^= 0x80
+            assert validation.own_batch(memoryview(damaged), LogConfig()) is None
+    assert validation.own_batch(memoryview(build(records)), LogConfig()) is None
+    assert validation.own_batch(memoryview(build(records, is_transactional=True)), LogConfig()) is None

@@ -30,6 +30,9 @@ class Sample:
     """The latencies of a bystander (bystander.py) just before, without the load."""
     loads_per_second: float = 0.0
     """The answered requests of the load beside a bystander."""
+    transaction_p50_us: float = 0.0
+    transaction_p99_us: float = 0.0
+    """The latencies of whole transactions; `p50_us` and `p99_us` are those of their commits."""
 
 
 @dataclass(frozen=True, slots=True)

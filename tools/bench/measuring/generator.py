@@ -16,6 +16,7 @@ PROGRAMS = {
     "load": ["load.c", *_SHARED],
     "latency": ["latency.c", *_SHARED],
     "bystander": ["bystander.c", *_SHARED],
+    "transactions": ["transactions.c", *_SHARED],
     "echo": ["echo.c"],
     "gauge": ["gauge.c"],
 }
@@ -54,6 +55,7 @@ class Load(GeneratorRun):
     wrap: bool = False
     opening: bool = False
     rotate: bool = False
+    committed: bool = False
     expected: Path | None = None
 
 
@@ -80,6 +82,24 @@ class Bystander(GeneratorRun):
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Transactions(GeneratorRun):
+    """One run of transactions: `steps` requests for each, of the producers in the file; see transactions.c.
+
+    Without steps the producers only get their ids.
+    """
+
+    program: ClassVar[str] = "transactions"
+    templates: Path
+    producers: int
+    steps: int = 0
+    seconds: float = 0.0
+    transactions: int = 0
+    """The number of transactions of each producer; 0: no limit."""
+    interval_us: int = 0
+    """The time between the begins of two transactions of a producer; 0: one follows the other."""
+
+
 class LoadResult(NamedTuple):
     """The result of a generator or a client. `record_bytes`: without batches that a fetch has cut."""
 
@@ -92,6 +112,8 @@ class LoadResult(NamedTuple):
     mean_us: float = 0.0
     bytes_sent: int = 0
     bytes_received: int = 0
+    transaction_p50_us: float = 0.0
+    transaction_p99_us: float = 0.0
 
 
 def compile_program(name: str, directory: Path) -> Path:

@@ -147,6 +147,8 @@ def _sample(result: LoadResult, before: _Clocks, after: _Clocks) -> Sample:
         mean_us=result.mean_us,
         max_us=result.max_us,
         gauge_us=mean_microseconds(after.gauge_ns),
+        transaction_p50_us=result.transaction_p50_us,
+        transaction_p99_us=result.transaction_p99_us,
     )
 
 

@@ -1,7 +1,8 @@
 /* Reads Kafka answers far enough to find every error code, and for Fetch the next offset.
    Layouts: message definitions of Apache Kafka 3.9 and 4.1, ProduceResponse 0-13, FetchResponse 0-18, MetadataResponse 1-13,
    OffsetCommitResponse 3-10, OffsetFetchResponse 8-9, HeartbeatResponse 1-4, CreateTopicsResponse 7, DeleteTopicsResponse 5,
-   DescribeConfigsResponse 4, ConsumerGroupHeartbeatResponse 0-1. */
+   DescribeConfigsResponse 4, ConsumerGroupHeartbeatResponse 0-1, InitProducerIdResponse 0-5, AddPartitionsToTxnResponse 0-3,
+   AddOffsetsToTxnResponse 0-4, TxnOffsetCommitResponse 0-5, EndTxnResponse 0-5. */
 #include "load.h"
 
 #include <inttypes.h>
@@ -12,6 +13,7 @@ struct cursor {
     const uint8_t *at, *end;
     const char *name;
     bool flexible;
+    int16_t *retriable; /* where a retriable error is left; NULL: any error is a failure */
 };
 
 static const uint8_t *take(struct cursor *cursor, uint64_t length) {
@@ -64,8 +66,12 @@ static void skip_tags(struct cursor *cursor) {
     }
 }
 
+/* Loading, or not here yet (14 to 16); the coordinator of a batch was not reached (19); the last transaction is being ended (51). */
+static bool is_retriable(int16_t code) { return (code >= 14 && code <= 16) || code == 19 || code == 51; }
+
 static void check_error(const struct cursor *cursor, const char *where, int16_t code) {
-    if (code != 0) die("%s answer: error code %d in %s", cursor->name, code, where);
+    if (cursor->retriable && is_retriable(code)) *cursor->retriable = code;
+    else if (code != 0) die("%s answer: error code %d in %s", cursor->name, code, where);
 }
 
 static void check_throttle(struct cursor *cursor) {
@@ -77,19 +83,12 @@ static void check_end(const struct cursor *cursor) {
     if (cursor->at != cursor->end) die("%s answer: %td bytes too many", cursor->name, cursor->end - cursor->at);
 }
 
-static uint64_t check_produce(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
-    int version = checker->settings->version;
-    (void)consumer;
-    int64_t topics = take_count(c);
-    if (topics != 1) die("Produce answer: %" PRId64 " topics, 1 was sent", topics);
-    if (version >= 13) take(c, 16);
-    else skip_string(c);
-    int64_t partitions = take_count(c);
-    if (partitions != 1) die("Produce answer: %" PRId64 " partitions, 1 was sent", partitions);
+static void check_produced_partition(int version, struct cursor *c) {
     take_int32(c);
-    check_error(c, "partition", take_int16(c));
+    int16_t error = take_int16(c);
+    check_error(c, "partition", error);
     int64_t base_offset = take_int64(c);
-    if (base_offset < 0) die("Produce answer: base offset %" PRId64, base_offset);
+    if (base_offset < 0 && !error) die("Produce answer: base offset %" PRId64, base_offset);
     if (version >= 2) take_int64(c); /* log append time */
     if (version >= 5) take_int64(c);
     if (version >= 8) {
@@ -98,6 +97,19 @@ static uint64_t check_produce(const struct checker *checker, struct consumer *co
         skip_string(c);
     }
     skip_tags(c);
+}
+
+static uint64_t check_produce(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
+    int version = checker->settings->version;
+    (void)consumer;
+    int64_t topics = take_count(c);
+    if (topics != 1) die("Produce answer: %" PRId64 " topics, 1 was sent", topics);
+    if (version >= 13) take(c, 16);
+    else skip_string(c);
+    int64_t partitions = take_count(c);
+    if (partitions < 1 || (partitions > 1 && !checker->settings->many_partitions))
+        die("Produce answer: %" PRId64 " partitions, 1 was sent", partitions);
+    for (; partitions > 0; partitions--) check_produced_partition(version, c);
     skip_tags(c);
     if (version >= 1) check_throttle(c);
     skip_tags(c);
@@ -114,6 +126,47 @@ static void check_message(struct consumer *consumer, const uint8_t *message) {
     consumer->next_offset = offset + 1;
 }
 
+#define MOST_ABORTED 1024
+
+/* The aborted transactions in a partition of an answer: `count` entries of producer id and first offset, `stride` bytes apart. */
+struct aborted {
+    const uint8_t *entries;
+    int64_t count;
+    size_t stride;
+    bool ended[MOST_ABORTED];
+};
+
+static void take_aborted(const struct checker *checker, struct aborted *aborted, struct cursor *c) {
+    *aborted = (struct aborted){.count = take_count(c), .stride = c->flexible ? 17 : 16};
+    if (aborted->count <= 0) return;
+    if (!checker->settings->committed || aborted->count > MOST_ABORTED)
+        die("Fetch answer: %" PRId64 " aborted transactions", aborted->count);
+    aborted->entries = take(c, (uint64_t)aborted->count * aborted->stride);
+}
+
+static int64_t find_aborted(const struct aborted *aborted, const uint8_t *batch) {
+    for (int64_t i = 0; i < aborted->count; i++) {
+        const uint8_t *entry = aborted->entries + (size_t)i * aborted->stride;
+        if (!aborted->ended[i] && memcmp(entry, batch + 43, 8) == 0 && big_endian(entry + 8, 8) <= big_endian(batch, 8)) return i;
+    }
+    return -1;
+}
+
+/* Whether a reader of committed records passes the batch on. Bit 4 of the attributes is that of a transaction, bit 5 that of a
+   marker, whose key of four bytes ends with its kind, 0 for an abort; all varints before it have one byte. */
+static bool is_delivered(const struct checker *checker, struct aborted *aborted, const uint8_t *batch, size_t length) {
+    int64_t at = find_aborted(aborted, batch);
+    if (batch[22] & 0x20) {
+        if (length < 70) die("Fetch answer: a marker of %zu bytes", length);
+        if (at >= 0 && batch[69] == 0) aborted->ended[at] = true;
+        return false;
+    }
+    bool is_other = checker->batch && (length != checker->batch_length || memcmp(batch + 61, checker->batch + 61, length - 61) != 0);
+    if (checker->batch && is_other != (at >= 0))
+        die("Fetch answer: the batch at offset %" PRIu64 " was %s", big_endian(batch, 8), is_other ? "aborted" : "committed");
+    return at < 0;
+}
+
 /* One stored batch: 61 bytes of header; base offset at 0, length of the rest at 8, magic at 16, last offset delta at 23.
    Everything from the magic on is the producer's, unchanged by the broker. */
 static void check_batch(const struct checker *checker, struct consumer *consumer, const uint8_t *batch, size_t length) {
@@ -121,22 +174,26 @@ static void check_batch(const struct checker *checker, struct consumer *consumer
     int64_t base = (int64_t)big_endian(batch, 8), last = base + (int32_t)big_endian(batch + 23, 4);
     if (consumer->next_offset < base || consumer->next_offset > last)
         die("Fetch answer: offset %" PRId64 " wanted, the batch has %" PRId64 " to %" PRId64, consumer->next_offset, base, last);
-    if (checker->batch && (length != checker->batch_length || memcmp(batch + 16, checker->batch + 16, length - 16) != 0))
+    if (checker->batch && !checker->settings->committed && (length != checker->batch_length || memcmp(batch + 16, checker->batch + 16, length - 16) != 0))
         die("Fetch answer: the batch at offset %" PRId64 " is not the one that was produced", base);
     consumer->next_offset = last + 1;
 }
 
-/* Returns the bytes of complete batches: the last one of an answer may be cut. */
-static uint64_t walk_batches(const struct checker *checker, struct consumer *consumer, const uint8_t *records, size_t length) {
+/* Returns the bytes of complete batches, of committed ones where only those count: the last one of an answer may be cut. */
+static uint64_t walk_batches(
+    const struct checker *checker, struct consumer *consumer, struct aborted *aborted, const uint8_t *records, size_t length) {
     size_t at = 0;
+    uint64_t left_out = 0;
     while (length - at >= 17) {
         size_t batch = 12 + (size_t)big_endian(records + at + 8, 4);
         if (batch > length - at) break;
         if (checker->settings->version < 4) check_message(consumer, records + at);
         else check_batch(checker, consumer, records + at, batch);
+        if (checker->settings->committed && !is_delivered(checker, aborted, records + at, batch)) left_out += batch;
         at += batch;
     }
-    return at;
+    if (at == 0) die("Fetch answer: %zu bytes without one whole batch", length);
+    return at - left_out;
 }
 
 static uint64_t check_fetch_partition(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
@@ -146,15 +203,14 @@ static uint64_t check_fetch_partition(const struct checker *checker, struct cons
     consumer->high_watermark = take_int64(c);
     if (version >= 4) take_int64(c); /* last stable offset */
     if (version >= 5) take_int64(c);
-    int64_t aborted = version >= 4 ? take_count(c) : 0;
-    if (aborted > 0) die("Fetch answer: %" PRId64 " aborted transactions", aborted);
+    struct aborted aborted = {.count = 0};
+    if (version >= 4) take_aborted(checker, &aborted, c);
     if (version >= 11) take_int32(c);
     int64_t length = take_length(c, 4);
     uint64_t whole = 0;
     if (length > 0) {
         const uint8_t *records = take(c, (uint64_t)length);
-        whole = walk_batches(checker, consumer, records, (size_t)length);
-        if (whole == 0) die("Fetch answer: %" PRId64 " bytes without one whole batch", length);
+        whole = walk_batches(checker, consumer, &aborted, records, (size_t)length);
     }
     skip_tags(c);
     return whole;
@@ -187,7 +243,8 @@ static uint64_t check_fetch(const struct checker *checker, struct consumer *cons
     skip_tags(c);
     if (checker->settings->record_bytes) whole = checker->settings->record_bytes * (uint64_t)(consumer->next_offset - first_offset);
     if (checker->settings->wrap) {
-        if (whole == 0) die("Fetch answer: nothing at offset %" PRId64 ", high watermark %" PRId64, consumer->next_offset, consumer->high_watermark);
+        if (consumer->next_offset == first_offset)
+            die("Fetch answer: nothing at offset %" PRId64 ", high watermark %" PRId64, consumer->next_offset, consumer->high_watermark);
         if (consumer->next_offset >= consumer->high_watermark) consumer->next_offset = 0;
     }
     return whole;
@@ -262,6 +319,7 @@ static uint64_t check_offset_commit(const struct checker *checker, struct consum
     return 0;
 }
 
+/* Heartbeat and AddOffsetsToTxn. */
 static uint64_t check_heartbeat(const struct checker *checker, struct consumer *consumer, struct cursor *c) {
     (void)checker, (void)consumer;
     check_throttle(c);
@@ -377,6 +435,49 @@ static uint64_t check_describe_configs(const struct checker *checker, struct con
     return 0;
 }
 
+static uint64_t check_init_producer_id(const struct checker *checker, struct consumer *producer, struct cursor *c) {
+    (void)checker;
+    check_throttle(c);
+    check_error(c, "answer", take_int16(c));
+    producer->producer_id = take_int64(c);
+    producer->producer_epoch = take_int16(c);
+    skip_tags(c);
+    return 0;
+}
+
+/* AddPartitionsToTxn and TxnOffsetCommit: an error for each partition. */
+static uint64_t check_partitions(const struct checker *checker, struct consumer *producer, struct cursor *c) {
+    (void)checker, (void)producer;
+    check_throttle(c);
+    int64_t topics = take_count(c);
+    if (topics < 1) die("%s answer: no topic", c->name);
+    for (; topics > 0; topics--) {
+        skip_string(c);
+        for (int64_t partitions = take_count(c); partitions > 0; partitions--) {
+            take_int32(c);
+            check_error(c, "partition", take_int16(c));
+            skip_tags(c);
+        }
+        skip_tags(c);
+    }
+    skip_tags(c);
+    return 0;
+}
+
+/* From version 5 on with the id and epoch of the next transaction. */
+static uint64_t check_end_txn(const struct checker *checker, struct consumer *producer, struct cursor *c) {
+    check_throttle(c);
+    int16_t error = take_int16(c);
+    check_error(c, "answer", error);
+    if (checker->settings->version >= 5) {
+        int64_t producer_id = take_int64(c);
+        int16_t producer_epoch = take_int16(c);
+        if (!error) producer->producer_id = producer_id, producer->producer_epoch = producer_epoch;
+    }
+    skip_tags(c);
+    return 0;
+}
+
 struct answer {
     int api, flexible_since;
     const char *name;
@@ -392,6 +493,11 @@ static const struct answer answers[] = {
     {API_HEARTBEAT, 4, "Heartbeat", check_heartbeat},
     {API_CREATE_TOPICS, 5, "CreateTopics", check_create_topics},
     {API_DELETE_TOPICS, 4, "DeleteTopics", check_delete_topics},
+    {API_INIT_PRODUCER_ID, 2, "InitProducerId", check_init_producer_id},
+    {API_ADD_PARTITIONS_TO_TXN, 3, "AddPartitionsToTxn", check_partitions},
+    {API_ADD_OFFSETS_TO_TXN, 3, "AddOffsetsToTxn", check_heartbeat},
+    {API_END_TXN, 3, "EndTxn", check_end_txn},
+    {API_TXN_OFFSET_COMMIT, 3, "TxnOffsetCommit", check_partitions},
     {API_DESCRIBE_CONFIGS, 4, "DescribeConfigs", check_describe_configs},
     {API_CONSUMER_GROUP_HEARTBEAT, 0, "ConsumerGroupHeartbeat", check_consumer_group_heartbeat},
 };
@@ -408,6 +514,7 @@ uint64_t check_answer(const struct checker *checker, struct consumer *consumer, 
     const struct answer *answer = answer_of(checker->settings->api);
     struct cursor cursor = {.at = body, .end = body + length, .name = answer->name};
     cursor.flexible = checker->settings->version >= answer->flexible_since;
+    if (checker->settings->retries) cursor.retriable = &consumer->retriable_error;
     skip_tags(&cursor); /* of the response header, version 1 */
     uint64_t bytes = answer->check(checker, consumer, &cursor);
     check_end(&cursor);

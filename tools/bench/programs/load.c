@@ -65,6 +65,7 @@ static void parse_setting(const char *argument) {
     else if (IS("wrap")) settings.wrap = atoi(value) != 0;
     else if (IS("opening")) settings.opening = atoi(value) != 0;
     else if (IS("rotate")) settings.rotate = atoi(value) != 0;
+    else if (IS("committed")) settings.committed = atoi(value) != 0;
     else if (IS("wait")) settings.wait = atoi(value) != 0;
     else if (IS("expected")) settings.expected = value;
     else if (IS("templates")) settings.templates = value;

@@ -16,6 +16,11 @@ enum {
     API_HEARTBEAT = 12,
     API_CREATE_TOPICS = 19,
     API_DELETE_TOPICS = 20,
+    API_INIT_PRODUCER_ID = 22,
+    API_ADD_PARTITIONS_TO_TXN = 24,
+    API_ADD_OFFSETS_TO_TXN = 25,
+    API_END_TXN = 26,
+    API_TXN_OFFSET_COMMIT = 28,
     API_DESCRIBE_CONFIGS = 32,
     API_CONSUMER_GROUP_HEARTBEAT = 68
 };
@@ -40,16 +45,21 @@ struct settings {
     bool wrap;               /* fetch: begin again at 0 at the high watermark; an empty answer is a failure */
     bool opening;            /* the first template opens every connection, and is not measured */
     bool rotate;             /* every connection sends all templates in turn */
+    bool committed;          /* fetch: only committed records count; aborted ones may be in the answer */
+    bool many_partitions;    /* produce: a request may have several partitions of its topic */
+    bool retries;            /* an error after which a client repeats its request is no failure */
     bool wait;               /* for whoever measures; see wait_for_go */
     const char *expected;    /* fetch: file with the batch that every stored batch must equal, or NULL */
     const char *templates;
 };
 
-/* What a fetch answer changes; also what is known of one consumer. The session's epoch is that of the next request; -1: the
+/* What an answer changes: what is known of one consumer or producer. The session's epoch is that of the next request; -1: the
    consumer has no session. */
 struct consumer {
     int64_t next_offset, high_watermark;
     int32_t session_id, session_epoch;
+    int64_t producer_id;
+    int16_t producer_epoch, retriable_error; /* the last one, see `retries`; 0: none */
 };
 
 struct checker {

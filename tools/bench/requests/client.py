@@ -144,15 +144,24 @@ class Client:
 
     def end_offset_errors(self, name: str, partitions: int) -> list[int]:
         """The error code of ListOffsets for each partition of the topic."""
+        return [error for error, _ in self._ends(name, partitions)]
+
+    def end_offsets(self, name: str, partitions: int) -> list[int]:
+        """The high watermark of each partition of the topic; -1 for an error."""
+        return [offset for _, offset in self._ends(name, partitions)]
+
+    def _ends(self, name: str, partitions: int) -> list[tuple[int, int]]:
+        """Error code and end of each partition of the topic."""
         reader = self.call(frames.list_latest_offsets(name, partitions))
         reader.count()
         reader.string()
-        errors = []
+        ends = []
         for _ in range(reader.count()):
             reader.number("i")
-            errors.append(reader.number("h"))
-            reader.raw(16)  # time and offset
-        return errors
+            error = reader.number("h")
+            reader.number("q")  # time
+            ends.append((error, reader.number("q")))
+        return ends
 
     def delete_topic(self, name: str) -> None:
         reader = self.call(frames.delete_topic(name))

@@ -20,7 +20,8 @@ import crc32c
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = range(8, 15)
-DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, CONSUMER_GROUP_HEARTBEAT = 32, 44, 68
+INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 22, 24, 25, 26, 28
+DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_TRANSACTIONS, CONSUMER_GROUP_HEARTBEAT = 32, 44, 65, 68
 FLEXIBLE_SINCE = {
     PRODUCE: 9,
     FETCH: 12,
@@ -36,8 +37,14 @@ FLEXIBLE_SINCE = {
     API_VERSIONS: 3,
     CREATE_TOPICS: 5,
     DELETE_TOPICS: 4,
+    INIT_PRODUCER_ID: 2,
+    ADD_PARTITIONS_TO_TXN: 3,
+    ADD_OFFSETS_TO_TXN: 3,
+    END_TXN: 3,
+    TXN_OFFSET_COMMIT: 3,
     DESCRIBE_CONFIGS: 4,
     INCREMENTAL_ALTER_CONFIGS: 1,
+    DESCRIBE_TRANSACTIONS: 0,
     CONSUMER_GROUP_HEARTBEAT: 0,
 }
 CLIENT_ID = "bench"
@@ -298,6 +305,8 @@ class FetchOptions:
     max_bytes: int
     max_wait_ms: int = 500
     in_session: bool = False
+    is_committed: bool = False
+    """True: the isolation level is read_committed, from version 4 on."""
 
 
 def fetch(version: int, topic: str, partition: int, wish: FetchOptions, topic_id: bytes = bytes(16)) -> RequestWriter:
@@ -315,7 +324,7 @@ def fetch_of(version: int, topics: Iterable[tuple[str, bytes, Sequence[int]]], w
     if version >= 3:
         writer.int32(wish.max_bytes)
     if version >= 4:
-        writer.int8(0)
+        writer.int8(wish.is_committed)
     if version >= 7:
         if wish.in_session:
             writer.mark("session")

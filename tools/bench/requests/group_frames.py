@@ -26,11 +26,14 @@ PROTOCOL_TYPE, PROTOCOL = "consumer", "range"
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1
 
 
-def find_coordinator(group_id: str) -> RequestWriter:
-    """FindCoordinator v1."""
+OF_GROUP, OF_TRANSACTION = 0, 1
+
+
+def find_coordinator(key: str, key_type: int = OF_GROUP) -> RequestWriter:
+    """FindCoordinator v1 of a group or of a transactional id."""
     writer = RequestWriter(FIND_COORDINATOR, 1)
-    writer.string(group_id)
-    writer.int8(0)  # of a group
+    writer.string(key)
+    writer.int8(key_type)
     return writer
 
 

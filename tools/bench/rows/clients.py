@@ -58,7 +58,21 @@ class ProducerPerformanceRow(Row):
         tool = java_tool(target, "ProducerPerformance", "-Xmx512m")
         words = ["--topic", topic, "--num-records", records, "--record-size", RECORD_BYTES, "--throughput", -1]
         settings = [f"bootstrap.servers={target.address}", "acks=all", f"batch.size={self.batch_bytes}"]
-        return [*tool, *map(str, words), "--producer-props", *settings]
+        return [*tool, *map(str, (*words, *self.options(topic))), "--producer-props", *settings]
+
+    def options(self, topic: str) -> Sequence[str]:
+        """More options of the tool."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalPerformanceRow(ProducerPerformanceRow):
+    """The same producer with a transactional id. It commits every `transaction_ms`, and waits for each commit."""
+
+    transaction_ms: int = 50
+
+    def options(self, topic: str) -> Sequence[str]:
+        return "--transactional-id", topic, "--transaction-duration-ms", str(self.transaction_ms)
 
 
 @dataclass(frozen=True, slots=True)

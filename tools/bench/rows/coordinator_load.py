@@ -3,7 +3,7 @@
 import functools
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,14 +25,14 @@ _AT_ONCE = 500
 _COMMIT_VERSION = 9
 _OTHER_FILES = 2500
 _LOADED_WITHIN_SECONDS = 300.0
-_LOADING = {14, 15, 16}  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
-_OFFSETS_PARTITIONS = 50  # by default, of both brokers
+LOADING: Final = {14, 15, 16}  # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
+_COORDINATOR_PARTITIONS = 50  # of each internal topic, by default of both brokers
 _PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorLoadResult:
-    """Seconds from the start of the process to Metadata, to half of the groups, to all; CPU and memory at the end."""
+    """Seconds from the start of the process to Metadata, to half of the names, to all; CPU and memory at the end."""
 
     metadata_seconds: float
     half_seconds: float
@@ -73,16 +73,23 @@ def _commit(broker: Broker, generators: Path, names: Sequence[str], topic_partit
 
 
 def _loaded(broker: Broker, names: Sequence[str], topic_partitions: TopicPartitions) -> CoordinatorLoadResult:
-    """Time the loading by one group of each partition of `__consumer_offsets`, then check every group."""
-    last, started = (
-        TopicPartitions(topic_partitions.topic, [topic_partitions.partitions[-1]]),
-        time.perf_counter() - broker.start_seconds,
-    )
+    last = TopicPartitions(topic_partitions.topic, [topic_partitions.partitions[-1]])
+    return until_loaded(broker, names, lambda connection, name: _is_there(broker, connection, name, last))
+
+
+def until_loaded(
+    broker: Broker, names: Sequence[str], is_there: Callable[[socket.socket, str], bool]
+) -> CoordinatorLoadResult:
+    """Time the loading by one name of each partition of the coordinator's topic, then check every name.
+
+    `is_there` asks for a name. Raises BenchError.
+    """
+    started = time.perf_counter() - broker.start_seconds
     waiting = one_of_each(names)
     answered: list[float] = []
     with broker.client.connect() as connection:
         while True:
-            there = {name for name in waiting if _is_there(broker, connection, name, last)}
+            there = {name for name in waiting if is_there(connection, name)}
             answered += [time.perf_counter() - started] * len(there)
             waiting = [name for name in waiting if name not in there]
             if not waiting:
@@ -92,8 +99,8 @@ def _loaded(broker: Broker, names: Sequence[str], topic_partitions: TopicPartiti
             time.sleep(_PAUSE_SECONDS)
         pid = broker.process.pid
         cpu_seconds, memory = process_cpu_seconds(pid), resident_bytes(pid) / 1e6
-        if not all(_is_there(broker, connection, name, last) for name in names):
-            raise BenchError(f"{broker.name} has loaded a group of every partition, and not every group")
+        if not all(is_there(connection, name) for name in names):
+            raise BenchError(f"{broker.name} has loaded a name of every partition, and not every name")
     return CoordinatorLoadResult(broker.start_seconds, answered[len(answered) // 2], answered[-1], cpu_seconds, memory)
 
 
@@ -105,17 +112,17 @@ def _is_there(broker: Broker, connection: socket.socket, name: str, topic_partit
 
 
 def one_of_each(names: Sequence[str]) -> list[str]:
-    """The first group of each partition of `__consumer_offsets`."""
+    """The first name of each partition of the coordinator's topic."""
     first: dict[int, str] = {}
     for name in names:
         first.setdefault(_partition_of(name), name)
     return list(first.values())
 
 
-def _partition_of(group_id: str) -> int:
-    """The partition of a group, by Java's hash of an ASCII string."""
-    value = functools.reduce(lambda value, byte: (31 * value + byte) & 0xFFFF_FFFF, group_id.encode(), 0)
-    return abs(value - (value >> 31 << 32)) % _OFFSETS_PARTITIONS
+def _partition_of(name: str) -> int:
+    """The partition of a group or transactional id, by Java's hash of an ASCII string."""
+    value = functools.reduce(lambda value, byte: (31 * value + byte) & 0xFFFF_FFFF, name.encode(), 0)
+    return abs(value - (value >> 31 << 32)) % _COORDINATOR_PARTITIONS
 
 
 def _committed(answer: bytes) -> tuple[int, str | None] | None:
@@ -127,7 +134,7 @@ def _committed(answer: bytes) -> tuple[int, str | None] | None:
         reader.string()
         found += [_read_partition(reader) for _ in range(reader.count())]
     error = reader.number("h") or max((error for *_, error in found), default=0)
-    if error in _LOADING:
+    if error in LOADING:
         return None
     if error or len(found) != 1:
         raise BenchError(f"OffsetFetch: error code {error}, {len(found)} partitions")

@@ -177,8 +177,11 @@ class FetchRow(Row):
         """The number of requests for a whole partition: an answer has at least one batch, and loses at most one."""
         return partition_bytes // max(batch_bytes, self.max_bytes - batch_bytes) + 1
 
+    def options(self) -> frames.FetchOptions:
+        return frames.FetchOptions(self.max_bytes, in_session=self.version >= 13)
+
     def templates(self, topic: Topic, end_offset: int) -> list[Template]:
-        wish = frames.FetchOptions(self.max_bytes, in_session=self.version >= 13)
+        wish = self.options()
         rounds = -(-self.connections // self.partitions)
         return [
             template(

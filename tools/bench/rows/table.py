@@ -16,6 +16,7 @@ from headgate.tools.bench.rows.clients import (
     EndToEndLatencyRow,
     LibrdkafkaRow,
     ProducerPerformanceRow,
+    TransactionalPerformanceRow,
 )
 from headgate.tools.bench.rows.compaction import COMPACTIONS
 from headgate.tools.bench.rows.conversions import ConvertedFetchRow, ConvertedProduceRow, TextShape
@@ -39,6 +40,7 @@ from headgate.tools.bench.rows.row import (
     Row,
 )
 from headgate.tools.bench.rows.synced import SyncedProduceRow
+from headgate.tools.bench.rows.transactions import CommittedFetchRow, TransactionRow
 
 _LATENCIES = (Figure("p50 us", lambda sample: sample.p50_us), Figure("p99 us", lambda sample: sample.p99_us))
 
@@ -80,6 +82,15 @@ _REBALANCE = (
     Figure("s to join", lambda sample: sample.mean_us / 1e6),
     Figure("ms a restart, p50", lambda sample: sample.p50_us / 1e3),
     Figure("generator CPU s", lambda sample: sample.client_cpu_seconds),
+)
+
+_TRANSACTION = (
+    Figure("CPU us/transaction", cpu_microseconds_per_request, mark=0.75),
+    Figure("commit p50 us", lambda sample: sample.p50_us, mark=1.0),
+    Figure("commit p99 us", lambda sample: sample.p99_us, mark=1.0),
+    Figure("transaction p50 us", lambda sample: sample.transaction_p50_us),
+    Figure("transaction p99 us", lambda sample: sample.transaction_p99_us),
+    Figure("transactions/s", requests_per_second, more_is_better=True),
 )
 
 _PLAIN: list[Row] = [
@@ -141,6 +152,7 @@ ROWS: dict[str, Row] = {
         ProducerPerformanceRow("java-produce-16k", _per_gigabyte(0.75), 1, version=7, batch_bytes=16 * KIBIBYTE),
         ProducerPerformanceRow("java-produce-64k", _per_gigabyte(0.75), 1, version=7, batch_bytes=64 * KIBIBYTE),
         ProducerPerformanceRow("java-produce-1m", _per_gigabyte(0.75), 1, version=7, batch_bytes=MEBIBYTE),
+        TransactionalPerformanceRow("java-transactional", _per_gigabyte(0.75), 1, version=7, batch_bytes=16 * KIBIBYTE),
         LibrdkafkaRow("librdkafka-fetch", _per_gigabyte(1.0), 1, version=11, partitions=4),
         _CONSUME,
         replace(_CONSUME, name="java-consume-kip848", group_protocol="consumer"),
@@ -150,6 +162,11 @@ ROWS: dict[str, Row] = {
         ConsumerHeartbeatRow(
             "heartbeat-kip848", _HEARTBEATS, 64, version=NEWEST, partitions=8, warm_up_share=0.3, turn_share=0.2
         ),
+        TransactionRow("txn-64", _TRANSACTION, 64, version=4, partitions=4),
+        TransactionRow("txn-64-new", _TRANSACTION, 64, version=5, partitions=4),
+        CommittedFetchRow(
+            "fetch-committed", (*_per_gigabyte(1.0), *_LATENCIES), 8, version=11, partitions=4, max_bytes=64 * KIBIBYTE
+        ),
         _GROUP,
         replace(_GROUP, name="group-500-kip848", kind=ConsumerMember),
         *_CONVERSIONS,
@@ -158,9 +175,9 @@ ROWS: dict[str, Row] = {
     )
 }
 START, MESSAGES, IDLE_CONNECTIONS, MEMORY = "start", "messages", "idle-connections", "memory"
-COORDINATOR_LOAD = "coordinator-load"
+COORDINATOR_LOAD, TRANSACTION_LOAD = "coordinator-load", "transaction-load"
 _GROUPS_BY_NAME = ("java-consume-kip848", "group-500-kip848")
-_ALONE_BY_NAME = (COORDINATOR_LOAD, *RESTARTS, *COMPACTIONS)
+_ALONE_BY_NAME = (COORDINATOR_LOAD, TRANSACTION_LOAD, *RESTARTS, *COMPACTIONS)
 BY_NAME_ONLY = (*_ALONE_BY_NAME, *_GROUPS_BY_NAME, *CONVERSIONS, *SYNCED, *BYSTANDERS)
 """Rows outside of the default table: slow ones (Kafka needs 20 s to create a topic of 1,000 partitions); conversions,
 which run against Apache Kafka 3.9, because Kafka 4 has none; syncs, which measure the machine's disk; and bystanders,

@@ -7,11 +7,13 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from headgate.protocol.records import control
+from headgate.protocol.records.batch import Record, build, patch
 from headgate.tools.bench.measuring.brokers import free_port
 from headgate.tools.bench.measuring.generator import Load, compile_program, run_load
 from headgate.tools.bench.measuring.target import Topic
@@ -182,6 +184,42 @@ def test_an_empty_answer_is_an_expiry_unless_data_was_promised(bed: Bed) -> None
     assert bed.run(bed.load(consumer(11), **settings), fetched(b"", 0))["requests"] == 5
     with pytest.raises(BenchError, match="nothing at offset 0"):
         bed.run(bed.load(consumer(11), wrap=True, **settings), fetched(b"", 0))
+
+
+def fetched_with_aborted(records: bytes, high_watermark: int, aborted: list[tuple[int, int]]) -> bytes:
+    """Fetch answer v11 with the aborted transactions: producer id and first offset of each."""
+    head = struct.pack(">ihi", 0, 0, 0) + struct.pack(">ih1si", 1, 1, b"t", 1)
+    partition = struct.pack(">ihqqqi", 0, 0, high_watermark, high_watermark, 0, len(aborted))
+    entries = b"".join(struct.pack(">qq", *entry) for entry in aborted)
+    return head + partition + entries + struct.pack(">i", -1) + blob(records)
+
+
+def of_producer(producer_id: int, offset: int, value: bytes = b"") -> bytes:
+    """A batch of a transaction at an offset; without a value the marker of its abort."""
+    if value:
+        made = build([Record(value=value)], producer_id=producer_id, producer_epoch=0, is_transactional=True)
+    else:
+        made = control.build(control.Marker(False, 0), producer_id=producer_id, producer_epoch=0, timestamp=0)
+    patch(made, offset, 0)
+    return bytes(made)
+
+
+def test_only_committed_batches_count(bed: Bed) -> None:
+    """Producer 1 aborts, and commits later; producer 2 commits; producer 3 is aborted behind this answer."""
+    committed = of_producer(2, 1, b"committed")
+    records = of_producer(1, 0, b"aborted  ") + committed + of_producer(1, 2) + of_producer(1, 3, b"committed")
+    expected = bed.directory / "batch"
+    expected.write_bytes(committed)
+    settings = {"api": frames.FETCH, "version": 11, "requests": 10, "wrap": True, "committed": True}
+    load = bed.load(consumer(11), expected=expected, **settings)
+    body = fetched_with_aborted(records + of_producer(3, 4, b"aborted  "), 5, [(1, 0), (3, 4)])
+    assert bed.run(load, body)["record_bytes"] == 10 * 2 * len(committed)
+    with pytest.raises(BenchError, match="the batch at offset 0 was aborted"):
+        bed.run(load, fetched_with_aborted(records, 4, []))
+    with pytest.raises(BenchError, match="the batch at offset 3 was committed"):
+        bed.run(load, fetched_with_aborted(records, 4, [(1, 0), (1, 3)]))
+    with pytest.raises(BenchError, match="1 aborted transactions"):
+        bed.run(replace(load, committed=False, expected=None), fetched_with_aborted(records, 4, [(1, 0)]))
 
 
 def produced_of_old(version: int, error: int = 0) -> bytes:

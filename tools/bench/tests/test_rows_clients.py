@@ -97,6 +97,21 @@ def test_each_size_of_batch_is_a_setting_of_the_producer() -> None:
     assert sizes == {"16k": "batch.size=16384", "64k": "batch.size=65536", "1m": "batch.size=1048576"}
 
 
+def test_a_transactional_producer_commits_every_50_ms() -> None:
+    row = ROWS["java-transactional"]
+    assert isinstance(row, ProducerPerformanceRow)
+    command = row.command(target(["java", "-cp", "jars/*"]), "topic", 1000)
+    at = command.index("--transactional-id")
+    assert command[at : at + 5] == [
+        "--transactional-id",
+        "topic",
+        "--transaction-duration-ms",
+        "50",
+        "--producer-props",
+    ]
+    assert command[-1] == "batch.size=16384"
+
+
 def test_each_protocol_is_a_setting_of_the_consumer(tmp_path: Path) -> None:
     settings = {}
     for name in ("java-consume", "java-consume-kip848"):

@@ -28,6 +28,7 @@ from headgate.tools.bench.rows.idle import idle_connection_bytes, raise_file_lim
 from headgate.tools.bench.rows.restart import Recovery, Restart, RestartManyPartitions
 from headgate.tools.bench.rows.row import MEBIBYTE, MetadataRow, Row, Run
 from headgate.tools.bench.rows.table import ROWS
+from headgate.tools.bench.rows.transaction_load import transaction_load
 from headgate.tools.bench.run import Bench, Settings
 
 pytestmark = [
@@ -85,6 +86,9 @@ def small(name: str) -> Row:
         "offset-commit-newest",
         "heartbeat",
         "heartbeat-kip848",
+        "txn-64",
+        "txn-64-new",
+        "fetch-committed",
         "group-500",
         "group-500-kip848",
         *BYSTANDERS,
@@ -169,6 +173,13 @@ def test_a_connection_costs_what_its_buffers_take(programs: Path, tmp_path: Path
 def test_committed_offsets_are_there_after_a_restart(programs: Path, tmp_path: Path) -> None:
     """Of as many groups as are needed for each partition of the offsets to have one."""
     loaded = coordinator_load(HeadgateLauncher(), tmp_path / "load", programs, groups=200, partitions=3)
+    assert 0 < loaded.metadata_seconds < loaded.half_seconds <= loaded.all_seconds
+    assert loaded.cpu_seconds > 0
+    assert loaded.resident_megabytes > 1
+
+
+def test_transactional_ids_are_there_after_a_restart(programs: Path, tmp_path: Path) -> None:
+    loaded = transaction_load(HeadgateLauncher(), tmp_path / "load", programs, transactional_ids=200)
     assert 0 < loaded.metadata_seconds < loaded.half_seconds <= loaded.all_seconds
     assert loaded.cpu_seconds > 0
     assert loaded.resident_megabytes > 1

@@ -1,0 +1,13 @@
+"""The state of a transactional id after a restart, as the bench asks for it."""
+
+import struct
+
+from headgate.tools.bench.rows.transaction_load import _state_of
+
+
+def test_an_answer_has_an_error_or_a_state() -> None:
+    def answer(error: int, state: bytes) -> bytes:
+        return bytes(4) + b"\x00" + bytes(4) + b"\x02" + struct.pack(">h", error) + b"\x03id" + state + b"\x00"
+
+    assert _state_of(answer(0, b"\x06Empty")) == (0, "Empty")
+    assert _state_of(answer(14, b"\x01")) == (14, "")
