@@ -1,9 +1,9 @@
 """SIGKILL of the broker and of clients that consume, transform and produce: each record is copied exactly once.
 
-20 times each, or HEADGATE_KILLS times; `make soak` raises it to 200. The page cache stays: see test_sigkill.py. Groups of
-four kinds of clients copy all the time, most of them with two members, so that a kill meets transactions in every state;
-every fifth time a client and the broker are killed together. In the end all clients are killed, nobody comes back, and
-the timeout has to end all transactions.
+20 times each, or HEADGATE_KILLS times; `make soak` raises it to 200. The page cache stays: see test_sigkill.py. Groups
+of four kinds of clients copy all the time, most of them with two members, so that a kill meets transactions in every
+state; every fifth time a client and the broker are killed together. In the end all clients are killed, nobody comes
+back, and the timeout has to end all transactions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from compat_tests.copiers.copier import FAST, KINDS, STEADY, TRANSACTION_TIMEOUT
 from compat_tests.copiers.pipeline import Pipeline
 from compat_tests.families.confluent import new_consumer
 from compat_tests.groups import restless
-from compat_tests.waiting import until
+from compat_tests.waiting import Late, until
 
 KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if os.environ.get("HEADGATE_SOAK") else "20"))
 EVERY_TOGETHER = 5
@@ -89,7 +89,10 @@ class Pipelines:
             self.check()
             return all(pipeline.commits >= commits for pipeline, commits in wanted.items())
 
-        until(is_there, f"commits of {[pipeline.kind.name for pipeline in wanted]}", STUCK_S)
+        try:
+            until(is_there, f"commits of {[pipeline.kind.name for pipeline in wanted]}", STUCK_S)
+        except Late as late:
+            raise Late(f"{late}: {[pipeline.state() for pipeline in self.all]}") from None
 
     def check(self) -> None:
         self.follower.check()
@@ -152,7 +155,9 @@ def headgate_txn(bootstrap: str, *arguments: str) -> list[Any]:
 
 def assert_protocols(pipelines: Pipelines) -> None:
     """With the new protocol the epoch is raised by each transaction, with the old one by each life."""
-    epochs = {row["transactional_id"]: row["producer_epoch"] for row in headgate_txn(pipelines.broker.bootstrap, "describe")}
+    epochs = {
+        row["transactional_id"]: row["producer_epoch"] for row in headgate_txn(pipelines.broker.bootstrap, "describe")
+    }
     for pipeline in pipelines.all:
         raised = [epochs[copier.name] for copier in pipeline.copiers if copier.commits and not copier.fenced]
         assert all((epoch > 0) == pipeline.kind.has_new_protocol for epoch in raised), (pipeline.kind.name, raised)
@@ -212,5 +217,6 @@ def test_each_record_is_copied_exactly_once(pipelines: Pipelines, figure: Callab
         pipeline.assert_copied(found)
     until(lambda: pipelines.follower.values == found, "the follower to see the same", STUCK_S, 0.1)
     copied = {pipeline.kind.name: f"{sum(pipeline.least.values())} in {pipeline.commits}" for pipeline in pipelines.all}
-    figure(f"{KILLS} kills of broker and clients, ready in {max(ready_s):.2f} s, last transactions ended in {ended_s:.1f} s")
+    ready = f"ready again in at most {max(ready_s):.2f} s"
+    figure(f"{KILLS} kills of broker and clients: {ready}, the last transactions ended in {ended_s:.1f} s")
     figure(f"records copied, and transactions: {copied}")

@@ -32,6 +32,9 @@ class TransactionalCopier:
         self.options = options
         self.chance = random.Random(options.seed)
         usual = {"bootstrap.servers": options.bootstrap, "log_level": 2}
+        # librdkafka 2.16 gives its brokers up when the last one is gone, and may keep one of them as the coordinator of
+        # the group: then it never sends TxnOffsetCommit, to Apache Kafka neither
+        usual |= {"metadata.recovery.strategy": "none"}
         usual |= {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 50}
         reading = {"group.id": options.group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
         reading |= {"isolation.level": "read_committed", "session.timeout.ms": options.session_ms}

@@ -99,7 +99,7 @@ class Kind:
         }
         return [*self.program(), *(word for name, value in options.items() for word in (f"--{name}", str(value)))]
 
-    def may_start_again(self, status: int, errors: str) -> bool:  # noqa: ARG002  others read the errors
+    def may_start_again(self, status: int, errors: str) -> bool:
         """Whether a copier that ended like this did what it should."""
         return status == FENCED
 
@@ -114,7 +114,9 @@ class JavaClient(Kind):
     jar_set: str = ""
 
     def program(self) -> list[str]:
-        classes = os.pathsep.join((toolchain.compiled("clients", toolchain.jars("clients")), toolchain.jars(self.jar_set)))
+        classes = os.pathsep.join(
+            (toolchain.compiled("clients", toolchain.jars("clients")), toolchain.jars(self.jar_set))
+        )
         options = [*TOOL_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
         return [toolchain.program("java", "install a JDK"), *options, "-cp", classes, "TransactionalCopier"]
 
@@ -127,7 +129,7 @@ class MessageCopier(Kind):
         toolchain.jars("broker")
         return java(MESSAGE_COPIER, log_level="error")
 
-    def command(self, task: Task, pace: Pace, seed: str) -> list[str]:  # noqa: ARG002  it has no seed
+    def command(self, task: Task, pace: Pace, seed: str) -> list[str]:
         options = {
             "--broker-list": task.bootstrap,
             "--input-topic": task.input,
@@ -147,7 +149,9 @@ class MessageCopier(Kind):
 
 
 KINDS = (
-    JavaClient("java-4.4", protocol="classic" if IS_OLD else "consumer", has_new_protocol=not IS_OLD, jar_set="clients"),
+    JavaClient(
+        "java-4.4", protocol="classic" if IS_OLD else "consumer", has_new_protocol=not IS_OLD, jar_set="clients"
+    ),
     JavaClient("java-3.9", jar_set="matrix/3.9.1"),
     Confluent("confluent-kafka"),
     MessageCopier("message-copier-4.1", has_new_protocol=not IS_OLD, members=1, partitions=1),

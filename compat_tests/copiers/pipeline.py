@@ -1,4 +1,4 @@
-"""The copiers of one kind: a group of them, its two topics, what was fed into the first, and what has to be in the other."""
+"""The copiers of one kind: a group, its two topics, the values fed into the first, and those due in the second."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from compat_tests.copiers.committed_values import Values
 from compat_tests.copiers.copier import Copier, Kind, Pace, Task
-from compat_tests.groups.committed import committed_offsets
+from compat_tests.copiers.stable_offsets import stable_offsets
 from compat_tests.topics import new_topic
 
 FED_AHEAD = 6_000
 
 
 class Pipeline:
-    """`values` are those of each partition of the input; `least` has the highest offset that the group is known to have."""
+    """`values` are those of each partition of the input; `least` has the highest offsets that the group had."""
 
     def __init__(self, bootstrap: str, kind: Kind, directory: Path) -> None:
         self.bootstrap = bootstrap
@@ -40,6 +40,12 @@ class Pipeline:
     @property
     def commits(self) -> int:
         return sum(copier.commits for copier in self.copiers)
+
+    def state(self) -> str:
+        told = [(copier.commits, copier.lives) for copier in self.copiers]
+        return (
+            f"{self.kind.name} at {self.least} of {[len(values) for values in self.values]}, commits and lives {told}"
+        )
 
     def start(self, pace: Pace) -> None:
         for copier in self.copiers:
@@ -75,10 +81,10 @@ class Pipeline:
 
     def check_committed(self) -> None:
         """Ask for the offsets of the group: none has gone back."""
-        stored = committed_offsets(self.bootstrap, self.group, self.input)
-        behind = {one: (least, stored.get(one)) for one, least in self.least.items() if stored.get(one, 0) < least}
+        stored = stable_offsets(self.bootstrap, self.group, self.input, self.least)
+        behind = {one: (least, stored[one]) for one, least in self.least.items() if max(stored[one], 0) < least}
         assert not behind, f"{self.group}: committed, and stored now: {behind}"
-        self.least |= stored
+        self.least = {one: max(offset, 0) for one, offset in stored.items()}
 
     def is_drained(self) -> bool:
         self.check_committed()
