@@ -82,7 +82,8 @@ class Answer:
         return size
 
     def string(self) -> None:
-        self._position += max(self.length(), 0)
+        size = self.length()  # which moves the position
+        self._position += max(size, 0)
 
     def tags(self) -> None:
         assert self.number("B") == 0
