@@ -1,0 +1,222 @@
+"""SIGKILL of the broker and of clients that consume, transform and produce: each record is copied exactly once.
+
+20 times each, or HEADGATE_KILLS times; `make soak` raises it to 200. The page cache stays: see test_sigkill.py. Groups
+of four kinds of clients copy all the time, most of them with two members, so that a kill meets transactions in every
+state; every fifth time a client and the broker are killed together. In the end all clients are killed, nobody comes
+back, and the timeout has to end all transactions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import random
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+
+from compat_tests.broker import Broker, installed_command, running
+from compat_tests.copiers.committed_values import Follower, committed_values
+from compat_tests.copiers.copier import FAST, KINDS, STEADY, TRANSACTION_TIMEOUT_MS
+from compat_tests.copiers.pipeline import Pipeline
+from compat_tests.families.confluent import new_consumer
+from compat_tests.groups import restless
+from compat_tests.waiting import Late, until
+
+KILLS = int(os.environ.get("HEADGATE_KILLS", "200" if os.environ.get("HEADGATE_SOAK") else "20"))
+EVERY_TOGETHER = 5
+STUCK_S = 60.0
+# For a busy machine, and the interval of the search for overdue transactions
+SLACK_S = 10.0
+SETTINGS = {
+    **restless.SETTINGS,
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    # The smallest segments that Kafka allows a topic, so that kills meet rolls
+    "offsets.topic.segment.bytes": "1048576",
+    "transaction.state.log.segment.bytes": "1048576",
+}
+ENDED = {"CompleteCommit", "CompleteAbort", "Empty"}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with running(tmp_path / "killed", SETTINGS) as broker:
+        yield broker
+
+
+class Pipelines:
+    """The copiers of all kinds, and the consumer that follows their output."""
+
+    def __init__(self, broker: Broker, directory: Path) -> None:
+        directory.mkdir()
+        self.broker = broker
+        self.all = [Pipeline(broker.bootstrap, kind, directory) for kind in KINDS]
+        self.places = [place for pipeline in self.all for place in pipeline.places]
+        settings = {"enable.idempotence": True, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
+        self.producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 2, **settings})
+        self.follower = Follower(broker.bootstrap, self.places)
+        # The commits that a pipeline had when one of its clients was killed
+        self.commits_when_killed: dict[Pipeline, int] = {}
+
+    def start(self) -> None:
+        self.feed()
+        for pipeline in self.all:
+            pipeline.start(STEADY)
+        self.wait_for_progress(self.all)
+
+    def feed(self) -> None:
+        for pipeline in self.all:
+            pipeline.feed(self.producer)
+        assert self.producer.flush(STUCK_S) == 0
+
+    def wait_for_progress(self, pipelines: Iterable[Pipeline]) -> None:
+        """Until each has committed a few times more."""
+        wanted = {pipeline: pipeline.commits + 3 for pipeline in pipelines}
+
+        def is_there() -> bool:
+            self.check()
+            return all(pipeline.commits >= commits for pipeline, commits in wanted.items())
+
+        try:
+            until(is_there, f"commits of {[pipeline.kind.name for pipeline in wanted]}", STUCK_S)
+        except Late as late:
+            raise Late(f"{late}: {[pipeline.state() for pipeline in self.all]}") from None
+
+    def check(self) -> None:
+        self.follower.check()
+        for pipeline in self.all:
+            pipeline.keep_alive(STEADY)
+
+    def kill_broker(self, meanwhile: Callable[[], None]) -> float:
+        """The seconds until it is ready again."""
+        self.broker.kill()
+        for pipeline in self.all:
+            pipeline.note_acknowledged()
+        meanwhile()
+        ready_s = self.broker.start()
+        for pipeline in self.all:
+            pipeline.check_committed()
+        return ready_s
+
+    def kill_client(self, pipeline: Pipeline) -> None:
+        pipeline.kill_next(STEADY)
+        self.commits_when_killed[pipeline] = pipeline.commits
+
+    def wait_before_kills(self, victim: Pipeline) -> None:
+        """Until the victim has recovered from its last kill, and all others have gone on but those that recover yet.
+
+        They wait for the session and the transaction of the client that was killed.
+        """
+        recovering = [one for one in self.all if one.commits <= self.commits_when_killed.get(one, -1)]
+        self.wait_for_progress([one for one in self.all if one is victim or one not in recovering])
+
+    def drain(self) -> None:
+        """Copy all that is left, by new lives."""
+        for pipeline in self.all:
+            pipeline.start(FAST)
+        for pipeline in self.all:
+            until(pipeline.is_drained, f"{pipeline.kind.name} to copy the rest", STUCK_S, 0.1)
+
+    def kill(self) -> None:
+        for pipeline in self.all:
+            pipeline.kill()
+            pipeline.note_acknowledged()
+
+    def close(self) -> None:
+        self.kill()
+        self.follower.close()
+
+
+@pytest.fixture
+def pipelines(broker: Broker, tmp_path: Path) -> Iterator[Pipelines]:
+    with contextlib.closing(Pipelines(broker, tmp_path / "copiers")) as pipelines:
+        yield pipelines
+
+
+def headgate_txn(bootstrap: str, *arguments: str) -> list[Any]:
+    """The rows of `headgate txn`, which succeeds."""
+    typed = [*installed_command(), "txn", *arguments, "--bootstrap-server", bootstrap]
+    done = subprocess.run(typed, capture_output=True, text=True, timeout=STUCK_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def assert_protocols(pipelines: Pipelines) -> None:
+    """With the new protocol the epoch is raised by each transaction, with the old one by each life."""
+    epochs = {
+        row["transactional_id"]: row["producer_epoch"] for row in headgate_txn(pipelines.broker.bootstrap, "describe")
+    }
+    for pipeline in pipelines.all:
+        raised = [epochs[copier.name] for copier in pipeline.copiers if copier.commits and not copier.fenced]
+        assert all((epoch > 0) == pipeline.kind.has_new_protocol for epoch in raised), (pipeline.kind.name, raised)
+
+
+def wait_until_ended(pipelines: Pipelines) -> float:
+    """Until no partition and no coordinator has an open transaction; the seconds that took."""
+    bootstrap = pipelines.broker.bootstrap
+    levels = [new_consumer(bootstrap, {"isolation.level": level}) for level in ("read_committed", "read_uncommitted")]
+
+    def is_stable(topic: str, partition: int) -> bool:
+        stable, end = (one.get_watermark_offsets(TopicPartition(topic, partition), STUCK_S) for one in levels)
+        return bool(stable == end)
+
+    def are_ended() -> bool:
+        is_all_stable = all(is_stable(topic, partition) for topic, partition in pipelines.places)
+        return is_all_stable and {row["state"] for row in headgate_txn(bootstrap, "list")} <= ENDED
+
+    waited_s = until(are_ended, "the end of all transactions", TRANSACTION_TIMEOUT_MS / 1000 + SLACK_S, 0.1)
+    for consumer in levels:
+        consumer.close()
+    assert headgate_txn(bootstrap, "hanging", "--max-transaction-timeout", "0s") == []
+    return waited_s
+
+
+def test_each_record_is_copied_exactly_once(pipelines: Pipelines, figure: Callable[[str], None]) -> None:
+    bootstrap = pipelines.broker.bootstrap
+    pipelines.start()
+    assert_protocols(pipelines)
+    ready_s = []
+    for number in range(KILLS):
+        chance = random.Random(number)
+        victim = pipelines.all[number % len(KINDS)]
+        kill_client = functools.partial(pipelines.kill_client, victim)
+        is_together = number % EVERY_TOGETHER == 0
+        pipelines.feed()
+        pipelines.wait_before_kills(victim)
+        time.sleep(chance.uniform(0, 0.2))
+        ready_s.append(pipelines.kill_broker(kill_client if is_together else pipelines.check))
+        if not is_together:
+            time.sleep(chance.uniform(0, 0.2))
+            kill_client()
+    pipelines.wait_for_progress(pipelines.all)
+    pipelines.kill()
+
+    ended_s = wait_until_ended(pipelines)
+    for pipeline in pipelines.all:
+        pipeline.check_committed()
+    found = committed_values(bootstrap, pipelines.places)
+    for pipeline in pipelines.all:
+        pipeline.assert_copied(found)
+
+    pipelines.drain()
+    pipelines.kill()
+    found = committed_values(bootstrap, pipelines.places)
+    for pipeline in pipelines.all:
+        pipeline.assert_copied(found)
+    until(lambda: pipelines.follower.values == found, "the follower to see the same", STUCK_S, 0.1)
+    copied = {pipeline.kind.name: f"{sum(pipeline.least.values())} in {pipeline.commits}" for pipeline in pipelines.all}
+    ready = f"ready again in at most {max(ready_s):.2f} s"
+    figure(f"{KILLS} kills of broker and clients: {ready}, the last transactions ended in {ended_s:.1f} s")
+    figure(f"records copied, and transactions: {copied}")
