@@ -63,7 +63,7 @@ class KafkaPython(Program):
             for future in futures:
                 future.get(LIMIT_S)
             place = kafka.TopicPartition(topic, 0)
-            producer.send_offsets_to_transaction({place: kafka.structs.OffsetAndMetadata(offset, "", -1)}, group)
+            producer.send_offsets_to_transaction({place: kafka.OffsetAndMetadata(offset, "", -1)}, group)
             (producer.commit_transaction if end == "commit" else producer.abort_transaction)()
         producer.close(LIMIT_S)
 
