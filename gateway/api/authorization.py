@@ -221,7 +221,9 @@ def _with(request: Any, name: str, value: Any) -> Any:
 # The step of a route
 
 
-def authorized(handler: Callable[[Any, HandlerContext], Any], rule: Rule, authorizer: Authorizer) -> Callable[..., Any]:
+def with_authorization(
+    handler: Callable[[Any, HandlerContext], Any], rule: Rule, authorizer: Authorizer
+) -> Callable[..., Any]:
     """The handler with its rule as a step before it."""
 
     def handle(request: Any, context: HandlerContext) -> Any:

@@ -67,7 +67,7 @@ class Dispatcher:
         route = self._routes.get((api_key, version)) or self._open_route(api_key, version)
         client.client_id = client_id
         if route is None:
-            return self._refuse(api_key, version, correlation_id, client)
+            return self._refuse_version(api_key, version, correlation_id, client)
         route.untimed = untimed = route.untimed - 1
         if not untimed:
             return self._dispatch_timed(route, frame, client, done)
@@ -180,7 +180,7 @@ class Dispatcher:
             if latency.count:
                 yield (registry.APIS[api_key].name,), latency
 
-    def _refuse(self, api_key: int, version: int, correlation_id: int, client: Client) -> Reply:
+    def _refuse_version(self, api_key: int, version: int, correlation_id: int, client: Client) -> Reply:
         if api_key == ApiVersionsRequest.api_key:
             response = unsupported_version(self._registrations)
             return Route(self._registrations[api_key], 0).encode(response, correlation_id)

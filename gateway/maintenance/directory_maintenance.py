@@ -117,7 +117,7 @@ class DirectoryMaintenance:
             for log in self._log_directory.logs.values():
                 log.close_files()  # an open file may belong to the previous mount
                 if log.recovery_point < log.end_offset or log.indexes_unsynced:
-                    log.sync_failed(OSError(errno.EIO, "the disk was gone for a time"))
+                    log.refuse_after_failed_sync(OSError(errno.EIO, "the disk was gone for a time"))
         self._status.set_offline(error)
         self._notify_changed(self._status)
         if error is None:

@@ -321,7 +321,7 @@ class AppendQueue:
             self._write()
 
     def _notify(self, taken: list[_Taken]) -> None:
-        self._partition.advance()
+        self._partition.advance_high_watermark()
         for append, info, staged in taken:
             append.done((staged and staged.error) or info)
 

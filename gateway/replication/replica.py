@@ -116,7 +116,7 @@ class Replica:
         self._update_verbatim(config)
         self.fsync_before_commit = config.fsync_before_commit
         if log.staged is None and log.being_written is None:
-            self.advance()
+            self.advance_high_watermark()
             if self.high_watermark < log.end_offset:
                 self.sync_soon()
 
@@ -183,7 +183,7 @@ class Replica:
         try:
             self.disk.write(self.log.write_staged)
         finally:
-            self.advance()
+            self.advance_high_watermark()
 
     def writer(self) -> AppendQueue | None:
         """The queue for appends while the disk is slow; None to write inline.
@@ -220,7 +220,7 @@ class Replica:
             return True
         return True
 
-    def advance(self) -> None:
+    def advance_high_watermark(self) -> None:
         """Move the high watermark to the offset that every in-sync replica has.
 
         With one replica that is the written end of its log; with `headgate.flush=commit`, the synced end.
@@ -256,7 +256,7 @@ class Replica:
         if self._commits is not None:
             self._commits.fail_lost()
 
-    def was_truncated(self) -> bool:
+    def apply_truncation(self) -> bool:
         """Apply a truncation of the log: lower the high watermark, and fail the appends that wait for lost records.
 
         True if consumers may have read lost records: then the partition needs a higher leader epoch.
@@ -271,7 +271,7 @@ class Replica:
     def repaired(self) -> None:
         """Apply a repair of the log: it accepts records again, and all its records are on the disk."""
         log = self.log
-        self.advance()
+        self.advance_high_watermark()
         if log.has_transactions:  # the state of the producers may have been rebuilt
             log.producers.transactions.replicated(self.high_watermark)
         self.advanced(self)
@@ -307,7 +307,7 @@ class Replica:
 
     def synced(self) -> None:
         """Move the high watermark after a flush of the log, or fail the appends that wait for it."""
-        self.advance()
+        self.advance_high_watermark()
         if self.log.sync_error is not None or self.log.is_retired:
             self.fail_lost_appends()
 

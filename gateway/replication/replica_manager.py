@@ -148,7 +148,7 @@ class ReplicaManager:
         """Handle the truncation of a log. If consumers may have read lost records, a higher leader epoch is needed."""
         replica = self.of_log(log)
         if replica is not None:
-            was_readable = replica.was_truncated()
+            was_readable = replica.apply_truncation()
             for listener in self.events.truncated:
                 listener(replica)
             if was_readable:

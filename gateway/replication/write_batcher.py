@@ -98,7 +98,7 @@ class WriteBatcher:
 def _write(partition: Replica, staged: PendingWrite) -> KafkaError | None:
     """Write the staged batches, unless they are written already; return the error, or None."""
     if partition.log.staged is not staged:  # a later append rolled the segment, and wrote them
-        partition.advance()
+        partition.advance_high_watermark()
     else:
         try:
             partition.write_staged()

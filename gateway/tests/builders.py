@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from headgate.gateway.api.context import Client, HandlerContext
-from headgate.gateway.api.handler_registration import Outcome, Registration, load
+from headgate.gateway.api.handler_registration import Handler, Outcome, Registration, load
 from headgate.gateway.app.composition import BrokerParts, EmbeddedSource, Foundation, Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
@@ -115,12 +115,11 @@ class Node:
 
     def handle(self, request: Message, version: int) -> Outcome:
         """What the registered handler returns, or the error response of the KafkaError that it raises."""
-        served = _registrations()[request.api_key].find(version)
-        assert served is not None
+        handler = handler_of(request, version)
         if self.cluster is not None:
             self.cluster.change_something()
         try:
-            outcome: Any = served.handler(request, self.context(version))
+            outcome: Any = handler(request, self.context(version))
             while is_steps(outcome):
                 outcome = finish(outcome)
         except KafkaError as error:
@@ -154,6 +153,13 @@ def _registrations() -> Mapping[int, Registration]:
     return load()
 
 
+def handler_of(request: Message, version: int) -> Handler:
+    """The handler of a request in a version."""
+    served = _registrations()[request.api_key].find(version)
+    assert served is not None
+    return served.handler
+
+
 def _open_all(log_manager: LogManager, _log_loader: LogLoader, now_ms: int) -> None:
     for directory in log_manager:
         open_all(directory, now_ms)
@@ -180,15 +186,14 @@ def offsets_partitions(node: Node) -> list[Replica]:
 def reach(replica: Replica, offset: int) -> None:
     """Have everything before an offset on the disk."""
     replica.log.recovery_point = offset
-    replica.advance()
+    replica.advance_high_watermark()
 
 
 def refusal(node: Node, request: Message, version: int) -> ErrorCode:
     """The code of the KafkaError that a handler raises for a request as a whole."""
-    served = _registrations()[request.api_key].find(version)
-    assert served is not None
+    handler = handler_of(request, version)
     try:
-        outcome = served.handler(request, node.context(version))
+        outcome = handler(request, node.context(version))
         if is_steps(outcome):
             finish(outcome)
     except KafkaError as error:

@@ -44,16 +44,15 @@ class WireClient:
     def __init__(self, stream: trio.abc.Stream, client_id: str = "test") -> None:
         self.stream = stream
         self._peer = ClientConnection(client_id)
+        self._responses: list[Any] = []
 
     async def send(self, request: Message, version: int) -> None:
         await self.stream.send_all(self._peer.request(request, version))
 
     async def receive(self) -> Any:
-        while True:
-            answered = self._peer.receive(await self._some())
-            if answered:
-                ((_, response),) = answered
-                return response
+        while not self._responses:
+            self._responses += [response for _, response in self._peer.receive(await self._some())]
+        return self._responses.pop(0)
 
     async def ask(self, request: Message, version: int) -> Any:
         await self.send(request, version)

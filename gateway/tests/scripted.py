@@ -113,11 +113,11 @@ class ScriptedPartition:
         if self.fails is not None:
             if self.tears:
                 self.log.write(bytes(records))
-                self.advance()
+                self.advance_high_watermark()
             raise self.fails
         first = self.log.end_offset
         self.log.write(bytes(records))
-        self.advance()
+        self.advance_high_watermark()
         return AppendInfo(first, self.log.end_offset - 1, -1, 0, now_ms, False)
 
     def stage(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
@@ -136,10 +136,10 @@ class ScriptedPartition:
         if self.fails is not None:
             staged.error = self.fails
             self.log.end_offset = staged.first_offset
-            self.advance()
+            self.advance_high_watermark()
             raise self.fails
         self.log.batches += self.staged_batches
-        self.advance()
+        self.advance_high_watermark()
 
     def writer(self) -> ScriptedPartition | _Writer | None:
         return _Writer(self._writes) if self.is_slow or self._writes else None
@@ -157,9 +157,9 @@ class ScriptedPartition:
     def release(self) -> None:
         """Every replica has everything."""
         self.holds = False
-        self.advance()
+        self.advance_high_watermark()
 
-    def advance(self) -> None:
+    def advance_high_watermark(self) -> None:
         if not self.holds and self.high_watermark != self.log.end_offset:
             self.high_watermark = self.log.end_offset
             self._commits.advance(self.high_watermark)

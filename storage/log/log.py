@@ -558,9 +558,9 @@ class Log(LogReader):
             self.epochs.is_synced = False
         self.apply_flush(flush, now_ms)
         if flush.error is not None:
-            self.sync_failed(flush.error)
+            self.refuse_after_failed_sync(flush.error)
 
-    def sync_failed(self, error: OSError) -> None:
+    def refuse_after_failed_sync(self, error: OSError) -> None:
         """Refuse appends and flushes after a failed sync, until `storage.recovery.sync_failure_repair` is done."""
         if self.note_failed_sync(error):
             self.pool.needs_repair.append(self)

@@ -16,7 +16,7 @@ from headgate.storage.segment.segment import Segment
 
 
 class SegmentDeletion:
-    """Segments that the log has given up. A thread may call `run`; `left` are then not renamed yet."""
+    """Segments that the log has given up. A thread may call `rename_files`; `left` are then not renamed yet."""
 
     __slots__ = ("_delay_ms", "_replacement", "left")
 

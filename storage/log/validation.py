@@ -7,6 +7,8 @@ Apache Kafka's `LogValidator`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from crc32c import crc32c
 
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -155,6 +157,13 @@ def prepare_steps(
     codec = config.compression_codec
     if codec is None or all(header.compression == codec for header, _ in batches):
         return view
+    return (yield from _recompress_steps(batches, codec, config))
+
+
+def _recompress_steps(
+    batches: Sequence[tuple[BatchHeader, memoryview]], codec: int, config: LogConfig
+) -> Steps[memoryview]:
+    """The batches with the codec of the topic. Raises KafkaError(MESSAGE_TOO_LARGE)."""
     made: list[memoryview | bytearray] = []
     level = config.compression_level(compression.CODEC_NAMES[codec])
     for header, part in batches:

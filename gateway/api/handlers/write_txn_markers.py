@@ -55,7 +55,7 @@ class _Writes:
         self._waiting: Waiting | None = None
 
     def begin(self, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse | Waiting]:
-        """Append all markers. Several markers of one producer have one result, as in Kafka."""
+        """Append all markers. Several markers of one producer have one result; one without partitions, none."""
         markers, count = self._services.markers, 0
         for asked in request.markers:
             marker = Marker(
@@ -109,6 +109,7 @@ class _Writes:
                     ],
                 )
                 for producer_id, topics in self._codes.items()
+                if topics
             ]
         )
 

@@ -152,7 +152,7 @@ class Histories(RuleBasedStateMachine):
         partition = self.partition(which)
         if partition is not None:
             partition.disk, partition.fsync_before_commit = HUNG, is_on
-            partition.advance()
+            partition.advance_high_watermark()
 
     @rule(which=ANY_PARTITION)
     def sync(self, which: tuple[str, int]) -> None:
@@ -172,7 +172,7 @@ class Histories(RuleBasedStateMachine):
         partition = self.partition(which)
         if partition is not None:
             partition.log.truncate_to(max(partition.log.start_offset, partition.log.end_offset - back), no_checkpoint)
-            partition.was_truncated()
+            partition.apply_truncation()
 
     @rule(which=ANY_PARTITION)
     def roll(self, which: tuple[str, int]) -> None:

@@ -361,7 +361,7 @@ def test_what_was_looked_through_is_forgotten_where_it_is_cut(node: Node) -> Non
     assert isinstance(rows(old(node, 4, from_offset(0)))[0].records, FileSlice)
     partition = node.services.partitions.get("t", 0)
     partition.log.truncate_to(3, no_checkpoint)
-    partition.advance()
+    partition.advance_high_watermark()
     put(node, codec=4)
     (row,) = rows(old(node, 4, from_offset(3)))
     assert [header.compression for header, _ in split(row.records)] == [1]

@@ -110,7 +110,7 @@ def test_a_commit_that_is_not_replicated_in_time(
     for replica in offsets_partitions(node):
         replica.fsync_before_commit = True
     with monkeypatch.context() as patch:
-        patch.setattr(Replica, "advance", lambda _: None)
+        patch.setattr(Replica, "advance_high_watermark", lambda _: None)
         outcome = node.handle(OffsetCommitRequest("g", topics=[topic]), 8)
     assert isinstance(outcome, Waiting)
     node.services.purgatory.park(outcome, replies.append)

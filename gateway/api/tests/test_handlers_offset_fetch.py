@@ -158,7 +158,7 @@ def test_what_may_be_lost_is_not_told(filled: Node, version: int, monkeypatch: p
     for replica in offsets_partitions(filled):
         replica.fsync_before_commit = True
     with monkeypatch.context() as patch:
-        patch.setattr(Replica, "advance", lambda _: None)
+        patch.setattr(Replica, "advance_high_watermark", lambda _: None)
         filled.handle(OffsetCommitRequest("g", topics=[topic]), 8)
     replies = parked(filled, filled.handle(request(filled, version, {"t": [1]}, "g"), version))
     filled.time.advance(filled.config.offsets_commit_timeout_ms - 1)

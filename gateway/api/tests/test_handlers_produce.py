@@ -115,9 +115,9 @@ class Follower:
 
     def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         self.partition = node.services.partitions.get("t", 0)
-        self._advance = type(self.partition).advance
+        self._advance = type(self.partition).advance_high_watermark
         self.partition.fsync_before_commit = True  # the write alone does not move it
-        monkeypatch.setattr(type(self.partition), "advance", lambda partition: None)
+        monkeypatch.setattr(type(self.partition), "advance_high_watermark", lambda partition: None)
 
     def catch_up(self) -> None:
         self.partition.fsync_before_commit = False

@@ -148,7 +148,7 @@ def test_a_marker_above_the_high_watermark_decides_nothing_yet(node: Node) -> No
     assert partition.last_stable_offset == 2
     partition.high_watermark = 3
     assert partition.last_stable_offset == 2, "the marker at offset 3 is not on every replica"
-    partition.advance()
+    partition.advance_high_watermark()
     assert partition.last_stable_offset == 4
 
 

@@ -16,9 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.gateway.api.handler_registration import load
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, handler_of
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.config import LogConfig
@@ -84,7 +83,8 @@ class CommitHistory:
         named = TopicProduceData(
             "t", partition_data=[PartitionProduceData(told.partition, memoryview(bytearray(told.data)))]
         )
-        outcome = load()[0].ranges[-1].handler(ProduceRequest(None, acks, 60_000, [named]), self.node.context(9))
+        request = ProduceRequest(None, acks, 60_000, [named])
+        outcome = handler_of(request, 9)(request, self.node.context(9))
         if isinstance(outcome, Waiting):
             self.node.services.purgatory.park(outcome, told.take)
         if acks == -1:

@@ -24,8 +24,11 @@ present epoch is the next end. A client may abort what has not begun: it cannot 
 | CompleteAbort | invalid | invalid | done | Prepare |
 | Empty | fenced | invalid | fenced | Prepare |
 
-Source: TransactionCoordinator.endTransaction. Unlike Kafka, only an end by the new protocol can be repeated in the new
-protocol: else a fenced producer with the epoch before would be told the epoch of its successor.
+A fence at level 2 of transaction.version is an abort in the new protocol: the fenced producer may repeat it, hears the
+epoch of the abort, and is fenced again by whoever asks for its id. So a producer whose transaction was overdue aborts
+and goes on, as with Kafka 4.1.
+
+Source: TransactionCoordinator.endTransaction. Unlike Kafka, no end in the old protocol can be repeated in the new one.
 """
 
 from __future__ import annotations

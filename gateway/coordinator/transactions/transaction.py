@@ -104,9 +104,10 @@ class Transaction(NamedTuple):
 
     @property
     def ended_by(self) -> ProducerIdAndEpoch | None:
-        """The producer whose EndTxn in the new protocol has decided the end, and raised the epoch; None in the old one.
+        """The producer whose transaction has ended in the new protocol, with the epoch before; None in the old one.
 
-        After a fence it is a producer that nobody is, or None where the fence took the last epoch.
+        After a fence it is the fenced producer, as in Kafka 4.1: it may repeat an abort and go on, and whoever fenced
+        it fences it again. It is None where the fence took the last epoch.
         """
         if self.client_version < EPOCH_PER_TRANSACTION or not (self.is_prepared or self.is_complete):
             return None
@@ -179,14 +180,14 @@ class Transaction(NamedTuple):
         )
 
     def fenced(self, transaction_version: int, now_ms: int) -> Self:
-        """The coordinator aborts the transaction in an epoch above that of the holder, who is fenced.
+        """The coordinator aborts the transaction in the next epoch: its holder is fenced.
 
-        `transaction_version` of the cluster. The new protocol raises the epoch twice, as in Kafka; no client gets the
-        one in between.
+        `transaction_version` of the cluster. The end of a transaction of the new protocol has the next epoch already.
         """
+        if transaction_version >= EPOCH_PER_TRANSACTION:
+            return self.prepared(False, EPOCH_PER_TRANSACTION, NO_ID, now_ms)
         epoch = min(self.producer_epoch + 1, HIGHEST_EPOCH)
-        version = EPOCH_PER_TRANSACTION if transaction_version >= EPOCH_PER_TRANSACTION else 0
-        return self._replace(producer_epoch=epoch).prepared(False, version, NO_ID, now_ms)
+        return self._replace(producer_epoch=epoch).prepared(False, 0, NO_ID, now_ms)
 
     def completed(self, now_ms: int) -> Self:
         """All markers are written. An exhausted epoch makes room for the next id."""
@@ -223,9 +224,7 @@ class Transaction(NamedTuple):
 
     def to_value(self, transaction_version: int) -> TransactionLogValue:
         """The record. At version 0 of the cluster it has no field of version 1 without need."""
-        previous = self.previous_producer_id
-        if not transaction_version and previous == self.producer_id:
-            previous = NO_ID
+        previous = NO_ID if self.previous_producer_id == self.producer_id else self.previous_producer_id
         rows = [PartitionsSchema(topic, list(indexes)) for topic, indexes in self.partitions.items()]
         return TransactionLogValue(
             producer_id=self.producer_id,

@@ -89,7 +89,7 @@ def test_what_cannot_be_removed_is_not_tried_again_at_once(bench: Bench, monkeyp
 def test_logs_of_one_directory_are_mended_whatever_the_other_does(bench: Bench) -> None:
     bench.append()
     for log in bench.logs("a") + bench.logs("b"):
-        log.sync_failed(OSError(errno.EIO, "Input/output error"))
+        log.refuse_after_failed_sync(OSError(errno.EIO, "Input/output error"))
     bench.upkeep.repair()
     assert len(bench.threads.waiting) == 2
     bench.threads.run_one(number=1)

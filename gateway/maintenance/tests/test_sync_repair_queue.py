@@ -28,7 +28,7 @@ class Bench:
         self.cut: list[Log] = []
         for log in self.logs:
             append(log, batch())
-            log.sync_failed(OSError(errno.EIO, "input/output error"))
+            log.refuse_after_failed_sync(OSError(errno.EIO, "input/output error"))
         self.threads = self.time.scheduler.hold()
         self.mender = SyncRepairQueue(
             lambda: needing_repair(self.store.pool),

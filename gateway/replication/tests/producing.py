@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from headgate.gateway.api.handler_registration import load
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, handler_of
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from headgate.protocol.records.batch import Record, build
 
@@ -16,7 +15,8 @@ def produce(node: Node, *values: bytes, topic: str = "t", index: int = 0, acks: 
     records = [Record(timestamp=node.time.clock.now_ms(), value=value) for value in values or (b"x",)]
     data = memoryview(build(records, **numbers))
     named = TopicProduceData(topic, partition_data=[PartitionProduceData(index, data)])
-    return load()[0].ranges[-1].handler(ProduceRequest(None, acks, TIMEOUT_MS, [named]), node.context(9))
+    request = ProduceRequest(None, acks, TIMEOUT_MS, [named])
+    return handler_of(request, 9)(request, node.context(9))
 
 
 def row(response: Any) -> tuple[int, int]:

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.handler_registration import load
 from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append_queue import CALM_MS, SLOW_MS
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.tests.producing import TIMEOUT_MS, Reply, produce, row
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
-from headgate.gateway.tests.builders import Node, records
+from headgate.gateway.tests.builders import Node, handler_of, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -242,7 +241,8 @@ def test_what_is_refused_is_told_without_a_write(node: Node, disk: Disk) -> None
     spoiled = records(b"x", timestamp=node.time.clock.now_ms())
     spoiled[-1] ^= 1
     topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, spoiled)])
-    outcome = load()[0].ranges[-1].handler(ProduceRequest(None, 1, 1_000, [topic]), node.context(9))
+    request = ProduceRequest(None, 1, 1_000, [topic])
+    outcome = handler_of(request, 9)(request, node.context(9))
     assert row(outcome) == (ErrorCode.CORRUPT_MESSAGE, -1)
     assert not disk.threads
 

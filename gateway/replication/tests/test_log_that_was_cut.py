@@ -263,7 +263,7 @@ def test_metadata_with_a_loss_are_not_changed_until_a_restart(bench: Bench) -> N
     end_offset = log.end_offset
     metadata.create_topic("lost", 1)
     log.recovery_point = 0  # as after a write that failed
-    log.sync_failed(OSError(errno.EIO, "input/output error"))
+    log.refuse_after_failed_sync(OSError(errno.EIO, "input/output error"))
     last = next(position for position, header in log.active.iterate() if header.base_offset >= end_offset)
     del bench.files.file(log.active.path).content[last:]
     bench.repair()

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.handler_registration import load
 from headgate.gateway.replication.replica import READ_UNCOMMITTED
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, handler_of
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build, iterate, split
@@ -70,7 +69,7 @@ class History:
         records = [Record(timestamp=self.node.time.clock.now_ms(), value=value) for value in values]
         named = TopicProduceData(topic, partition_data=[PartitionProduceData(index, memoryview(build(records)))])
         request = ProduceRequest(None, acks, 60_000, [named])
-        outcome = load()[0].ranges[-1].handler(request, self.node.context(9))
+        outcome = handler_of(request, 9)(request, self.node.context(9))
         if acks != -1:
             return
 

@@ -62,7 +62,7 @@ def test_the_high_watermark_does_not_pass_what_a_thread_still_writes(partition: 
     assert partition.high_watermark == 1
     staged.write()
     partition.log.end_write(staged, None)
-    partition.advance()
+    partition.advance_high_watermark()
     assert partition.high_watermark == 2
 
 

@@ -310,7 +310,7 @@ def test_a_log_that_is_written_to_is_left_alone() -> None:
 def test_want_of_descriptors_is_not_the_disks_fault() -> None:
     log = new_log()
     append(log, batch())
-    log.sync_failed(OSError(errno.EMFILE, "too many open files"))
+    log.refuse_after_failed_sync(OSError(errno.EMFILE, "too many open files"))
     assert log.sync_error is None
     append(log, batch())
 

@@ -40,7 +40,6 @@ def test_the_end_is_decided_then_marked_then_complete(commit: bool) -> None:
     status = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     prepare = TransactionLogValue(
         producer_id=FIRST_ID,
-        previous_producer_id=FIRST_ID,
         producer_epoch=0,
         transaction_timeout_ms=60_000,
         transaction_status=status,
@@ -177,13 +176,17 @@ def test_an_end_in_the_old_protocol_is_not_repeated_in_the_new_one() -> None:
     assert desk.end("a", A, commit=False, version=NEW) == FENCED
 
 
-def test_a_fence_is_no_end_that_a_producer_could_repeat() -> None:
-    for version in (1, 2):
+def test_a_fence_is_an_abort_that_its_producer_may_repeat() -> None:
+    """In the new protocol, as in Kafka 4.1. In the old one nobody else gets an answer than the holder."""
+    for version, answer in ((1, FENCED), (2, NEXT)):
         desk = ongoing(version)
         desk.init()
         desk.write_markers()
-        assert desk.end("a", A, commit=False, version=NEW) == FENCED
+        assert desk.end("a", A, commit=True, version=NEW) == (ErrorCode.INVALID_TXN_STATE if version == 2 else FENCED)
+        assert desk.end("a", A, commit=False, version=NEW) == answer
         assert desk.end("a", A, commit=False) == FENCED
+        assert desk.init().producer_epoch == 2
+        assert desk.end("a", A, commit=False, version=NEW) == FENCED
 
 
 def test_an_end_that_is_not_written_is_no_end() -> None:

@@ -39,6 +39,11 @@ NUMBERS = st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4])
 EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
 PREPARED = {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
 COMPLETE = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+RETRIABLE = {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+}
 NEXT = {
     EMPTY: {EMPTY, ONGOING, TransactionState.PREPARE_ABORT},
     ONGOING: {ONGOING, *PREPARED},
@@ -80,12 +85,12 @@ class Histories(RuleBasedStateMachine):
         self.states: dict[str, Transaction] = {}
         self.decided: defaultdict[str, int] = defaultdict(int)
 
-    @initialize(is_near_the_end=st.booleans())
-    def begin(self, is_near_the_end: bool) -> None:
+    @initialize(left=st.sampled_from([None, 0, 1, 3]))
+    def begin(self, left: int | None) -> None:
         """Epochs are exhausted after a few steps, or never."""
-        if is_near_the_end:
+        if left is not None:
             for key in "ab":
-                epoch = EXHAUSTED_EPOCH - 3
+                epoch = EXHAUSTED_EPOCH - left
                 old = Transaction(next(self.desk.ids), epoch, timeout_ms=TIMEOUT_MS, last_update_ms=NOW_MS)
                 self.desk.carry_out(Decision(self.desk.shard.record(key, old)), key)
 
@@ -148,7 +153,7 @@ class Histories(RuleBasedStateMachine):
 
     def _init(self, producer: Producer, held: ProducerIdAndEpoch | None, is_lost: bool) -> bool:
         reply = self.desk.init(producer.key, held)
-        if is_lost:
+        if is_lost or (held is not None and reply in RETRIABLE):
             producer.unanswered = partial(self._init, producer, held)
             return held is not None
         if isinstance(reply, ProducerIdAndEpoch):
