@@ -36,10 +36,10 @@ The clients, some with the version of the protocol that they were configured for
 # compat_tests import nothing of ours: another process asks what is registered
 ASK: Final = """\
 import json
-from headgate.gateway.api import handler_registration as handlers
+from headgate.gateway.api import handler_registration
 print(json.dumps([
     [key, api.request.__name__, api.served_min, api.served_max, sorted({one.handler.__module__ for one in api.ranges})]
-    for key, api in sorted(handlers.load().items())
+    for key, api in sorted(handler_registration.load().items())
 ]))
 """
 

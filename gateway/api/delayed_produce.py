@@ -77,6 +77,10 @@ class DelayedProduce:
         self._waiting = waiting
         return waiting
 
+    def continue_as(self, waiting: Waiting) -> None:
+        """The request was parked before: its first `Waiting` goes on with the conditions of this wait."""
+        self._waiting = waiting
+
     def _note(self, append: Append) -> None:
         """An append, or its conversion, has ended."""
         if append.has_ended:

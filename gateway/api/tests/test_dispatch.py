@@ -83,7 +83,7 @@ def test_an_unknown_version_of_api_versions_is_told_the_list(node: Node, version
     "key, version, reason",
     [
         (FIND_KEY, 99, "FindCoordinator version 99 is not supported; versions 0 to 6 are; asked by User:ANONYMOUS"),
-        (0, 12, "Produce version 12 is not supported; versions 0 to 11 are"),
+        (0, 14, "Produce version 14 is not supported; versions 0 to 13 are"),
         (9_999, 0, "API key 9999 version 0 is not supported; asked by User:ANONYMOUS"),
         (-1, 0, "API key -1 version 0 is not supported"),
         (17, 0, "SaslHandshake, API key 17 version 0 is not supported"),

@@ -141,7 +141,7 @@ class TransactionVerification:
         "_context",
         "_deadline_ms",
         "_delayed",
-        "_is_parked",
+        "_parked",
         "_render",
         "_request",
         "_response",
@@ -167,7 +167,8 @@ class TransactionVerification:
         self._render = render
         self._unverified = _unverified(delayed)
         self._adds = context.version >= ADDS_PARTITIONS
-        self._is_parked = False
+        self._parked: Waiting | None = None
+        """The first wait of the request; later ones replace its conditions (`Purgatory.continue_with`)."""
         now_ms = context.broker.clock.monotonic_ms()
         self._deadline_ms = now_ms + max(request.timeout_ms, MIN_WAIT_MS)
         self._retries_end_ms, self._retry_ms = now_ms + RETRIES_END_MS, FIRST_RETRY_MS
@@ -248,8 +249,10 @@ class TransactionVerification:
         attempt: Callable[[WaitList], Any],
         expire: Callable[[], Any],
     ) -> Waiting:
-        self._is_parked = True
-        return Waiting(lists, deadline_ms, attempt, expire, is_silent=self._request.acks == 0)
+        waiting = Waiting(lists, deadline_ms, attempt, expire, is_silent=self._request.acks == 0)
+        if self._parked is None:
+            self._parked = waiting
+        return waiting
 
     def _finish(self, codes: Codes) -> Any:
         """Append what is verified, then go on as every produce request does.
@@ -276,14 +279,16 @@ class TransactionVerification:
         return self._retry(refusals) if self._adds else self._finish(refusals)
 
     def _go_on(self) -> Any:
-        if self._is_parked:  # no later step of this turn writes what was staged before the response leaves
+        parked, acks = self._parked, self._request.acks
+        if parked is not None or acks == 0:  # no later step of this turn writes what was staged
             self._context.broker.appends.commit()
         produce = DelayedProduce(self._context, self._response, self._delayed, self._render)
-        if self._request.acks:
-            return produce.answer(self._request)
-        self._context.broker.appends.commit()
-        outcome = produce.answer_silently()
-        return NO_REPLY if outcome is None and self._is_parked else outcome
+        outcome = produce.answer(self._request) if acks else produce.answer_silently()
+        if parked is None:
+            return outcome
+        if isinstance(outcome, Waiting):
+            produce.continue_as(parked)
+        return NO_REPLY if outcome is None else outcome
 
 
 def _codes(result: AddPartitionsToTxnResult) -> Codes:

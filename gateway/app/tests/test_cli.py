@@ -152,7 +152,8 @@ def test_config_says_so_where_nothing_is_set(capsys: pytest.CaptureFixture[str])
 
 def test_what_has_no_effect_is_logged_at_start(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    assert cli.main(["serve", "--override", "num.io.threads=3", "--override", "transaction.max.timeout.ms=3"]) == 0
+    pending = "transaction.two.phase.commit.enable=true"
+    assert cli.main(["serve", "--override", "num.io.threads=3", "--override", pending]) == 0
     assert [(record.levelname, record.name) for record in caplog.records] == [
         ("INFO", "headgate.config"),
         ("WARNING", "headgate.config"),

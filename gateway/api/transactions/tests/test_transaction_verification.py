@@ -17,6 +17,7 @@ from headgate.gateway.api.transactions.transaction_verification import RETRIES_E
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting, WaitList
+from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_partitions_to_txn import (
@@ -376,6 +377,41 @@ def test_a_slow_disk_takes_the_batch_once_it_is_verified(bench: Bench, is_held: 
     assert first == [(0, 0)]
     assert bench.send(OLD, (0, batch(1))) == [(0, 1)]
     assert len(bench.coordinator.asked) == 1
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+@pytest.mark.parametrize("acks", [ACKS_ALL, 1, 0])
+def test_the_reply_waits_for_the_thread_of_a_slow_disk(
+    bench: Bench, threads: HeldThreads, is_held: bool, acks: int
+) -> None:
+    """The end of the append completes the request, which was parked before for another reason."""
+    bench.partition().disk.is_slow = True
+    bench.coordinator.is_held = is_held
+    outcome = bench.send(OLD, (0, batch(0)), acks=acks)
+    if is_held:
+        bench.coordinator.answer(bench.node)
+    assert bench.replies == ([NO_REPLY] if acks == 0 and is_held else [])
+    threads.run_all()
+    bench.node.time.advance()
+    if acks:
+        assert codes(bench.replies[0]) == [(0, 0)]
+    else:
+        assert is_held or outcome is None
+    assert bench.partition().log.end_offset == 1
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_the_reply_waits_for_a_sync(bench: Bench, threads: HeldThreads, is_held: bool) -> None:
+    bench.node.services.metadata.change_topic_configs("t", {"headgate.flush": "commit"})
+    bench.coordinator.is_held = is_held
+    bench.send(NEW, (0, batch(0)))
+    if is_held:
+        bench.coordinator.answer(bench.node)
+    assert bench.replies == []
+    bench.node.time.advance()
+    threads.run_all()
+    bench.node.time.advance()
+    assert codes(bench.replies[0]) == [(0, 0)]
 
 
 @pytest.mark.parametrize("is_held", [False, True])

@@ -1,8 +1,7 @@
 """One run of a scenario of transactions: its questions, and the answers as lines that two brokers can be compared by.
 
-Producer ids are another's on every broker: they are P1, P2 ... in the order in which they are given. Times are left
-out, or "made". Batches are lines too, so that the logs of both brokers are compared, markers and internal topics
-included.
+Producer ids are another's on every broker: each goes by the transactional id that it was given to. Times are left out,
+or "made". Batches are lines too, so that the logs of both brokers are compared, markers and internal topics included.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import re
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -26,7 +26,7 @@ from headgate.protocol.messages.describe_producers import DescribeProducersReque
 from headgate.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from headgate.protocol.messages.end_txn import EndTxnRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from headgate.protocol.messages.init_producer_id import InitProducerIdRequest
+from headgate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headgate.protocol.messages.offset_fetch import (
@@ -74,7 +74,7 @@ class Broker(Protocol):
 
 
 class TransactionLines(ResponseLines):
-    """Responses and records as lines; knows producer ids by the order in which they appeared."""
+    """Responses and records as lines; knows producer ids by name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,13 @@ class TransactionLines(ResponseLines):
 
     def producer(self, producer_id: int) -> str:
         """The name of a producer id."""
-        return "none" if producer_id < 0 else self.producers.setdefault(producer_id, f"P{len(self.producers) + 1}")
+        return "none" if producer_id < 0 else self.producers.get(producer_id, "nobody")
+
+    def name_producer(self, producer_id: int, name: str) -> None:
+        """A producer id was given out; a second one for the same name gets a number."""
+        if producer_id >= 0 and producer_id not in self.producers:
+            count = sum(known.partition("#")[0] == name for known in self.producers.values())
+            self.producers[producer_id] = f"{name}#{count + 1}" if count else name
 
     def _struct(self, value: Struct, version: int, ordered: bool) -> str:
         if isinstance(value, PartitionProduceResponse):
@@ -113,20 +119,25 @@ class TransactionLines(ResponseLines):
         whose = f"{self.producer(header.producer_id)}:{header.producer_epoch}:{header.base_sequence}"
         return f"{where} {whose} {kind}"
 
-    def records(self, data: bytes | memoryview) -> Iterator[str]:
-        """A text for each batch of an internal topic, and one for each of its records."""
+    def records(self, data: bytes | memoryview) -> Iterator[tuple[str, str]]:
+        """A name and a text for each marker of an internal topic, and for each record.
+
+        Without the sequence: Kafka's coordinators give every batch 0, and nobody checks it. Without offsets: there may
+        be transactions of another version between.
+        """
         for header, view in batch.split(memoryview(data)):
+            producer = self.producer(header.producer_id)
             if header.is_control:
-                yield self.batch(header, view)
+                yield producer, self.batch(header, view).partition(" ")[2]
                 continue
             for record in batch.iterate(view):
-                text = self._record(record)
-                if text is not None:
-                    whose = f"{self.producer(header.producer_id)}:{header.producer_epoch}:{header.base_sequence}"
-                    yield f"{whose} {text}"
+                found = self._record(record)
+                if found is not None:
+                    name, text = found
+                    yield name or producer, f"{producer}:{header.producer_epoch} {text}"
 
-    def _record(self, record: Record) -> str | None:
-        """None for a record of groups and members, which other scenarios compare."""
+    def _record(self, record: Record) -> tuple[str, str] | None:
+        """The transactional id and the text; None for a record of groups and members, which other scenarios compare."""
         version = int.from_bytes((record.value or b"\0\0")[:2], "big")
         assert record.key is not None
         if len(record.key) >= 2 and record.key[:2] == b"\0\0":
@@ -136,7 +147,8 @@ class TransactionLines(ResponseLines):
         key, value = decoded
         if not isinstance(key, OffsetCommitKey | transactions.TransactionLogKey):
             return None
-        return f"{self.line(key, 0)} v{version} {'tombstone' if value is None else self.line(value, version)}"
+        name = key.transactional_id if isinstance(key, transactions.TransactionLogKey) else ""
+        return name, f"{self.line(key, 0)} v{version} {'tombstone' if value is None else self.line(value, version)}"
 
 
 class Play:
@@ -159,6 +171,8 @@ class Play:
     def ask(self, label: str, request: Message, version: int) -> Any:
         """Put a question, and note what is said; None if the version is not served."""
         response = self.broker.ask(request, version)
+        if isinstance(response, InitProducerIdResponse) and isinstance(request, InitProducerIdRequest):
+            self.told.name_producer(response.producer_id, request.transactional_id or "idempotent")
         if response is not None:
             name = f"{type(request).__name__.removesuffix('Request')} v{version}: {label}"
             self.note(name, self.told.line(response, version))
@@ -220,12 +234,14 @@ class Play:
         groups = [OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics(topic, partition_indexes=[0, 1])])]
         self.ask(label, OffsetFetchRequest(groups=groups, require_stable=stable), version)
 
-    def log(self, label: str, topic: str, index: int = 0) -> None:
-        """The records of an internal topic, in the order of its log."""
+    def log(self, topic: str, index: int = 0) -> None:
+        """The records and markers of an internal topic, those of each producer in the order of the log."""
         response = self.broker.ask(_fetch(topic, index, 0, 0), 11)
         ((row,),) = (each.partitions for each in response.responses)
-        for number, text in enumerate(self.told.records(row.records or b"")):
-            self.note(f"{label} {number:03}", text)
+        counts: defaultdict[str, int] = defaultdict(int)
+        for name, text in self.told.records(row.records or b""):
+            counts[name] += 1
+            self.note(f"{topic} {name} {counts[name]:02}", text)
 
 
 def _fetch(topic: str, index: int, isolation_level: int, offset: int) -> FetchRequest:

@@ -2,10 +2,11 @@
 
     play(broker, level)     # any broker: `ask(request, version)` gives its response, `pause(ms)` lets time go on
     cd gateway/coordinator/transactions/tests
-    python -m headgate.gateway.coordinator.transactions.tests.transactions_scenario PORT 2 > kafka_41_level_2.txt
+    python -m headgate.gateway.coordinator.transactions.tests.transactions_scenario PORT PORT PORT PORT > \
+        transactions_of_kafka.txt
 
-The last line records the answers of a new Apache Kafka on this machine with `SETTINGS`: 4.1.2 at the levels 2, 1 and 0
-of the feature transaction.version (KIP-890), and 3.9.1, which has no such feature: level -1.
+The last line records the answers of four new Apache Kafkas on this machine with `SETTINGS`, those of `KAFKAS`: 4.1.2 at
+each level of the feature transaction.version (KIP-890), and 3.9.1, which has no such feature.
 
 Every step has transactional ids of its own, so that a version that one broker does not serve changes no other answer.
 """
@@ -13,7 +14,7 @@ Every step has transactional ids of its own, so that a version that one broker d
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from headgate.gateway.coordinator.transactions.tests.transaction_play import Broker, Play, Producer, Remote, Topics
@@ -42,6 +43,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
 }
 WITHOUT_FEATURE = -1
+KAFKAS = {"4.1 at level 2": 2, "4.1 at level 1": 1, "4.1 at level 0": 0, "3.9": WITHOUT_FEATURE}
 _UPGRADE, _DOWNGRADE = 1, 2
 _NOBODY = 987_654
 
@@ -57,8 +59,8 @@ def play(broker: Broker, level: int) -> dict[str, str]:
         step(made)
     if level != WITHOUT_FEATURE:
         _levels(made)
-    made.log("__transaction_state", "__transaction_state")
-    made.log("__consumer_offsets", "__consumer_offsets")
+    made.log("__transaction_state")
+    made.log("__consumer_offsets")
     return made.answers
 
 
@@ -533,6 +535,15 @@ STEPS: list[Callable[[Play], None]] = [
 ]
 
 
+def record(ports: Iterable[str]) -> Iterator[str]:
+    """A line for each answer: who gave it, the question, the answer."""
+    answers: dict[tuple[str, str], list[str]] = {}
+    for (kafka, level), port in zip(KAFKAS.items(), ports, strict=True):
+        for answer in play(Remote(int(port)), level).items():
+            answers.setdefault(answer, []).append(kafka)
+    for (name, answer), kafkas in sorted(answers.items()):
+        yield f"{', '.join(kafkas)}\t{name}\t{answer}\n"
+
+
 if __name__ == "__main__":
-    for name, answer in play(Remote(int(sys.argv[1])), int(sys.argv[2])).items():
-        sys.stdout.write(f"{name}\t{answer}\n")
+    sys.stdout.writelines(record(sys.argv[1:]))
