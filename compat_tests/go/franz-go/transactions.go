@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -71,8 +72,13 @@ func commitOffset(ctx context.Context, client *kgo.Client, topic, id, group stri
 	}
 	partition := kmsg.NewTxnOffsetCommitRequestTopicPartition()
 	partition.Offset = offset
+	found, err := kadm.NewClient(client).ListTopics(ctx, topic)
+	if err != nil {
+		return err
+	}
 	topics := kmsg.NewTxnOffsetCommitRequestTopic()
-	topics.Topic, topics.Partitions = topic, []kmsg.TxnOffsetCommitRequestTopicPartition{partition}
+	topics.Topic, topics.TopicID = topic, found[topic].ID
+	topics.Partitions = []kmsg.TxnOffsetCommitRequestTopicPartition{partition}
 	commit := kmsg.NewTxnOffsetCommitRequest()
 	commit.TransactionalID, commit.ProducerID, commit.ProducerEpoch, commit.Group = id, producerID, epoch, group
 	commit.Topics = []kmsg.TxnOffsetCommitRequestTopic{topics}

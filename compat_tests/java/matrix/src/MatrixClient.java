@@ -41,7 +41,7 @@ public final class MatrixClient {
     private static void read(String bootstrap, String topic, int count, String isolation, PrintStream output)
             throws Exception {
         if (Age.hasScalaConsumer()) {
-            ScalaReading.read(bootstrap, topic, count, isolation, output);
+            ScalaReading.read(bootstrap, topic, count, output);
         } else {
             Reading.read(bootstrap, topic, count, isolation, output);
         }
