@@ -47,9 +47,7 @@ def test_each_commits_and_aborts(client: Client, proxy: Proxy, drivers: dict[str
     """It reads its own records at both isolation levels, and the newest clients do; so are the offsets of its group."""
     topic = new_topic(proxy.target, partitions_of(client.abilities))
     group = f"{topic}-group"
-    transactions = [
-        (end, records_of(client.abilities, count, seed)) for seed, (end, count) in enumerate(TRANSACTIONS)
-    ]
+    transactions = [(end, records_of(client.abilities, count, seed)) for seed, (end, count) in enumerate(TRANSACTIONS)]
     committed, everything = list(placed(transactions, "commit")), list(placed(transactions, "commit", "abort"))
     with proxy.recording(client.name):
         client.transact(proxy.bootstrap, topic, f"{topic}-id", group, transactions)

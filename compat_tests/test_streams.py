@@ -210,5 +210,6 @@ def assert_counts(broker: Broker, sink: str, written: Counter[str]) -> None:
     assert reader.counts.keys() == written.keys()
     for word, counts in reader.counts.items():
         assert counts == list(range(1, written[word] + 1)), word
-    stored = [batch for partition in range(PARTITIONS) for batch in batches(broker.partition_directory(sink, partition))]
-    assert any(batch.attributes & CONTROL for batch in stored)
+    for partition in range(PARTITIONS):
+        stored = batches(broker.partition_directory(sink, partition))
+        assert any(batch.attributes & CONTROL for batch in stored)

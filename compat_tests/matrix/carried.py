@@ -57,10 +57,10 @@ def assert_carried(
 def assert_carried_at(
     wanted: Sequence[tuple[int, Sent]], received: Sequence[Received], writer: Abilities, reader: Abilities
 ) -> None:
-    """The same for records between which others were, or markers: with the offset of each, where the reader shows it."""
+    """The same for records with others or markers between them: each has its offset, where the reader shows it."""
     found = list(received)
     if reader.shows_places:
-        offsets = {partition: [record.offset for record in records] for partition, records in by_partition(found).items()}
+        offsets = {one: [record.offset for record in records] for one, records in by_partition(found).items()}
         places: dict[int, list[int]] = {}
         for offset, record in wanted:
             places.setdefault(record.partition or 0, []).append(offset)

@@ -87,9 +87,8 @@ class Client(Lines):
     ) -> None:
         """The records of each transaction and, before them here, how it ends: "commit" or "abort"."""
         arguments = self.arguments("transact", bootstrap, topic, **{"transactional-id": name, "group": group})
-        self.feed(
-            arguments, (line for end, records in transactions for line in (*map(self.line_of, records), self.end_of(end)))
-        )
+        lines = (line for end, records in transactions for line in (*map(self.line_of, records), self.end_of(end)))
+        self.feed(arguments, lines)
 
     def end_of(self, end: str) -> str:
         """The end of a transaction as the program takes it."""

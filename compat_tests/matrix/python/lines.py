@@ -1,7 +1,8 @@
 """What the programs in Python share: the command line of `matrix/client.py`, records as lines of JSON.
 
 Among records to produce, a line with a text, as "gzip", names the codec of those that follow: the start of a process
-costs more than what it does here; "commit" or "abort" ends a transaction. Every wait of theirs ends with an error after `LIMIT_S`, which names what is missing.
+costs more than what it does here. Among those of transactions, "commit" or "abort" ends one. Every wait of theirs ends
+with an error after `LIMIT_S`, which names what is missing.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ class Transaction(NamedTuple):
 
 
 class Program(ABC):
-    """A client under test; `options` has `bootstrap`, `topic`, `protocol`, `isolation`, and what `more_options` added."""
+    """A client under test.
+
+    `options` has `bootstrap`, `topic`, `protocol`, `isolation`, and what `more_options` added.
+    """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
