@@ -52,7 +52,7 @@ compat: ## the tests with stock clients and Spark only; ARGS="-k sarama" for one
 .PHONY: protocol
 protocol: ## run the named clients, note what they use, and make docs/protocol.md; ARGS="-k java" for some of them
 	$(install) test spark jars kcat go node old
-	HEADGATE_RECORD=1 $(BIN)/pytest compat_tests/test_matrix.py $(wildcard compat_tests/test_kafka_tools.py) $(ARGS)
+	HEADGATE_RECORD=1 $(BIN)/pytest compat_tests/test_matrix.py compat_tests/test_matrix_transactions.py $(wildcard compat_tests/test_kafka_tools.py) $(ARGS)
 	$(BIN)/python -m compat_tests.matrix.protocol
 
 .PHONY: soak

@@ -18,7 +18,11 @@ from compat_tests.matrix import usage
 from compat_tests.matrix.proxy import Proxy
 from compat_tests.topics import new_topic
 
-RECORDED_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+RECORDED_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
 # Tests that share what takes seconds to make, by the beginning of their ids: one process runs them all
 TOGETHER = (
     "compat_tests/test_spark",
@@ -26,11 +30,12 @@ TOGETHER = (
     "compat_tests/test_kafka_tools",
     "compat_tests/test_log_command",
     "compat_tests/test_matrix.py::test_the_oldest",
+    "compat_tests/test_matrix_isolation",
     "compat_tests/test_matrix_oldest",
     "compat_tests/test_power_cut",
 )
 # Files with a test of more than twenty seconds
-LONG = {"test_sigkill", "test_group_sigkill", "test_readme"}
+LONG = {"test_sigkill", "test_group_sigkill", "test_readme", "test_streams"}
 
 FIGURES: list[str] = []
 

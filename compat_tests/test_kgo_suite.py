@@ -67,12 +67,19 @@ OTHERS = (
     "TestIssueProduceSyncManualPartitionNegativeDoesNotPanic",
     "TestPing",
 )
-TESTS = (*GROUPS, *OFFSETS, *OTHERS)
-TRANSACTIONS = "transactional"
+# Three groups in a row, of which each member consumes, produces and commits in transactions of its own
+TRANSACTIONS = (
+    "TestTxnEtl/cooperative-sticky",
+    "TestTxnEtl/cooperative-sticky/static",
+    "TestTxnEtl/range",
+    "TestTxnEtl/range/848",
+    "TestTxnEtl/sticky/848",
+    "TestTxnEtl/sticky/848/static",
+)
+TESTS = (*GROUPS, *OFFSETS, *OTHERS, *TRANSACTIONS)
 SHARE = "of share groups, which it skips before Apache Kafka 4.2"
 SCRAM = "wants a listener with SASL"
 LEFT_OUT = {
-    "TestTxnEtl": TRANSACTIONS,
     "TestConsumeRegexShareSkipsInternal": SHARE,
     "TestShareGroup": SHARE,
     "TestShareGroupAckOnClose": SHARE,
@@ -84,7 +91,7 @@ LEFT_OUT = {
     "TestOptValuesCoversEveryOption": "asks no broker: it reads the source of the suite",
 }
 
-# TestGroupETL sends so many records through three groups in a row, six times
+# TestGroupETL and TestTxnEtl send so many records through three groups in a row, six times each
 RECORDS = 500_000 if os.environ.get("HEADGATE_SOAK", "") not in {"", "0"} else 100_000
 AT_ONCE = 6
 LIMIT_S = 900

@@ -12,7 +12,7 @@ import pytest
 from compat_tests import wire
 from compat_tests.broker import Broker
 from compat_tests.matrix import protocol, usage
-from compat_tests.matrix.carried import assert_carried, records_of
+from compat_tests.matrix.carried import assert_carried, assert_carried_at, records_of
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities
 from compat_tests.matrix.proxy import Heads, Proxy
 from compat_tests.matrix.rows import ROWS
@@ -91,6 +91,18 @@ def test_every_part_of_a_record_counts(change: dict[str, object]) -> None:
     found[50] = found[50]._replace(**change)  # type: ignore[arg-type]
     with pytest.raises(AssertionError):
         assert_carried(sent, found, MODERN, MODERN, 0)
+
+
+def test_offsets_count_where_others_lie_between() -> None:
+    sent = records_of(MODERN, 100)
+    wanted = [(2 * number, one) for number, one in enumerate(sent)]
+    found = [one._replace(offset=2 * number) for number, one in enumerate(as_stored(sent))]
+    assert_carried_at(wanted, found, MODERN, MODERN)
+    assert_carried_at(wanted, as_stored(sent), MODERN, Abilities(shows_places=False))
+    with pytest.raises(AssertionError):
+        assert_carried_at(wanted, as_stored(sent), MODERN, MODERN)
+    with pytest.raises(AssertionError):
+        assert_carried_at(wanted[1:], found, MODERN, MODERN)
 
 
 def test_a_missing_and_a_doubled_record_count() -> None:

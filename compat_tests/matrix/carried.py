@@ -54,6 +54,21 @@ def assert_carried(
             assert_time(one, other, writer, reader, began_ms)
 
 
+def assert_carried_at(
+    wanted: Sequence[tuple[int, Sent]], received: Sequence[Received], writer: Abilities, reader: Abilities
+) -> None:
+    """The same for records with others or markers between them: each has its offset, where the reader shows it."""
+    found = list(received)
+    if reader.shows_places:
+        offsets = {one: [record.offset for record in records] for one, records in by_partition(found).items()}
+        places: dict[int, list[int]] = {}
+        for offset, record in wanted:
+            places.setdefault(record.partition or 0, []).append(offset)
+        assert offsets == places
+        found = [record._replace(offset=offsets[record.partition].index(record.offset)) for record in found]
+    assert_carried([record for _, record in wanted], found, writer, reader, 0)
+
+
 def shown(record: Sent | Received, writer: Abilities, reader: Abilities) -> Shown:
     """Key, value and headers; those of a received record are compared as they are."""
     key, value, headers = record.key, record.value, record.headers

@@ -7,7 +7,12 @@ says why. What it says there although all was done fails the test too, unless th
     read    --bootstrap a --topic t --count 100           prints so many records, from the first of each partition on
     group   --bootstrap a --topic t --group g --count 100 prints so many records as the only member of a group, from
                                                           its commits on or else from the first, commits, leaves
+    transact --bootstrap a --topic t --transactional-id x --group g     sends the records of standard input with one
+                                                          producer; a line "commit" or "abort" ends the transaction of
+                                                          the records before it
 
+With --isolation read_committed, or read_uncommitted, `read` does not leave it at the client's default. Each transaction
+commits for the group, in partition 0 of the topic, the count of the records of this transaction and of all before it.
 A row that is told to speak an older version's protocol has `--protocol 0.9` besides. Records are lines of JSON:
 {"partition", "offset", "timestamp_ms", "key", "value", "headers": [{"name", "value"}]}; bytes are base64 or null. What
 the client cannot say is -1 for a time and [] for headers; a partition or a time to send that is null is the client's
@@ -44,6 +49,8 @@ class Abilities:
     shows_times: bool = True
     nulls: bool = True
     """Whether it tells no key and no value from empty ones, in headers too, when it writes and when it shows."""
+    transactions: bool = False
+    """Whether it has a transactional producer, and reads what is committed, or all, as it is told."""
     shows_places: bool = True
     """Whether it shows what it read compressed in its order and with its offsets."""
     traits: Traits = field(default_factory=Traits)
@@ -75,9 +82,22 @@ class Client(Lines):
         for codec, records in batches.items():
             self.produce(bootstrap, topic, records, codec)
 
-    def read(self, bootstrap: str, topic: str, count: int) -> list[Received]:
+    def transact(
+        self, bootstrap: str, topic: str, name: str, group: str, transactions: Sequence[tuple[str, Sequence[Sent]]]
+    ) -> None:
+        """The records of each transaction and, before them here, how it ends: "commit" or "abort"."""
+        arguments = self.arguments("transact", bootstrap, topic, **{"transactional-id": name, "group": group})
+        lines = (line for end, records in transactions for line in (*map(self.line_of, records), self.end_of(end)))
+        self.feed(arguments, lines)
+
+    def end_of(self, end: str) -> str:
+        """The end of a transaction as the program takes it."""
+        return json.dumps(end)
+
+    def read(self, bootstrap: str, topic: str, count: int, isolation: str = "") -> list[Received]:
         """So many records from the beginning on, in a new process."""
-        arguments = self.arguments("read", bootstrap, topic, count=str(count))
+        options = {"isolation": isolation} if isolation else {}
+        arguments = self.arguments("read", bootstrap, topic, count=str(count), **options)
         return [self.record_of(line) for line in self.lines(arguments)]
 
     def read_in_group(self, bootstrap: str, topic: str, group: str, count: int) -> list[Received]:

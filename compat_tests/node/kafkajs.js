@@ -5,13 +5,14 @@
 //   member  --bootstrap a --topic t --group g        is in a group until the end of standard input: see groups/lines.py
 //   read    --bootstrap a --topic t --count 100      prints so many records, in a group that nothing is committed for
 //   group   --bootstrap a --topic t --group g --count 100   the same in a group, and commits
+//   transact --bootstrap a --topic t --transactional-id x --group g   sends transactions: see matrix/client.py
 //
 // s is "earliest", "latest" or "time:1700000000000"; a time after the last record is the end. It reads in groups only,
 // and shares by round robin. Every subcommand takes --package kafkajs-1.12: that version.
 "use strict";
 
 const { createInterface } = require("node:readline");
-const { Collected, HEARTBEAT_MS, main, records, say, stay } = require("./lines");
+const { Collected, HEARTBEAT_MS, main, records, say, stay, transactions } = require("./lines");
 
 const CHUNK = 500;
 const CODECS = { none: "None", gzip: "GZIP", snappy: "Snappy", lz4: "LZ4", zstd: "ZSTD" };
@@ -63,6 +64,23 @@ async function produce(target) {
     }
     if (messages.length > 0) {
       await send();
+    }
+  } finally {
+    await producer.disconnect();
+  }
+}
+
+async function transact(target) {
+  const { topic, group, "transactional-id": transactionalId } = target;
+  const producer = client(target).producer({ transactionalId, idempotent: true, maxInFlightRequests: 1 });
+  await producer.connect();
+  try {
+    for await (const { records: found, offset, end } of transactions()) {
+      const transaction = await producer.transaction();
+      await transaction.send({ topic, messages: found.map(toSend) });
+      const topics = [{ topic, partitions: [{ partition: 0, offset: String(offset) }] }];
+      await transaction.sendOffsets({ consumerGroupId: group, topics });
+      await transaction[end]();
     }
   } finally {
     await producer.disconnect();
@@ -153,6 +171,8 @@ async function group(target) {
 
 async function readInGroup(target, commit) {
   const settings = { groupId: target.group, heartbeatInterval: HEARTBEAT_MS, maxWaitTimeInMs: HEARTBEAT_MS };
+  // What it reads by default is committed
+  settings.readUncommitted = target.isolation === "read_uncommitted";
   const consumer = client(target).consumer(settings);
   const collected = new Collected(target.count);
   consumer.on(consumer.events.CRASH, ({ payload }) => collected.fail(payload.error));
@@ -172,10 +192,12 @@ async function readInGroup(target, commit) {
 }
 
 main(
-  { produce, offsets, member, read, group },
+  { produce, offsets, member, read, group, transact },
   {
     at: { type: "string", default: "latest" },
     package: { type: "string", default: "kafkajs" },
+    isolation: { type: "string" },
+    "transactional-id": { type: "string" },
     assignor: { type: "string", default: "roundrobin" },
     "session-ms": { type: "string", default: "30000" },
   },

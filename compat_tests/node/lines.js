@@ -24,9 +24,28 @@ function text(data) {
 // The records of standard input, their bytes as buffers
 async function* records() {
   for await (const line of createInterface({ input: process.stdin })) {
-    const record = JSON.parse(line);
-    const headers = record.headers.map(({ name, value }) => ({ name, value: bytes(value) }));
-    yield { ...record, key: bytes(record.key), value: bytes(record.value), headers };
+    yield record(JSON.parse(line));
+  }
+}
+
+function record(found) {
+  const headers = found.headers.map(({ name, value }) => ({ name, value: bytes(value) }));
+  return { ...found, key: bytes(found.key), value: bytes(found.value), headers };
+}
+
+// The same in transactions, with their ends, "commit" or "abort", and the count of all records up to there
+async function* transactions() {
+  let offset = 0;
+  let held = [];
+  for await (const line of createInterface({ input: process.stdin })) {
+    const found = JSON.parse(line);
+    if (typeof found === "string") {
+      offset += held.length;
+      yield { records: held, offset, end: found };
+      held = [];
+    } else {
+      held.push(record(found));
+    }
   }
 }
 
@@ -109,4 +128,4 @@ function main(subcommands, more = {}) {
   Promise.resolve(subcommand({ ...values, count: Number(values.count) })).then(done, fail);
 }
 
-module.exports = { Collected, HEARTBEAT_MS, main, records, recordsByPartition, say, stay };
+module.exports = { Collected, HEARTBEAT_MS, main, records, recordsByPartition, say, stay, transactions };

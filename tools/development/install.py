@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final
 
 OLDEST: Final = (3, 11)
-JAR_SETS: Final = ("clients", "schemas", "broker", "broker39", "broker28", "matrix", "spark")
+JAR_SETS: Final = ("clients", "schemas", "broker", "broker39", "broker28", "matrix", "spark", "streams")
 # name -> (arguments of go, directory in compat_tests/go, package)
 GO_PROGRAMS: Final = {
     "franz-go": ("build", "franz-go", "."),

@@ -25,6 +25,9 @@ func main() { lines.Main(franz{}) }
 
 func newClient(target lines.Target, options ...kgo.Opt) (*kgo.Client, error) {
 	options = append(options, kgo.SeedBrokers(target.Bootstrap), kgo.MetadataMinAge(metadataMinAge))
+	if target.Isolation == "read_committed" {
+		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	}
 	if target.Protocol != "" {
 		versions := kversion.FromString(target.Protocol)
 		if versions == nil {

@@ -8,6 +8,7 @@
 //	member  -bootstrap a -topic t -group g -assignor range     see member.go
 //	read    -bootstrap a -topic t -count 100                   prints so many records from the first of each partition on
 //	group   -bootstrap a -topic t -group g -count 100          the same in a group, and commits; see matrix/client.py
+//	transact -bootstrap a -topic t -transactional-id x -group g   sends transactions; see transactions.go
 //
 // A start s is "earliest", "latest", "offset:0=10,1=20" or "time:1700000000000"; a time after the last record is the end.
 // A record is {"partition", "offset", "timestamp_ms", "key", "value", "headers": [{"name", "value"}]}; bytes are base64
@@ -31,7 +32,7 @@ import (
 // Limit is how long a client may take for a subcommand that ends by itself.
 const Limit = 60 * time.Second
 
-const subcommands = "produce, read, group, consume, tail, offsets or member"
+const subcommands = "produce, read, group, consume, tail, offsets, member or transact"
 
 // Record is a record as it is sent, where its offset says nothing, or as it was received; a timestamp of -1 is none.
 type Record struct {
@@ -57,11 +58,12 @@ type Start struct {
 }
 
 // Target is what every subcommand is told. Protocol is the Kafka version whose protocol to speak, as "2.4.0"; empty is
-// the client's default.
+// the client's default. Isolation is "read_committed" or "read_uncommitted" for Read; empty is the client's default.
 type Target struct {
 	Bootstrap string
 	Topic     string
 	Protocol  string
+	Isolation string
 }
 
 // Client is a stock client of any age: a row of the matrix.
@@ -104,6 +106,8 @@ func run(client Client, arguments []string, input io.Reader, output io.Writer) e
 	flags.StringVar(&target.Bootstrap, "bootstrap", "", "host:port of a broker")
 	flags.StringVar(&target.Topic, "topic", "", "topic")
 	flags.StringVar(&target.Protocol, "protocol", "", "Kafka version whose protocol to speak")
+	flags.StringVar(&target.Isolation, "isolation", "", "read_committed or read_uncommitted")
+	transactionalID := flags.String("transactional-id", "", "of the producer")
 	codec := flags.String("codec", "none", "none, gzip, snappy, lz4 or zstd")
 	limits := flags.String("limits", "", "records of each partition: 0=100,1=50")
 	start := flags.String("start", "earliest", "where to begin")
@@ -129,6 +133,9 @@ func run(client Client, arguments []string, input io.Reader, output io.Writer) e
 		return errors.Join(client.Read(target, *count, emitRecord), out.Flush())
 	case "group":
 		return errors.Join(client.Group(membership, *count, emitRecord), out.Flush())
+	}
+	if transacting, is := client.(Transacting); is && arguments[0] == "transact" {
+		return transacting.Transact(target, *transactionalID, *group, transactions(input))
 	}
 	full, is := client.(Full)
 	if !is {

@@ -31,6 +31,9 @@ func settings(target lines.Target) (*sarama.Config, error) {
 	config.Metadata.Retry.Max = 100
 	config.Metadata.Retry.Backoff = 100 * time.Millisecond
 	config.Consumer.Retry.Backoff = 100 * time.Millisecond
+	if target.Isolation == "read_committed" {
+		config.Consumer.IsolationLevel = sarama.ReadCommitted
+	}
 	if target.Protocol == "" {
 		return config, nil
 	}
@@ -39,16 +42,11 @@ func settings(target lines.Target) (*sarama.Config, error) {
 	return config, err
 }
 
-func (client) Produce(to lines.Target, codec string, next func() (lines.Record, error)) error {
-	compression, known := codecs[codec]
-	if !known {
-		return fmt.Errorf("unknown codec %q", codec)
-	}
+func producerSettings(to lines.Target) (*sarama.Config, error) {
 	config, err := settings(to)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	config.Producer.Compression = compression
 	config.Producer.Partitioner = sarama.NewManualPartitioner
 	config.Producer.Flush.Frequency = 5 * time.Millisecond
 	config.Producer.Retry.Max = 100
@@ -58,6 +56,19 @@ func (client) Produce(to lines.Target, codec string, next func() (lines.Record, 
 	config.Producer.RequiredAcks = sarama.WaitForAll
 	config.Net.MaxOpenRequests = 1
 	config.Producer.Return.Successes = true
+	return config, nil
+}
+
+func (client) Produce(to lines.Target, codec string, next func() (lines.Record, error)) error {
+	compression, known := codecs[codec]
+	if !known {
+		return fmt.Errorf("unknown codec %q", codec)
+	}
+	config, err := producerSettings(to)
+	if err != nil {
+		return err
+	}
+	config.Producer.Compression = compression
 	producer, err := sarama.NewAsyncProducer([]string{to.Bootstrap}, config)
 	if err != nil {
 		return err

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from compat_tests.matrix.python.lines import HEARTBEAT_MS, LIMIT_S, STAY_S, Missing, Program, main
+from compat_tests.matrix.python.lines import HEARTBEAT_MS, LIMIT_S, STAY_S, Missing, Program, Transaction, main
 from compat_tests.records import Received, Sent
 
 
@@ -26,6 +26,23 @@ class Aiokafka(Program):
             ]
             await asyncio.gather(*sent)
 
+    def transact(self, name: str, group: str, transactions: Iterable[Transaction]) -> None:
+        asyncio.run(self.send_transactions(name, group, transactions))
+
+    async def send_transactions(self, name: str, group: str, transactions: Iterable[Transaction]) -> None:
+        topic = self.options.topic
+        producer = AIOKafkaProducer(bootstrap_servers=self.options.bootstrap, transactional_id=name)
+        async with producer, asyncio.timeout(LIMIT_S):
+            for records, offset, end in transactions:
+                await producer.begin_transaction()
+                sent = [
+                    await producer.send(topic, one.value, one.key, one.partition, one.timestamp_ms, list(one.headers))
+                    for one in records
+                ]
+                await asyncio.gather(*sent)
+                await producer.send_offsets_to_transaction({TopicPartition(topic, 0): offset}, group)
+                await (producer.commit_transaction if end == "commit" else producer.abort_transaction)()
+
     def read(self, count: int) -> Iterable[Received]:
         return asyncio.run(self.consume(count, None))
 
@@ -41,6 +58,7 @@ class Aiokafka(Program):
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             heartbeat_interval_ms=HEARTBEAT_MS,
+            isolation_level=self.options.isolation or "read_uncommitted",
         )
         async with consumer:
             found = [record async for record in poll(consumer, count)]

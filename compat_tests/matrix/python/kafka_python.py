@@ -13,7 +13,7 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
 
-from compat_tests.matrix.python.lines import HEARTBEAT_MS, LIMIT_S, STAY_S, Missing, Program, main
+from compat_tests.matrix.python.lines import HEARTBEAT_MS, LIMIT_S, STAY_S, Missing, Program, Transaction, main
 from compat_tests.records import Received, Sent
 
 POLL_MS = 10_000
@@ -51,8 +51,26 @@ class KafkaPython(Program):
             future.get(LIMIT_S)
         producer.close(LIMIT_S)
 
+    def transact(self, name: str, group: str, transactions: Iterable[Transaction]) -> None:
+        producer, topic = kafka.KafkaProducer(**self.common(), transactional_id=name), self.options.topic
+        producer.init_transactions()
+        for records, offset, end in transactions:
+            producer.begin_transaction()
+            futures = [
+                producer.send(topic, one.value, one.key, list(one.headers) or None, one.partition, one.timestamp_ms)
+                for one in records
+            ]
+            for future in futures:
+                future.get(LIMIT_S)
+            place = kafka.TopicPartition(topic, 0)
+            producer.send_offsets_to_transaction({place: kafka.OffsetAndMetadata(offset, "", -1)}, group)
+            (producer.commit_transaction if end == "commit" else producer.abort_transaction)()
+        producer.close(LIMIT_S)
+
     def consumer(self, *topics: str, **settings: object) -> Any:
         usual = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+        if self.options.isolation:
+            usual["isolation_level"] = self.options.isolation
         return kafka.KafkaConsumer(*topics, **self.common(), **usual, **settings)
 
     def read(self, count: int) -> Iterable[Received]:

@@ -12,7 +12,7 @@ from ctypes import c_char_p, c_int, c_int64, c_size_t, c_ssize_t, c_void_p
 from typing import Any
 
 from compat_tests.matrix.python import rdkafka
-from compat_tests.matrix.python.lines import HEARTBEAT_MS, LIMIT_S, STAY_S, Missing, Program, main
+from compat_tests.matrix.python.lines import HEARTBEAT_MS, LIMIT_S, STAY_S, Missing, Program, Transaction, main
 from compat_tests.matrix.python.rdkafka import KafkaError, Library, Message, content
 from compat_tests.records import Received, Sent
 
@@ -62,8 +62,37 @@ class Librdkafka(Program):
         self.raise_failures()
         library.destroy(producer)
 
+    def transact(self, name: str, group: str, transactions: Iterable[Transaction]) -> None:
+        library = self.library
+        configuration = self.configuration(transactional_id=name)
+        library.conf_set_dr_msg_cb(configuration, self.callbacks[0])
+        producer = library.handle(rdkafka.PRODUCER, configuration)
+        metadata = c_void_p(library.consumer_group_metadata_new(group.encode()))
+        library.check_object(library.init_transactions(producer, LIMIT_MS), "init_transactions")
+        for records, offset, end in transactions:
+            library.check_object(library.begin_transaction(producer), "begin_transaction")
+            for record in records:
+                library.check(library.producev(producer, *arguments(self.topic, record)), "producev")
+            library.check(library.flush(producer, LIMIT_MS), "flush")
+            self.raise_failures()
+            self.send_offset(producer, metadata, offset)
+            finish = library.commit_transaction if end == "commit" else library.abort_transaction
+            library.check_object(finish(producer, LIMIT_MS), end)
+        library.consumer_group_metadata_destroy(metadata)
+        library.destroy(producer)
+
+    def send_offset(self, producer: c_void_p, metadata: c_void_p, offset: int) -> None:
+        def send(wanted: c_void_p) -> int:
+            error = self.library.send_offsets_to_transaction(producer, wanted, metadata, LIMIT_MS)
+            self.library.check_object(error, "send_offsets_to_transaction")
+            return 0
+
+        self.with_list({0: offset}, send, "send_offsets_to_transaction")
+
     def consumer(self, group: str) -> c_void_p:
         settings = {"enable_auto_commit": "false", "auto_offset_reset": "earliest"}
+        if self.options.isolation:
+            settings["isolation_level"] = self.options.isolation
         settings["heartbeat_interval_ms"] = str(HEARTBEAT_MS)
         consumer = self.library.handle(rdkafka.CONSUMER, self.configuration(group_id=group, **settings))
         self.library.check(self.library.poll_set_consumer(consumer), "poll_set_consumer")

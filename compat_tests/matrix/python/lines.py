@@ -1,7 +1,8 @@
 """What the programs in Python share: the command line of `matrix/client.py`, records as lines of JSON.
 
 Among records to produce, a line with a text, as "gzip", names the codec of those that follow: the start of a process
-costs more than what it does here. Every wait of theirs ends with an error after `LIMIT_S`, which names what is missing.
+costs more than what it does here. Among those of transactions, "commit" or "abort" ends one. Every wait of theirs ends
+with an error after `LIMIT_S`, which names what is missing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from compat_tests.records import Received, Sent
 
@@ -23,8 +24,19 @@ STAY_S: Final = 0.35
 HEARTBEAT_MS: Final = 100
 
 
+class Transaction(NamedTuple):
+    """`offset`: how many records were sent in this transaction and all before it; `end` is "commit" or "abort"."""
+
+    records: list[Sent]
+    offset: int
+    end: str
+
+
 class Program(ABC):
-    """A client under test; `options` has `bootstrap`, `topic`, `protocol`, and what `more_options` added."""
+    """A client under test.
+
+    `options` has `bootstrap`, `topic`, `protocol`, `isolation`, and what `more_options` added.
+    """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -41,6 +53,10 @@ class Program(ABC):
     def group(self, group: str, count: int) -> Iterable[Received]:
         """The same as the only member of a group, and commit just these."""
 
+    def transact(self, name: str, group: str, transactions: Iterable[Transaction]) -> None:
+        """Send each with one producer of this transactional id, with its offset of partition 0 for the group."""
+        raise NotImplementedError
+
 
 def main(program: Callable[[argparse.Namespace], Program], *more_options: str) -> None:
     """Run the subcommand of the process's arguments; what goes wrong ends the process with a traceback."""
@@ -55,16 +71,24 @@ def main(program: Callable[[argparse.Namespace], Program], *more_options: str) -
             show(client.read(options.count))
         case "group":
             show(client.group(options.group, options.count))
+        case "transact":
+            client.transact(options.transactional_id, options.group, transactions(map(json.loads, sys.stdin)))
 
 
 def parse(more_options: Iterable[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     subcommands = parser.add_subparsers(dest="subcommand", required=True)
-    for name, own in (("produce", {}), ("read", {"count": int}), ("group", {"group": str, "count": int})):
+    own_options: dict[str, dict[str, type]] = {
+        "produce": {},
+        "read": {"count": int},
+        "group": {"group": str, "count": int},
+        "transact": {"transactional-id": str, "group": str},
+    }
+    for name, own in own_options.items():
         subcommand = subcommands.add_parser(name)
         for option in ("bootstrap", "topic"):
             subcommand.add_argument(f"--{option}", required=True)
-        for option in ("protocol", *more_options):
+        for option in ("protocol", "isolation", *more_options):
             subcommand.add_argument(f"--{option}")
         for option, kind in own.items():
             subcommand.add_argument(f"--{option}", required=True, type=kind)
@@ -103,6 +127,18 @@ def portions(lines: Iterable[Any], codec: str) -> Iterator[tuple[str, list[Sent]
         else:
             records.append(sent(line))
     yield codec, records
+
+
+def transactions(lines: Iterable[Any]) -> Iterator[Transaction]:
+    """The records up to each end."""
+    count, records = 0, list[Sent]()
+    for line in lines:
+        if isinstance(line, str):
+            count += len(records)
+            yield Transaction(records, count, line)
+            records = []
+        else:
+            records.append(sent(line))
 
 
 def sent(found: dict[str, Any]) -> Sent:

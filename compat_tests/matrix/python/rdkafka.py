@@ -103,6 +103,17 @@ FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "message_headers": (c_int, POINTER(Message), POINTER(c_void_p)),
     "header_get_all": (c_int, c_void_p, c_size_t, POINTER(c_char_p), POINTER(c_void_p), POINTER(c_size_t)),
 }
+# Since 1.4; most return an error object, or none
+TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "init_transactions": (c_void_p, c_void_p, c_int),
+    "begin_transaction": (c_void_p, c_void_p),
+    "send_offsets_to_transaction": (c_void_p, c_void_p, c_void_p, c_void_p, c_int),
+    "commit_transaction": (c_void_p, c_void_p, c_int),
+    "abort_transaction": (c_void_p, c_void_p, c_int),
+    "consumer_group_metadata_new": (c_void_p, c_char_p),
+    "consumer_group_metadata_destroy": (None, c_void_p),
+    "error_string": (c_char_p, c_void_p),
+}
 
 
 class KafkaError(Exception):
@@ -114,7 +125,8 @@ class Library:
 
     def __init__(self, path: str) -> None:
         self.library = ctypes.CDLL(path)
-        for name, (result, *arguments) in FUNCTIONS.items():
+        newer = TRANSACTIONS if hasattr(self.library, "rd_kafka_init_transactions") else {}
+        for name, (result, *arguments) in (FUNCTIONS | newer).items():
             function = self.library[f"rd_kafka_{name}"]
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
@@ -132,6 +144,11 @@ class Library:
         """Raise what is an error."""
         if error:
             raise KafkaError(f"{what}: {self.err2str(error).decode()} ({error})")
+
+    def check_object(self, error: int | None, what: str) -> None:
+        """Raise what is an error object; it is not freed, as the process ends."""
+        if error:
+            raise KafkaError(f"{what}: {self.error_string(error).decode()}")
 
     def configuration(self, settings: dict[str, str]) -> c_void_p:
         configuration, said = c_void_p(self.conf_new()), ctypes.create_string_buffer(512)

@@ -35,6 +35,8 @@ class FranzGo(GoClient):
 
 OLDEST_GO: Final = replace(BEFORE_TIMES, writes=("none", "gzip", "snappy"), reads=("none", "gzip", "snappy"))
 BEFORE_ZSTD: Final = Abilities(writes=CODECS[:4], reads=CODECS[:4])
+TRANSACTIONAL: Final = replace(MODERN, transactions=True)
+TRANSACTIONAL_BEFORE_ZSTD: Final = replace(BEFORE_ZSTD, transactions=True)
 # It writes format 1 and reads format 0. It has codecs, but sends nothing of what it has compressed, and shows what it
 # reads as it is
 NO_CODECS: Final = replace(BEFORE_TIMES, writes=("none",), reads=("none",), times="given", nulls=False)
@@ -45,13 +47,13 @@ ROWS: Final[tuple[Client, ...]] = (
     Sarama("v1.19.0", BEFORE_HEADERS, "0.10.2", program="sarama-1.19"),
     Sarama("v1.19.0", BEFORE_ZSTD, "0.11", program="sarama-1.19"),
     Sarama("v1.19.0", BEFORE_ZSTD, "1.0", program="sarama-1.19"),
-    Sarama("v1.61.1"),
+    Sarama("v1.61.1", TRANSACTIONAL),
     KafkaGo("v0.2.0", NO_CODECS, program="kafka-go-0.2"),
     KafkaGo("v0.4.51", replace(MODERN, nulls=False)),
     FranzGo("v1.22.2", OLDEST_GO, "0.9.0"),
-    FranzGo("v1.22.2", BEFORE_ZSTD, "1.0"),
-    FranzGo("v1.22.2", BEFORE_ZSTD, "2.0"),
+    FranzGo("v1.22.2", TRANSACTIONAL_BEFORE_ZSTD, "1.0"),
+    FranzGo("v1.22.2", TRANSACTIONAL_BEFORE_ZSTD, "2.0"),
     # Told to, it speaks versions that no other row does
-    *(FranzGo("v1.22.2", protocol=protocol) for protocol in ("2.2", "2.4", "3.1", "3.5", "3.8")),
-    FranzGo("v1.22.2"),
+    *(FranzGo("v1.22.2", TRANSACTIONAL, protocol) for protocol in ("2.2", "2.4", "3.1", "3.5", "3.8")),
+    FranzGo("v1.22.2", TRANSACTIONAL),
 )

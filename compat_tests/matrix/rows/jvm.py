@@ -52,19 +52,23 @@ class Jvm(Client):
     def line_of(self, record: Sent) -> str:
         return java_client.line(record).rstrip("\n")
 
+    def end_of(self, end: str) -> str:
+        return end
+
     def record_of(self, line: str) -> Received:
         return java_client.received(line)
 
 
-BEFORE_ZSTD: Final = Abilities(writes=CODECS[:4], reads=CODECS[:4])
-NEWEST: Final = Jvm("4.4.0", group_protocol="consumer")
+TRANSACTIONAL: Final = replace(MODERN, transactions=True)
+BEFORE_ZSTD: Final = replace(TRANSACTIONAL, writes=CODECS[:4], reads=CODECS[:4])
+NEWEST: Final = Jvm("4.4.0", TRANSACTIONAL, group_protocol="consumer")
 ROWS: Final[tuple[Client, ...]] = (
     Jvm("0.8.2.2", replace(BEFORE_TIMES, groups=False)),
     Jvm("0.9.0.1", BEFORE_TIMES),
     Jvm("0.10.2.2", BEFORE_HEADERS),
     Jvm("0.11.0.3", BEFORE_ZSTD),
     Jvm("1.1.1", BEFORE_ZSTD),
-    Jvm("2.8.2"),
-    Jvm("3.9.1"),
+    Jvm("2.8.2", TRANSACTIONAL),
+    Jvm("3.9.1", TRANSACTIONAL),
     NEWEST,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Final
@@ -45,12 +46,13 @@ class OldLibrdkafka(Librdkafka):
         return toolchain.old_client(f"confluent-kafka-{self.version}")
 
 
+TRANSACTIONAL: Final = replace(MODERN, transactions=True)
 ROWS: Final[tuple[Client, ...]] = (
     OldLibrdkafka("0.11.6", BEFORE_TIMES, "0.8.2"),
     OldLibrdkafka("0.11.6", BEFORE_TIMES, "0.9.0"),
     OldLibrdkafka("0.11.6", Abilities(writes=CODECS[:4], reads=CODECS[:4])),
     OldLibrdkafka("1.0.0"),
-    OldLibrdkafka("1.4.2"),
-    OldLibrdkafka("1.9.2"),
-    Librdkafka(version("confluent-kafka"), MODERN),
+    OldLibrdkafka("1.4.2", TRANSACTIONAL),
+    OldLibrdkafka("1.9.2", TRANSACTIONAL),
+    Librdkafka(version("confluent-kafka"), TRANSACTIONAL),
 )

@@ -43,11 +43,14 @@ OLD_CODECS: Final = ("none", "gzip", "snappy")
 PLACELESS: Final = replace(BEFORE_HEADERS, writes=OLD_CODECS, reads=OLD_CODECS, shows_places=False)
 # Headers are an object for them; that of 1.12 has one value a name. zstd asks for Produce v7 and Fetch v10
 BY_NAME: Final = Traits(null_headers=False, headers_by_name=True)
-BEFORE_LISTS: Final = Abilities(CODECS[:4], CODECS[:4], traits=BY_NAME._replace(headers_unique=True))
+TRANSACTIONAL: Final = replace(MODERN, traits=BY_NAME, transactions=True)
+BEFORE_LISTS: Final = replace(
+    TRANSACTIONAL, writes=CODECS[:4], reads=CODECS[:4], traits=BY_NAME._replace(headers_unique=True)
+)
 
 ROWS: Final[tuple[Client, ...]] = (
     KafkaNode("2.6.1", PLACELESS),
     NoKafka("3.4.4", replace(BEFORE_TIMES, writes=OLD_CODECS, reads=OLD_CODECS)),
     Kafkajs("1.12.0", BEFORE_LISTS, package="kafkajs-1.12"),
-    Kafkajs("2.2.4", replace(MODERN, traits=BY_NAME)),
+    Kafkajs("2.2.4", TRANSACTIONAL),
 )

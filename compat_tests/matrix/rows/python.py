@@ -76,6 +76,6 @@ ROWS: Final[tuple[Client, ...]] = (
     OldKafkaPython("2.0.2", BEFORE_TIMES, "0.9"),
     OldKafkaPython("2.0.2", BEFORE_HEADERS, "0.10.2"),
     OldKafkaPython("2.0.2", Abilities(traits=HEADERS)),
-    KafkaPython(version("kafka-python"), Abilities(traits=HEADERS)),
-    Aiokafka(version("aiokafka")),
+    KafkaPython(version("kafka-python"), Abilities(traits=HEADERS, transactions=True)),
+    Aiokafka(version("aiokafka"), Abilities(transactions=True)),
 )

@@ -29,6 +29,11 @@ final class Age {
         return hasMethod(KafkaConsumer.class, "poll", Duration.class);
     }
 
+    /** Kafka 2.5: offsets in a transaction are sent with what is known of the group (KIP-447). */
+    static boolean hasGroupMetadata() {
+        return hasClass("org.apache.kafka.clients.consumer.ConsumerGroupMetadata");
+    }
+
     private static boolean hasClass(String name) {
         try {
             Class.forName(name);

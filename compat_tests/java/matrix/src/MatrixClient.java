@@ -23,21 +23,27 @@ public final class MatrixClient {
         var output = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         switch (arguments[0]) {
             case "produce" -> Writing.run(bootstrap, topic, input);
-            case "read" -> read(bootstrap, topic, Integer.parseInt(options.get("count")), output);
+            case "read" -> {
+                int count = Integer.parseInt(options.get("count"));
+                read(bootstrap, topic, count, options.get("isolation"), output);
+            }
             case "group" -> {
                 int count = Integer.parseInt(options.get("count"));
                 Reading.inGroup(bootstrap, topic, options.get("group"), count, options.get("protocol"), output);
             }
+            case "transact" ->
+                Transacting.run(bootstrap, topic, options.get("transactional-id"), options.get("group"), input);
             default -> throw new IllegalArgumentException("unknown subcommand " + arguments[0]);
         }
         output.flush();
     }
 
-    private static void read(String bootstrap, String topic, int count, PrintStream output) throws Exception {
+    private static void read(String bootstrap, String topic, int count, String isolation, PrintStream output)
+            throws Exception {
         if (Age.hasScalaConsumer()) {
             ScalaReading.read(bootstrap, topic, count, output);
         } else {
-            Reading.read(bootstrap, topic, count, output);
+            Reading.read(bootstrap, topic, count, isolation, output);
         }
     }
 }

@@ -24,8 +24,14 @@ final class Reading {
 
     private Reading() {}
 
-    static void read(String bootstrap, String topic, int count, PrintStream output) throws Exception {
-        try (var consumer = consumer(bootstrap, new Properties())) {
+    /** `isolation` is null where the client has its default. */
+    static void read(String bootstrap, String topic, int count, String isolation, PrintStream output)
+            throws Exception {
+        Properties settings = new Properties();
+        if (isolation != null) {
+            settings.put("isolation.level", isolation);
+        }
+        try (var consumer = consumer(bootstrap, settings)) {
             List<TopicPartition> partitions = new ArrayList<>();
             consumer.partitionsFor(topic).forEach(one -> partitions.add(new TopicPartition(topic, one.partition())));
             with(consumer, "assign", partitions);

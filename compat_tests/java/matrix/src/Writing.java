@@ -46,7 +46,7 @@ final class Writing {
         }
     }
 
-    private static ProducerRecord<byte[], byte[]> record(String topic, String[] fields) {
+    static ProducerRecord<byte[], byte[]> record(String topic, String[] fields) {
         Integer partition = Integer.valueOf(fields[0]);
         byte[] key = Line.bytes(fields[2]);
         byte[] value = Line.bytes(fields[3]);
