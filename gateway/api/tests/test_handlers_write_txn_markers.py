@@ -110,7 +110,7 @@ def test_a_marker_that_is_not_replicated_in_time(node: Node, replica: Replica) -
     (response,) = replies
     assert codes(over_the_wire(response, 1)) == {7: {"t": {0: ErrorCode.REQUEST_TIMED_OUT, 1: NONE}}}
     replica.fsync_before_commit = False
-    replica.advance()
+    replica.advance_high_watermark()
     node.time.advance()
     assert replies == [response]
 
@@ -122,6 +122,6 @@ def test_the_reply_comes_when_the_last_marker_is_replicated(node: Node, replica:
     replies: list[Any] = []
     node.services.purgatory.park(outcome, replies.append)
     replica.fsync_before_commit = False
-    replica.advance()
+    replica.advance_high_watermark()
     node.time.advance()
     assert [codes(reply) for reply in replies] == [{7: {"t": {0: NONE, 1: NONE}}}]

@@ -126,7 +126,7 @@ def test_a_marker_waits_for_the_high_watermark(node: Node, replica: Replica) -> 
     told = append(node, COMMIT)
     assert told == []
     replica.fsync_before_commit = False
-    replica.advance()
+    replica.advance_high_watermark()
     assert told == [None]
 
 

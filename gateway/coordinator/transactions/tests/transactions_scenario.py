@@ -539,8 +539,8 @@ def record(ports: Iterable[str]) -> Iterator[str]:
     """A line for each answer: who gave it, the question, the answer."""
     answers: dict[tuple[str, str], list[str]] = {}
     for (kafka, level), port in zip(KAFKAS.items(), ports, strict=True):
-        for answer in play(Remote(int(port)), level).items():
-            answers.setdefault(answer, []).append(kafka)
+        for pair in play(Remote(int(port)), level).items():
+            answers.setdefault(pair, []).append(kafka)
     for (name, answer), kafkas in sorted(answers.items()):
         yield f"{', '.join(kafkas)}\t{name}\t{answer}\n"
 
