@@ -185,8 +185,8 @@ _GROUPS_BY_NAME = ("java-consume-kip848", "group-500-kip848")
 _FULL_BY_NAME = tuple(f"{row.name}-full" for row in _TRANSACTIONS)
 _ALONE_BY_NAME = (COORDINATOR_LOAD, TRANSACTION_LOAD, *RESTARTS, *COMPACTIONS)
 BY_NAME_ONLY = (*_ALONE_BY_NAME, *_GROUPS_BY_NAME, *_FULL_BY_NAME, *CONVERSIONS, *SYNCED, *BYSTANDERS)
-"""Rows outside of the default table: slow ones (Kafka needs 20 s to create a topic of 1,000 partitions); conversions,
-which run against Apache Kafka 3.9, because Kafka 4 has none; transactions without a pause; syncs, which measure the machine's disk; and bystanders,
-which need ten thousand topics.
+"""Rows outside of the default table: slow ones (Kafka needs 20 s to create a topic of 1,000 partitions); transactions
+without a pause; conversions, which run against Apache Kafka 3.9, because Kafka 4 has none; syncs, which measure the
+machine's disk; and bystanders, which need ten thousand topics.
 """
 ALL_ROWS = (START, MESSAGES, IDLE_CONNECTIONS, *(name for name in ROWS if name not in BY_NAME_ONLY), MEMORY)
