@@ -35,7 +35,7 @@ TOGETHER = (
     "compat_tests/test_power_cut",
 )
 # Files with a test of more than twenty seconds
-LONG = {"test_sigkill", "test_group_sigkill", "test_readme", "test_streams"}
+LONG = {"test_sigkill", "test_group_sigkill", "test_transactions_sigkill", "test_readme", "test_streams"}
 
 FIGURES: list[str] = []
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from confluent_kafka import KafkaError, Message, Producer
 
 from compat_tests.copiers.committed_values import Values
-from compat_tests.copiers.copier import Copier, Kind, Pace, Task
+from compat_tests.copiers.copier import TRANSACTION_TIMEOUT_MS, Copier, Kind, Pace, Task
 from compat_tests.copiers.stable_offsets import stable_offsets
 from compat_tests.topics import new_topic
 
 FED_AHEAD = 6_000
+# The timeout of a transaction, with the interval of the search for overdue ones, on a busy machine
+ENDED_S = TRANSACTION_TIMEOUT_MS / 1000 + 10.0
 
 
 class Pipeline:
@@ -80,8 +82,8 @@ class Pipeline:
                 self.least[partition] = max(offset, self.least[partition])
 
     def check_committed(self) -> None:
-        """Ask for the offsets of the group: none has gone back."""
-        stored = stable_offsets(self.bootstrap, self.group, self.input, self.least)
+        """Ask for the offsets of the group: none has gone back, and none is unstable for longer than a timeout."""
+        stored = stable_offsets(self.bootstrap, self.group, self.input, self.least, ENDED_S)
         behind = {one: (least, stored[one]) for one, least in self.least.items() if max(stored[one], 0) < least}
         assert not behind, f"{self.group}: committed, and stored now: {behind}"
         self.least = {one: max(offset, 0) for one, offset in stored.items()}
