@@ -15,6 +15,7 @@ import functools
 import json
 import os
 import random
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -49,6 +50,8 @@ SETTINGS = {
     "transaction.state.log.segment.bytes": "1048576",
 }
 ENDED = {"CompleteCommit", "CompleteAbort", "Empty"}
+# What Headgate says of a transaction that it aborts, and what Kafka says
+OVERDUE = re.compile(r"transaction of '(?P<ours>[^']+)' is overdue|transactionalId (?P<kafkas>\S+) due to timeout")
 
 
 @pytest.fixture
@@ -196,8 +199,16 @@ def assert_protocols(pipelines: Pipelines) -> None:
         row["transactional_id"]: row["producer_epoch"] for row in headgate_txn(pipelines.broker.bootstrap, "describe")
     }
     for pipeline in pipelines.all:
-        raised = [epochs[copier.name] for copier in pipeline.copiers if copier.commits and not copier.fenced]
+        raised = [epochs[copier.name] for copier in pipeline.copiers if copier.commits and not copier.overdue]
         assert all((epoch > 0) == pipeline.kind.has_new_protocol for epoch in raised), (pipeline.kind.name, raised)
+
+
+def assert_overdue(pipelines: Pipelines) -> None:
+    """Nothing but its timeout has ended a transaction in the life of its copier."""
+    matches = map(OVERDUE.search, pipelines.broker.error_lines())
+    found = [match["ours"] or match["kafkas"] for match in matches if match]
+    for copier in (copier for pipeline in pipelines.all for copier in pipeline.copiers):
+        assert copier.overdue <= found.count(copier.name), f"{copier.name} was fenced {copier.overdue} times: {found}"
 
 
 def wait_until_aborted(pipelines: Pipelines, names: set[str]) -> float:
@@ -257,8 +268,9 @@ def test_each_record_is_copied_exactly_once_across_kills(pipelines: Pipelines, f
     for pipeline in pipelines.all:
         pipeline.assert_copied(found)
     until(lambda: pipelines.follower.values == found, "the follower to see the same", STUCK_S, 0.1)
+    assert_overdue(pipelines)
     copied = {pipeline.kind.name: f"{sum(pipeline.least.values())} in {pipeline.commits}" for pipeline in pipelines.all}
-    ready = f"ready again in at most {max(ready_s):.2f} s"
+    ready = f"ready again in at most {max(ready_s, default=0):.2f} s"
     figure(f"{KILLS} kills of broker and clients: {ready}, the last open transactions ended in {ended_s:.1f} s")
     unstable = {name: round(waited_s, 1) for name, waited_s in pipelines.unstable_s.items()}
     figure(f"the longest waits for stable offsets of a group, in seconds: {unstable}")

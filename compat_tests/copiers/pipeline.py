@@ -13,7 +13,7 @@ from compat_tests.copiers.copier import TRANSACTION_TIMEOUT_MS, Copier, Kind, Pa
 from compat_tests.copiers.stable_offsets import stable_offsets
 from compat_tests.topics import new_topic
 
-FED_AHEAD = 6_000
+FED_AHEAD = 12_000
 # The timeout of a transaction, with the interval of the search for overdue ones, on a busy machine
 ENDED_S = TRANSACTION_TIMEOUT_MS / 1000 + 10.0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
@@ -39,6 +41,15 @@ def test_an_overdue_transaction_is_aborted_in_the_next_epoch(version: int) -> No
     assert desk.end("a", A) == ErrorCode.PRODUCER_FENCED
     desk.write_markers()
     assert desk.state().state is TransactionState.COMPLETE_ABORT
+
+
+def test_the_log_names_an_overdue_transaction(caplog: pytest.LogCaptureFixture) -> None:
+    desk = ongoing("payments")
+    with caplog.at_level(logging.INFO):
+        desk.pass_time(TIMEOUT_MS + INTERVAL_MS)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the transaction of 'payments' is overdue: it is aborted after its timeout of {TIMEOUT_MS} ms"
+    ]
 
 
 def test_overdue_transactions_are_aborted_at_an_interval() -> None:
