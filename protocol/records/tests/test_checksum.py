@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import crc32c as package
 import pytest
@@ -17,7 +18,7 @@ def test_the_function_is_the_one_of_the_package() -> None:
 
 
 def test_without_the_native_module_in_its_place_the_package_gives_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checksum.PathFinder, "find_spec", lambda *_: None)
+    monkeypatch.setattr(f"{checksum.__name__}.PathFinder", SimpleNamespace(find_spec=lambda *_: None))
     assert checksum._load() is package.crc32c
 
 
