@@ -34,8 +34,8 @@ class Verification:
                      protocol begins each transaction with a new epoch, and so with a new sequence
     begun_ms         the time of the first batch, to forget a verification that ended with no batch
     is_verified      set by the caller, once the coordinator has confirmed the transaction
-    lowest_sequence  of the batches that asked. A higher one is refused: the lower batch comes again, and would be out
-                     of order behind the higher
+    lowest_sequence  of the batches that asked. Where the log has no batch of the producer, a higher one is refused: the
+                     lower batch comes again, and would be out of order behind the higher
     """
 
     __slots__ = ("begins_at_zero", "begun_ms", "epoch", "is_verified", "lowest_sequence")
@@ -52,8 +52,10 @@ class Verification:
 
         Raises KafkaError(OUT_OF_ORDER_SEQUENCE_NUMBER).
         """
+        if has_batches:
+            return  # the batch has to follow them; a late copy of one of them may have asked, and never comes again
         sequence, expected = header.base_sequence, self.lowest_sequence
-        if self.begins_at_zero and not has_batches:
+        if self.begins_at_zero:
             expected = 0
         if sequence > expected:
             message = f"producer {header.producer_id} begins a transaction at sequence {sequence}, not at {expected}"

@@ -133,6 +133,17 @@ def test_a_higher_sequence_waits_for_a_lower_that_was_seen() -> None:
     assert append(log, transactional(1), transactional(2), transactional(3)) == 3
 
 
+def test_a_late_copy_of_a_written_batch_holds_up_no_later_transaction() -> None:
+    log = new_log()
+    verified(log, 0)
+    append(log, transactional(0), transactional(1))
+    append_own(log, marker(False))
+    begin(log, 1)  # sent again before the abort; the coordinator refuses it
+    verified(log, 2)
+    append(log, transactional(2))
+    assert log.end_offset == 4
+
+
 @pytest.mark.parametrize("begins_at_zero", [True, False])
 def test_an_unknown_producer_begins_at_zero_in_the_new_protocol(begins_at_zero: bool) -> None:
     log = new_log()
