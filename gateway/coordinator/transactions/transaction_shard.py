@@ -9,6 +9,7 @@ After a load the effect of each Prepare state is performed again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Records
@@ -19,6 +20,8 @@ from headgate.gateway.coordinator.transactions.settings import TransactionSettin
 from headgate.gateway.coordinator.transactions.transaction import Transaction, TransactionState
 from headgate.protocol.internal.transactions import TransactionLogKey, TransactionLogValue, UnknownVersion, decode
 from headgate.protocol.schema import Message
+
+logger = logging.getLogger("headgate.transactions")
 
 
 class TransactionShard:
@@ -166,5 +169,7 @@ class TransactionShard:
                 self._resumed.discard(key)
                 return Decision(effects=[transaction.markers(key)])
         elif transaction.state is TransactionState.ONGOING and now_ms > self._deadline_ms(key, transaction):
+            message = "the transaction of %r is aborted: producer %d left it open for longer than %d ms"
+            logger.info(message, key, transaction.producer_id, transaction.timeout_ms)
             return self.fence(key, transaction)
         return Decision()
