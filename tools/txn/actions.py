@@ -98,7 +98,8 @@ def run_hanging(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     ]
     if wants_table(options) and not (rows or failures or more):
         notes = [
-            f"no transaction hangs; one with a batch of the last {options.max_transaction_timeout / 1000:g} s is passed over"
+            "no transaction hangs; one with a batch of the last "
+            f"{options.max_transaction_timeout / 1000:g} s is passed over"
         ]
     return CommandResult(rows, failures + more, notes, is_alarm=bool(rows))
 
