@@ -97,10 +97,8 @@ def run_hanging(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         for row in rows[:1]
     ]
     if wants_table(options) and not (rows or failures or more):
-        notes = [
-            "no transaction hangs; one with a batch of the last "
-            f"{options.max_transaction_timeout / 1000:g} s is passed over"
-        ]
+        limit_s = options.max_transaction_timeout / 1000
+        notes = [f"no transaction hangs; one with a batch of the last {limit_s:g} s is passed over"]
     return CommandResult(rows, failures + more, notes, is_alarm=bool(rows))
 
 
