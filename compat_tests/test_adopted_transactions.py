@@ -19,13 +19,14 @@ from compat_tests.waiting import until
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="it is Headgate that adopts")
 
 LIMIT_S = 60
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 6_000
+LONG_MS = 60_000
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
 }
-SWEEPS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+SWEEP = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 
 
 def headgate_txn(bootstrap: str, *arguments: str) -> list[Any]:
@@ -36,8 +37,8 @@ def headgate_txn(bootstrap: str, *arguments: str) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def transactional(bootstrap: str, name: str) -> Producer:
-    settings = {"transactional.id": name, "transaction.timeout.ms": TIMEOUT_MS, "linger.ms": 0, "log_level": 0}
+def transactional(bootstrap: str, name: str, timeout_ms: int) -> Producer:
+    settings = {"transactional.id": name, "transaction.timeout.ms": timeout_ms, "linger.ms": 0, "log_level": 0}
     producer = Producer({"bootstrap.servers": bootstrap, **settings})
     producer.init_transactions(LIMIT_S)
     return producer
@@ -77,9 +78,10 @@ def left_behind(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, l
         pytest.skip(reason)
     more: dict[str, Any] = {"heap": "512m", "options": QUICK_START, "directory": tmp_path / "kafka"}
     (tmp_path / "kafka").mkdir()
-    with ApacheKafka(SETTINGS, jar_set=request.param, **more) as kafka:
+    with ApacheKafka({**SETTINGS, SWEEP: "3600000"}, jar_set=request.param, **more) as kafka:
         create_topics(kafka.bootstrap, {"open": {}, "prepared": {}})
-        first, second = transactional(kafka.bootstrap, "open"), transactional(kafka.bootstrap, "prepared")
+        first = transactional(kafka.bootstrap, "open", TIMEOUT_MS)
+        second = transactional(kafka.bootstrap, "prepared", LONG_MS)
         begin(first, "open", 5)
         first.commit_transaction(LIMIT_S)
         begin(first, "open", 7)
@@ -119,18 +121,19 @@ def committed_offset(broker: Broker) -> int:
 
 def test_what_kafka_left_open_and_prepared_is_ended(left_behind: tuple[Path, list[Producer]]) -> None:
     logs, producers = left_behind
-    broker = HeadgateBroker(logs.parent / "headgate", {**SETTINGS, **SWEEPS}, logs, ["--adopt"])
+    broker = HeadgateBroker(logs.parent / "headgate", {**SETTINGS, SWEEP: "200"}, logs, ["--adopt"])
     broker.start()
     try:
         until(lambda: state(broker, "prepared") == "CompleteCommit", "the marker of the prepared one", LIMIT_S)
         assert headgate_txn(broker.bootstrap, "hanging", "--max-transaction-timeout", "0s") == []
         until(lambda: state(broker, "open") == "CompleteAbort", "the time-out of the open one", LIMIT_S)
+        assert any("the transaction of 'open' is aborted: producer " in line for line in broker.error_lines())
         assert committed_values(broker, "open") == [b"inside"]
         assert committed_values(broker, "prepared") == []
         assert committed_offset(broker) == 5
         del producers[:]
         for name in ("open", "prepared"):
-            producer = transactional(broker.bootstrap, name)
+            producer = transactional(broker.bootstrap, name, LONG_MS)
             begin(producer, name, 9)
             producer.commit_transaction(LIMIT_S)
         assert committed_values(broker, "open") == [b"inside", b"inside"]

@@ -63,6 +63,14 @@ def begin(broker: Broker, name: str, topic: str) -> Producer:
     return producer
 
 
+def send_offset(broker: Broker, producer: Producer, topic: str, offset: int) -> None:
+    """Commit an offset of partition 0 in the transaction; the group is named like the topic."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic})
+    metadata = consumer.consumer_group_metadata()
+    producer.send_offsets_to_transaction([TopicPartition(topic, 0, offset)], metadata, LIMIT_S)
+    consumer.close()
+
+
 def read_committed(broker: Broker, topic: str, count: int) -> list[bytes | None]:
     """So many values of partition 0, as soon as they are there."""
     consumer = Consumer(
@@ -150,7 +158,7 @@ def test_a_live_transaction_is_not_aborted(own_broker: Broker) -> None:
     assert read_committed(own_broker, topic, 1) == [b"x"]
 
 
-def test_kafkas_decoder_reads_the_log(own_broker: Broker) -> None:
+def test_kafkas_decoder_reads_the_states(own_broker: Broker) -> None:
     """Each state of a transaction is a record of `__transaction_state`, as Kafka writes it."""
     toolchain.jars("broker")
     topic = new_topic(own_broker.bootstrap, 2)
@@ -166,3 +174,38 @@ def test_kafkas_decoder_reads_the_log(own_broker: Broker) -> None:
     assert [state for state, _ in groupby(states)] == [0, 1, 3, 5]
     (partitions,) = values[-2]["transactionPartitions"]
     assert (partitions["topic"], sorted(partitions["partitionIds"])) == (topic, [0, 1])
+
+
+def test_kafkas_decoder_reads_the_offsets_of_transactions(own_broker: Broker) -> None:
+    """They are batches of the producer in `__consumer_offsets`, and a marker follows each transaction."""
+    toolchain.jars("broker")
+    topic = new_topic(own_broker.bootstrap, 2)
+    producer = begin(own_broker, f"offsets-{topic}", topic)
+    (described,) = command(own_broker, "describe", f"offsets-{topic}").rows
+    send_offset(own_broker, producer, topic, 5)
+    producer.commit_transaction(LIMIT_S)
+    producer.begin_transaction()
+    send_offset(own_broker, producer, topic, 7)
+    producer.abort_transaction(LIMIT_S)
+
+    batches: list[str] = []
+
+    def has_both() -> bool:
+        batches[:] = offset_batches(own_broker, described["producer_id"])
+        return len(batches) == 4
+
+    until(has_both, "the markers", LIMIT_S)
+    found = [re.search(r" key: (\{.*\}) payload: (\{.*\})\n|endTxnMarker: (\w+) ", batch) for batch in batches]
+    shown = [one and (one[3] or (json.loads(one[1])["data"], json.loads(one[2])["data"]["offset"])) for one in found]
+    key = {"group": topic, "topic": topic, "partition": 0}
+    assert shown == [(key, 5), "COMMIT", (key, 7), "ABORT"]
+    is_control = [re.findall(r"isTransactional: true isControl: (\w+)", batch) for batch in batches]
+    assert is_control == [["false"], ["true"], ["false"], ["true"]]
+
+
+def offset_batches(broker: Broker, producer_id: int) -> list[str]:
+    """What kafka-dump-log prints of each batch of a producer in `__consumer_offsets`, with the records."""
+    files = sorted(str(log) for log in broker.data.glob("__consumer_offsets-*/*.log"))
+    said = run_tool(DUMP_LOG, "--offsets-decoder", "--files", ",".join(files))
+    batches = re.split(r"^(?=baseOffset: )", said, flags=re.MULTILINE)
+    return [batch for batch in batches if f" producerId: {producer_id} " in batch]

@@ -61,12 +61,16 @@ def test_list(run: Run) -> None:
 def test_list_filters(run: Run, arguments: list[str], expected: list[str]) -> None:
     shown = run("list", *arguments)
     assert [row["transactional_id"] for row in shown.rows] == expected
-    assert (shown.code, shown.errors) == (0, [])
+    assert (shown.code, shown.errors) == (0, [] if expected else ["no transactional id matches"])
 
 
 def test_list_sends_age_and_pattern(run: Run, model: ModelCluster) -> None:
+    """Only of transactions that are open, if the states are not named: a broker matches those that are over, too."""
     run("list", "--older-than", "2m", "--pattern", "pay.*")
-    assert model.of(ListTransactionsRequest)[0] == ListTransactionsRequest([], [], 120_000, "pay.*")
+    run("list", "--older-than", "2m", "--state", "dead")
+    asked = ListTransactionsRequest(["Ongoing", "PrepareCommit", "PrepareAbort"], [], 120_000, "pay.*")
+    first, *_, last = model.of(ListTransactionsRequest)
+    assert (first, last) == (asked, ListTransactionsRequest(["Dead"], [], 120_000, None))
 
 
 def test_an_empty_cluster_is_said_to_be_empty(run: Run, model: ModelCluster) -> None:
@@ -92,12 +96,24 @@ def test_describe(run: Run) -> None:
         "partitions": {"a": [0, 1], "b": [0]},
     }
     assert (idle["start_time_ms"], idle["age_seconds"], idle["partitions"]) == (None, None, {})
-    head = "TRANSACTIONAL ID  STATE    PRODUCER ID  PRODUCER EPOCH  TIMEOUT MS  AGE SECONDS  COORDINATOR     PARTITIONS"
-    assert run("describe", "--table").out.splitlines() == [
-        head,
-        "idle              Empty              8               1       60000            -  127.0.0.1:9092  -",
-        "payments          Ongoing            7               1       60000          1.5  127.0.0.1:9093  a:0-1 b:0",
+    assert [line.split("  COORDINATOR")[0] for line in run("describe", "--table").out.splitlines()[:1]] == [
+        "TRANSACTIONAL ID  STATE    PRODUCER ID  PRODUCER EPOCH  TIMEOUT SECONDS  AGE SECONDS"
     ]
+    assert [line.split() for line in run("describe", "--table").out.splitlines()[1:]] == [
+        ["idle", "Empty", "8", "1", "60.0", "-", "127.0.0.1:9092", "-"],
+        ["payments", "Ongoing", "7", "1", "60.0", "1.5", "127.0.0.1:9093", "a:0-1", "b:0"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "state, is_open",
+    [("Ongoing", True), ("PrepareCommit", True), ("PrepareAbort", True), ("CompleteCommit", False), ("Empty", False)],
+)
+def test_only_an_open_transaction_has_an_age(run: Run, model: ModelCluster, state: str, is_open: bool) -> None:
+    """A broker goes on saying when the transaction began, after its end too."""
+    model.transactions = {"x": ModelTransaction(state, start_time_ms=NOW_MS - 2500)}
+    (row,) = run("describe", "x").rows
+    assert (row["start_time_ms"], row["age_seconds"]) == ((NOW_MS - 2500, 2.5) if is_open else (None, None))
 
 
 def test_a_missing_id_fails_the_command(run: Run) -> None:
@@ -107,7 +123,7 @@ def test_a_missing_id_fails_the_command(run: Run) -> None:
     assert [row["transactional_id"] for row in shown.rows] == ["idle"]
 
 
-def test_hanging_transactions_exit_with_3(run: Run) -> None:
+def test_hanging_transactions_exit_with_3(run: Run, model: ModelCluster) -> None:
     shown = run("hanging")
     assert shown.code == 3
     assert shown.rows == [
@@ -124,7 +140,10 @@ def test_hanging_transactions_exit_with_3(run: Run) -> None:
             "reason": REASON,
         }
     ]
-    assert shown.errors == ["`headgate txn abort --topic topic:partition --start-offset offset` shows the abort of one"]
+    abort = "`headgate txn abort --topic a:0 --start-offset 12` shows the abort of"
+    assert shown.errors == [f"{abort} it, and changes nothing"]
+    model.topics["a"][0].producers.append(ProducerState(98, 2, 0, OLD_MS, -1, 13))
+    assert run("hanging").errors == [f"{abort} the first, and changes nothing"]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +152,10 @@ def test_hanging_transactions_exit_with_3(run: Run) -> None:
 def test_nothing_hangs(run: Run, arguments: list[str]) -> None:
     shown = run("hanging", *arguments)
     assert (shown.code, shown.out, shown.errors) == (0, "", [])
+    age = 7200 if "2h" in arguments else 900
+    shown = run("hanging", *arguments, "--table")
+    assert (shown.code, shown.out) == (0, "")
+    assert shown.errors == [f"no transaction hangs; one with a batch of the last {age} s is passed over"]
 
 
 def test_a_missing_topic_fails_the_search(run: Run) -> None:
@@ -146,8 +169,8 @@ def test_hanging_prints_a_table(run: Run) -> None:
     assert row.split(maxsplit=8) == ["a", "0", "12", "99", "2", "-", "3600.0", "-", REASON]
 
 
-FORCE = "--force writes the marker in this partition alone, whatever becomes of the others"
-LIVE = "payments is Ongoing; its coordinator is going to write the marker"
+FORCE = "--force aborts it in this partition alone, whatever becomes of its other partitions"
+LIVE = "payments is Ongoing, and its coordinator is going to end it"
 ABORT = ("abort", "--topic", "a:0", "--start-offset")
 
 
@@ -183,7 +206,7 @@ def test_without_a_coordinator_an_abort_needs_force(run: Run, model: ModelCluste
     shown = run(*ABORT, "12", "--execute")
     assert shown.code == 1
     assert shown.errors[1:] == [
-        f"a-0: it may not hang; {FORCE}",
+        f"a-0: the transaction may be live; {FORCE}",
         "nothing is aborted",
     ]
     assert run(*ABORT, "12", "--execute", "--force").code == 0
@@ -193,13 +216,16 @@ def test_an_offset_without_a_transaction_names_the_others(run: Run) -> None:
     shown = run(*ABORT, "11", "--execute")
     assert (shown.code, shown.out) == (1, "")
     assert shown.errors == [
-        "no transaction that is open in a-0 starts at offset 11; offsets with one: 10, 12",
+        "a-0: no open transaction starts at offset 11; open ones start at 10, 12",
         "nothing is aborted",
     ]
+    shown = run("abort", "--topic", "b:0", "--start-offset", "11")
+    assert shown.errors[0] == "b-0: no open transaction starts at offset 11; no transaction is open here"
 
 
-def test_an_unknown_partition_is_not_asked(run: Run) -> None:
-    shown = run("abort", "--topic", "a:7", "--start-offset", "0")
+@pytest.mark.parametrize("which", [["--start-offset", "0"], ["--producer-id", "99", "--producer-epoch", "2"]])
+def test_an_unknown_partition_is_not_asked(run: Run, which: list[str]) -> None:
+    shown = run("abort", "--topic", "a:7", *which)
     assert (shown.code, shown.errors) == (1, ["a-7: there is no such partition: the topic has 2", "nothing is aborted"])
 
 
@@ -220,6 +246,7 @@ def test_a_broker_that_describes_no_producers_needs_their_epochs(run: Run, model
     [
         (["list", "--state", "loud"], "'loud' is no state of a transaction; write one of Empty, Ongoing"),
         (["list", "--older-than", "5"], "'5' is no duration"),
+        (["describe", ""], "a transactional id is not empty"),
         (["abort", "--topic", "a", "--start-offset", "1"], "name exactly one partition: --topic topic:0"),
         (["abort", "--topic", "a:0-1", "--start-offset", "1"], "name exactly one partition"),
         (["abort", "--topic", "a:0", "--topic", "b:0", "--start-offset", "1"], "name exactly one partition"),

@@ -60,7 +60,7 @@ def test_open_transactions_are_listed_by_start_offset(logs: list[Log]) -> None:
         ),
         (
             ModelTransaction("PrepareCommit", partitions={"a": [0]}),
-            Judgement(False, "x", "x is PrepareCommit; its coordinator is going to write the marker"),
+            Judgement(False, "x", "x is PrepareCommit, and its coordinator is going to end it"),
         ),
     ],
 )

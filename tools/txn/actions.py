@@ -6,8 +6,8 @@ import argparse
 import time
 
 from headgate.protocol.errors import ErrorCode
-from headgate.tools.cluster import Cluster, TopicPartition, by_topic, select_partitions
-from headgate.tools.output import DRY_RUN, CommandResult, Row
+from headgate.tools.cluster import Cluster, Failure, TopicPartition, by_topic, select_partitions
+from headgate.tools.output import DRY_RUN, CommandResult, Row, wants_table
 from headgate.tools.txn.open_transactions import (
     Judgement,
     OpenTransaction,
@@ -24,8 +24,11 @@ from headgate.tools.txn.transactions import (
 )
 
 _NO_IDS = "there are no transactional ids yet"
+_NO_MATCH = "no transactional id matches"
 _NOTHING_ABORTED = "nothing is aborted"
-_FORCE = "--force writes the marker in this partition alone, whatever becomes of the others"
+_FORCE = "--force aborts it in this partition alone, whatever becomes of its other partitions"
+# Brokers remember the begin of a transaction after its end, and count it as older from day to day
+_OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 def now_ms() -> int:
@@ -35,11 +38,13 @@ def now_ms() -> int:
 
 def run_list(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`list`: transactional ids with their states."""
-    filters = TransactionFilters(options.state, options.producer_id, options.older_than, options.pattern)
+    states = options.state or (_OPEN_STATES if options.older_than >= 0 else ())
+    filters = TransactionFilters(states, options.producer_id, options.older_than, options.pattern)
     listed, failures = list_transactions(cluster, filters)
     rows: list[Row] = [row._asdict() for row in listed]
     is_filtered = bool(options.state or options.producer_id or options.pattern) or options.older_than >= 0
-    return CommandResult(rows, failures, [] if listed or failures or is_filtered else [_NO_IDS])
+    notes = [_NO_MATCH if is_filtered else _NO_IDS]
+    return CommandResult(rows, failures, [] if listed or failures else notes)
 
 
 def run_describe(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
@@ -65,14 +70,15 @@ def _notes(names: list[str]) -> list[str]:
 
 def _description(one: Transaction, at_ms: int) -> Row:
     topics = by_topic(sorted(one.partitions))
+    start_time_ms = one.start_time_ms if one.state in _OPEN_STATES else None
     return {
         "transactional_id": one.transactional_id,
         "state": one.state,
         "producer_id": one.producer_id,
         "producer_epoch": one.producer_epoch,
         "timeout_ms": one.timeout_ms,
-        "start_time_ms": one.start_time_ms,
-        "age_seconds": None if one.start_time_ms is None else (at_ms - one.start_time_ms) / 1000,
+        "start_time_ms": start_time_ms,
+        "age_seconds": None if start_time_ms is None else (at_ms - start_time_ms) / 1000,
         "coordinator": one.coordinator,
         "partitions": {topic: [partition.number for partition in rows] for topic, rows in topics.items()},
     }
@@ -85,9 +91,14 @@ def run_hanging(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     at_ms = now_ms()
     hanging, more = find_hanging(cluster, partitions, options.max_transaction_timeout, at_ms)
     rows = [{**_open_row(one, judgement, at_ms), "reason": judgement.reason} for one, judgement in hanging.items()]
-    notes = (
-        ["`headgate txn abort --topic topic:partition --start-offset offset` shows the abort of one"] if rows else []
-    )
+    notes = [
+        f"`headgate txn abort --topic {row['topic']}:{row['partition']} --start-offset {row['start_offset']}` "
+        f"shows the abort of {'the first' if rows[1:] else 'it'}, and changes nothing"
+        for row in rows[:1]
+    ]
+    if wants_table(options) and not (rows or failures or more):
+        limit_s = options.max_transaction_timeout / 1000
+        notes = [f"no transaction hangs; one with a batch of the last {limit_s:g} s is passed over"]
     return CommandResult(rows, failures + more, notes, is_alarm=bool(rows))
 
 
@@ -111,6 +122,10 @@ def run_abort(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     ((topic, numbers),) = options.topic.items()
     partition = TopicPartition(topic, numbers[0])
     if options.start_offset is None:
+        cluster.topics([topic])
+        leader = cluster.leader(partition)
+        if isinstance(leader, Failure):
+            return CommandResult(failures=[f"{partition}: {leader.text}", _NOTHING_ABORTED])
         epochs = options.producer_epoch, options.coordinator_epoch
         return _abort(cluster, OpenTransaction(partition, options.producer_id, *epochs, None, None), options)
     found, failed = list_open_transactions(cluster, [partition])
@@ -118,9 +133,10 @@ def run_abort(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         return CommandResult(failures=[f"{partition}: {failed[partition].text}", _NOTHING_ABORTED])
     wanted = [one for one in found[partition] if one.start_offset == options.start_offset]
     if not wanted:
-        offsets = ", ".join(str(one.start_offset) for one in found[partition]) or "none"
-        reason = f"no transaction that is open in {partition} starts at offset {options.start_offset}"
-        return CommandResult(failures=[f"{reason}; offsets with one: {offsets}", _NOTHING_ABORTED])
+        offsets = ", ".join(str(one.start_offset) for one in found[partition])
+        reason = f"{partition}: no open transaction starts at offset {options.start_offset}"
+        others = f"open ones start at {offsets}" if offsets else "no transaction is open here"
+        return CommandResult(failures=[f"{reason}; {others}", _NOTHING_ABORTED])
     return _abort(cluster, wanted[0], options)
 
 
@@ -130,7 +146,9 @@ def _abort(cluster: Cluster, one: OpenTransaction, options: argparse.Namespace) 
     judgement = judgements.get(one)
     row = {**_open_row(one, judgement, now_ms()), "aborted": False}
     if not options.force and judgement is None:
-        return CommandResult([row], [*failures, f"{one.partition}: it may not hang; {_FORCE}", _NOTHING_ABORTED])
+        return CommandResult(
+            [row], [*failures, f"{one.partition}: the transaction may be live; {_FORCE}", _NOTHING_ABORTED]
+        )
     if not options.force and judgement is not None and not judgement.is_hanging:
         refusal = f"{one.partition}: the transaction does not hang: {judgement.reason}; {_FORCE}"
         return CommandResult([row], [refusal, _NOTHING_ABORTED])

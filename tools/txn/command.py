@@ -28,6 +28,8 @@ from headgate.tools.txn.transactions import STATES
 # Kafka's default of transaction.max.timeout.ms
 _MAX_TRANSACTION_TIMEOUT = "15m"
 _HIDDEN_IN_TABLES = ("start_time_ms", "last_timestamp_ms")
+# A reader compares the age with it
+_SECONDS_IN_TABLES = {"timeout_ms": "timeout_seconds"}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,8 +50,12 @@ def _table(rows: Sequence[Row]) -> Iterable[str]:
 
 
 def _readable(row: Row) -> Row:
-    """The row without times in ms since 1970, with ages in tenths of seconds, and with partitions as text."""
-    shown = {name: value for name, value in row.items() if name not in _HIDDEN_IN_TABLES}
+    """The row without times in ms since 1970, with ages and timeouts in seconds, and with partitions as text."""
+    shown = {
+        _SECONDS_IN_TABLES.get(name, name): value / 1000 if name in _SECONDS_IN_TABLES else value
+        for name, value in row.items()
+        if name not in _HIDDEN_IN_TABLES
+    }
     if shown.get("age_seconds") is not None:
         shown["age_seconds"] = round(shown["age_seconds"], 1)
     if "partitions" in shown:
@@ -76,7 +82,9 @@ def _parser() -> argparse.ArgumentParser:
 
     _list_options(add("list", "transactional ids with their states", actions.run_list))
     describe = add("describe", "transactions with their partitions, timeouts and ages", actions.run_describe)
-    describe.add_argument("transactional_ids", nargs="*", metavar="transactional-id", help="default: all")
+    describe.add_argument(
+        "transactional_ids", nargs="*", type=_not_empty, metavar="transactional-id", help="default: all"
+    )
     _hanging_options(add("hanging", "open transactions that no coordinator is going to end", actions.run_hanging))
     _abort_options(add("abort", "end a hanging transaction in one partition", actions.run_abort))
     return parser
@@ -88,7 +96,11 @@ def _list_options(command: argparse.ArgumentParser) -> None:
         "--producer-id", action="append", default=[], type=offset, metavar="id", help="may be repeated"
     )
     command.add_argument(
-        "--older-than", type=duration_ms, default=-1, metavar="90s|15m|2h", help="only open transactions of this age"
+        "--older-than",
+        type=duration_ms,
+        default=-1,
+        metavar="90s|15m|2h",
+        help="only transactions that are open for so long",
     )
     command.add_argument("--pattern", metavar="expression", help="a regular expression (RE2) of whole ids")
     spelling = {state.lower(): state for state in STATES}
@@ -100,6 +112,12 @@ def _list_options(command: argparse.ArgumentParser) -> None:
         options.state = [spelling[word] for word in options.state]
 
     command.set_defaults(check=check)
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("a transactional id is not empty")
+    return text
 
 
 def _hanging_options(command: argparse.ArgumentParser) -> None:
@@ -118,11 +136,15 @@ def _hanging_options(command: argparse.ArgumentParser) -> None:
 def _abort_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--topic", action=TopicsAction, required=True, metavar="topic:0", help="one partition")
     which = command.add_mutually_exclusive_group(required=True)
-    which.add_argument("--start-offset", type=offset, metavar="offset", help="the transaction's first offset here")
-    which.add_argument("--producer-id", type=offset, metavar="id", help="for a broker before Kafka 3.0: all three")
+    which.add_argument(
+        "--start-offset", type=offset, metavar="offset", help="the first offset of the transaction in the partition"
+    )
+    which.add_argument(
+        "--producer-id", type=offset, metavar="id", help="with the next two, for a broker before Kafka 3.0"
+    )
     command.add_argument("--producer-epoch", type=offset, metavar="epoch")
     command.add_argument("--coordinator-epoch", type=offset, metavar="epoch", help="default: 0")
-    command.add_argument("--force", action="store_true", help="also if a coordinator is going to end it")
+    command.add_argument("--force", action="store_true", help="also if its coordinator knows it, or does not answer")
     add_execution_options(command, "write the marker of the abort")
 
     def check(options: argparse.Namespace) -> None:

@@ -134,7 +134,7 @@ def _judge(one: OpenTransaction, transaction: Transaction) -> Judgement:
     if transaction.producer_id != one.producer_id:
         return Judgement(True, name, f"{name} has another producer id by now: {transaction.producer_id}")
     if one.partition in transaction.partitions:
-        return Judgement(False, name, f"{name} is {state}; its coordinator is going to write the marker")
+        return Judgement(False, name, f"{name} is {state}, and its coordinator is going to end it")
     return Judgement(True, name, f"{name} is {state}, without this partition")
 
 
@@ -158,11 +158,16 @@ def find_hanging(
     still_open, failed = list_open_transactions(cluster, {one.partition for one in hanging})
     failures += [*more, *(f"{partition}: {why.text}" for partition, why in sorted(failed.items()))]
     confirmed = {_identity(one) for rows in still_open.values() for one in rows}
-    return {one: hanging[one] for one in sorted(hanging) if _identity(one) in confirmed}, failures
+    return {one: hanging[one] for one in sorted(hanging, key=_place) if _identity(one) in confirmed}, failures
 
 
 def _is_older(age_ms: int | None, limit_ms: int) -> bool:
     return age_ms is None or age_ms >= limit_ms
+
+
+def _place(one: OpenTransaction) -> tuple[TopicPartition, int]:
+    """In a partition, the first one holds the last stable offset."""
+    return one.partition, one.start_offset or 0
 
 
 def _identity(one: OpenTransaction) -> tuple[object, ...]:

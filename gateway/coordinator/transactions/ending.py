@@ -1,7 +1,7 @@
 """EndTxn: commit or abort a transaction. The answer leaves when the Prepare record is below the high watermark.
 
-CONCURRENT means CONCURRENT_TRANSACTIONS where the transaction ends as the request says, else INVALID_TXN_STATE; "done"
-is answered as the first request was; "invalid" is INVALID_TXN_STATE, "fenced" PRODUCER_FENCED.
+CONCURRENT means CONCURRENT_TRANSACTIONS: the client asks again when the markers are written. "Done" is answered as the
+first request was; "invalid" is INVALID_TXN_STATE, "fenced" PRODUCER_FENCED.
 
 In the old protocol (EndTxn v0-v4) only the epoch of the holder is taken:
 
@@ -15,11 +15,12 @@ In the old protocol (EndTxn v0-v4) only the epoch of the holder is taken:
 
 In the new one (v5, KIP-890) each end raises the epoch. So a repeated request has the epoch before, and a request in the
 present epoch is the next end. A client may abort what has not begun: it cannot know if a batch reached a partition.
+While markers are written nobody is fenced: the client has the next epoch already, or the next producer id.
 
 | state | commit, repeated | commit | abort, repeated | abort |
 |---|---|---|---|---|
 | Ongoing | fenced | Prepare | fenced | Prepare |
-| Prepare... | CONCURRENT | fenced | CONCURRENT | fenced |
+| Prepare... | CONCURRENT | CONCURRENT | CONCURRENT | CONCURRENT |
 | CompleteCommit | done | invalid | invalid | Prepare |
 | CompleteAbort | invalid | invalid | done | Prepare |
 | Empty | fenced | invalid | fenced | Prepare |
@@ -34,7 +35,7 @@ Source: TransactionCoordinator.endTransaction. Unlike Kafka, no end in the old p
 from __future__ import annotations
 
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
-from headgate.gateway.coordinator.transactions.fencing import fenced, find, other_producer
+from headgate.gateway.coordinator.transactions.fencing import being_ended, check_holder, find
 from headgate.gateway.coordinator.transactions.transaction import (
     EPOCH_PER_TRANSACTION,
     NO_ID,
@@ -60,28 +61,18 @@ def end_txn(shard: TransactionShard, key: str, request: EndTxnRequest, version: 
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     is_new = version >= NEW_PROTOCOL_SINCE
     is_repeated = is_new and producer == transaction.ended_by
-    if not is_repeated and producer.producer_id != transaction.producer_id:
-        raise other_producer(key, producer, transaction)
-    if not is_repeated and (
-        producer.producer_epoch != transaction.producer_epoch or (is_new and transaction.is_prepared)
-    ):
-        raise fenced(key, producer, transaction, version >= FENCED_SINCE)
-    if _begins_end(transaction, request.committed, is_new, is_repeated):
+    if not (is_new and transaction.is_prepared) and not is_repeated:
+        check_holder(key, producer, transaction, knows_fenced=version >= FENCED_SINCE)
+    if transaction.is_prepared:
+        raise being_ended(key)
+    if transaction.state is TransactionState.ONGOING or (is_new and not request.committed and not is_repeated):
         return _prepare(shard, key, transaction, request.committed, is_new, ticket)
-    ends_so = transaction.is_commit == request.committed and transaction.state is not TransactionState.EMPTY
-    if not ends_so or (transaction.is_complete and is_new and not is_repeated):
+    ends_so = transaction.is_commit == request.committed and transaction.is_complete
+    if not ends_so or (is_new and not is_repeated):
         verb = "commit" if request.committed else "abort"
         message = f"the transaction of {key} is in state {transaction.state.title}: it cannot {verb}"
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, message)
-    if transaction.is_prepared:
-        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {key} is being ended")
     return Decision.reply(ticket, _response(transaction, is_new))
-
-
-def _begins_end(transaction: Transaction, is_commit: bool, is_new: bool, is_repeated: bool) -> bool:
-    if transaction.state is TransactionState.ONGOING:
-        return True
-    return is_new and not is_commit and not is_repeated and not transaction.is_prepared
 
 
 def _prepare(

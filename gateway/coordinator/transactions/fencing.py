@@ -17,10 +17,20 @@ def find(shard: TransactionShard, key: str) -> Transaction:
     return transaction
 
 
-def other_producer(key: str, producer: ProducerIdAndEpoch, transaction: Transaction) -> KafkaError:
-    """The error of a producer id that the transactional id does not have."""
-    message = f"{key} has producer id {transaction.producer_id}, not {producer.producer_id}"
-    return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
+def check_holder(
+    key: str, producer: ProducerIdAndEpoch, transaction: Transaction, *, knows_fenced: bool = True
+) -> None:
+    """Raises KafkaError for all but the holder: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
+    if producer.producer_id != transaction.producer_id:
+        message = f"{key} has producer id {transaction.producer_id}, not {producer.producer_id}"
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
+    if producer.producer_epoch != transaction.producer_epoch:
+        raise fenced(key, producer, transaction, knows_fenced)
+
+
+def being_ended(key: str) -> KafkaError:
+    """The error while markers are written: the client asks again."""
+    return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {key} is being ended")
 
 
 def fenced(key: str, producer: ProducerIdAndEpoch, transaction: Transaction, is_known: bool) -> KafkaError:

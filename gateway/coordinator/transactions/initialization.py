@@ -14,7 +14,7 @@ holder gets the next epoch, and a repeated request the same answer. Source: Tran
 from __future__ import annotations
 
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
-from headgate.gateway.coordinator.transactions.fencing import fenced
+from headgate.gateway.coordinator.transactions.fencing import being_ended, fenced
 from headgate.gateway.coordinator.transactions.transaction import (
     EXHAUSTED_EPOCH,
     NO_EPOCH,
@@ -47,10 +47,10 @@ def init_producer_id(
     transaction = shard.transactions.get(key)
     if transaction is None:
         transaction = Transaction(shard.next_producer_id())
+    if transaction.is_prepared:
+        raise being_ended(key)
     if expected is not None and not _is_of_this_id(transaction, expected):
         raise fenced(key, expected, transaction, version >= FENCED_SINCE)
-    if transaction.is_prepared:
-        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {key} is being ended")
     if transaction.state is TransactionState.ONGOING:
         decision = shard.fence(key, transaction)
         message = f"the ongoing transaction of {key} is being aborted"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
 from headgate.gateway.coordinator.transactions.effects import Partitions
-from headgate.gateway.coordinator.transactions.fencing import fenced, find, other_producer
+from headgate.gateway.coordinator.transactions.fencing import being_ended, check_holder, find
 from headgate.gateway.coordinator.transactions.transaction import Transaction, TransactionState
 from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -68,17 +68,14 @@ def verify(
 
 
 def _check(shard: TransactionShard, key: str, producer: ProducerIdAndEpoch, *, knows_fenced: bool) -> Transaction:
-    """The transaction of its holder.
+    """The transaction of its holder; first it has to end, since the holder may have the next id already.
 
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
     transaction = find(shard, key)
-    if transaction.producer_id != producer.producer_id:
-        raise other_producer(key, producer, transaction)
-    if transaction.producer_epoch != producer.producer_epoch:
-        raise fenced(key, producer, transaction, knows_fenced)
     if transaction.is_prepared:
-        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {key} is being ended")
+        raise being_ended(key)
+    check_holder(key, producer, transaction, knows_fenced=knows_fenced)
     return transaction
 
 

@@ -116,21 +116,39 @@ def test_the_old_protocol_in_every_state() -> None:
     for ends_so in (True, False):
         desk.add("a", A, {"t": [0]})
         desk.end("a", A, commit=ends_so)
-        assert [desk.end("a", A, commit=commit) for commit in (ends_so, not ends_so)] == [CONCURRENT, INVALID]
+        assert [desk.end("a", A, commit=commit) for commit in (ends_so, not ends_so)] == [CONCURRENT, CONCURRENT]
+        assert desk.end("a", NEXT) == FENCED
         desk.write_markers()
         written = len(desk.log)
         assert [desk.end("a", A, commit=commit) for commit in (ends_so, not ends_so)] == [DONE, INVALID]
         assert (len(desk.log), desk.effects) == (written, [])
 
 
-def test_the_new_protocol_while_markers_are_written() -> None:
-    for ends_so in (True, False):
-        desk = ongoing()
-        desk.end("a", A, commit=ends_so, version=NEW)
-        assert desk.end("a", A, commit=ends_so, version=NEW) == CONCURRENT
-        assert desk.end("a", A, commit=not ends_so, version=NEW) == INVALID
-        for commit in (True, False):
-            assert desk.end("a", NEXT, commit=commit, version=NEW) == FENCED
+@pytest.mark.parametrize("ends_so", [True, False])
+@pytest.mark.parametrize("producer", [A, NEXT])
+def test_nobody_is_fenced_while_markers_are_written(ends_so: bool, producer: ProducerIdAndEpoch) -> None:
+    """In the new protocol: a client may abort its next transaction before the first batch of this one is stored."""
+    desk = ongoing()
+    assert desk.end("a", A, commit=ends_so, version=NEW) == NEXT
+    written = len(desk.log)
+    assert [desk.end("a", producer, commit=commit, version=NEW) for commit in (True, False)] == [CONCURRENT] * 2
+    assert len(desk.log) == written
+    desk.write_markers()
+    assert desk.end("a", NEXT, commit=False, version=NEW) == ProducerIdAndEpoch(FIRST_ID, 2)
+
+
+def test_the_next_producer_id_waits_until_markers_are_written() -> None:
+    """The client has it from the answer, before the Complete record gives it the transactional id."""
+    desk = Desk()
+    held = exhausted(desk)
+    desk.add("a", held, {"t": [0]})
+    new = ProducerIdAndEpoch(FIRST_ID + 1, 0)
+    assert desk.end("a", held, version=NEW) == new
+    assert desk.add("a", new, {"t": [1]}, client_version=2) == CONCURRENT
+    assert desk.end("a", new, commit=False, version=NEW) == CONCURRENT
+    assert desk.init(held=new) == CONCURRENT
+    desk.write_markers()
+    assert desk.add("a", new, {"t": [1]}, client_version=2) == DONE
 
 
 def test_the_new_protocol_after_the_end() -> None:

@@ -102,7 +102,9 @@ def test_a_late_batch_of_an_ended_transaction_adds_nothing(desk: Desk) -> None:
     """The race of KIP-890: in the new protocol its epoch is that before."""
     desk.add("a", A, {"t": [0]}, client_version=2)
     desk.end("a", A, version=NEW)
-    assert desk.add("a", A, {"t": [0]}, client_version=2) == ErrorCode.PRODUCER_FENCED
+    written = len(desk.log)
+    assert desk.add("a", A, {"t": [0]}, client_version=2) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert len(desk.log) == written
     desk.write_markers()
     assert desk.add("a", A, {"t": [0]}, client_version=2) == ErrorCode.PRODUCER_FENCED
     assert desk.add("a", OTHER_EPOCH, {"t": [0]}, client_version=2) == ErrorCode.NONE

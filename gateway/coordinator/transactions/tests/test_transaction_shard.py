@@ -31,13 +31,16 @@ def ongoing(key: str = "a", *, desk: Desk | None = None, timeout_ms: int = TIMEO
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_overdue_transaction_is_aborted_in_the_next_epoch(version: int) -> None:
+def test_an_overdue_transaction_is_aborted_in_the_next_epoch(version: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "headgate.transactions")
     desk = ongoing(desk=Desk(version))
     desk.pass_time(TIMEOUT_MS)
     assert (desk.effects, desk.state().state) == ([], TransactionState.ONGOING)
     desk.pass_time(INTERVAL_MS)
     (effect,) = desk.effects
     assert (effect.is_commit, effect.producer_epoch) == (False, 1)
+    said = f"the transaction of 'a' is aborted: producer {A.producer_id} left it open for longer than {TIMEOUT_MS} ms"
+    assert caplog.messages == [said]
     assert desk.end("a", A) == ErrorCode.PRODUCER_FENCED
     desk.write_markers()
     assert desk.state().state is TransactionState.COMPLETE_ABORT
