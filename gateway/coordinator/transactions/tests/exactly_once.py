@@ -150,7 +150,10 @@ class World:
 
     def run_client(self) -> None:
         client = self.random.choice(self.clients)
-        if not client.is_waiting and not client.is_done:
+        if client.naps and self.has_faults:
+            client.naps -= 1
+            self.node.time.advance(members.SESSION_MS // 10)
+        elif not client.is_waiting and not client.is_done:
             self._send(client)
 
     def _send(self, client: Client) -> None:
@@ -233,7 +236,7 @@ class World:
     def end_work(self) -> None:
         """A thread has done its work."""
         if self._works:
-            self._works.pop(0)()
+            self._works.pop(self.random.randrange(len(self._works)))()
 
     def pass_time(self) -> None:
         self.node.time.advance(self.random.choice([1, 10, 100, 1_000, TIMEOUT_MS]))

@@ -36,6 +36,8 @@ RECORDS: Final = 8
 """In each partition of `in`, and of each writer."""
 MOST_AT_ONCE: Final = 3
 TIMEOUT_MS: Final = 4_000
+NAP: Final = 15
+"""Turns; in each of them a tenth of a session passes."""
 WRITERS: Final = 100
 """The number of the first writer, above those of the partitions of `in`."""
 
@@ -99,6 +101,8 @@ class Client:
         self.number = number
         self.is_waiting = False
         self.is_done = False
+        self.naps = 0
+        """So many turns it lets pass, as in a long collection of garbage."""
         self.sent: list[Asked] = []
         self._random = random
         self._steps = self._run()
@@ -171,6 +175,8 @@ class Copier(Client):
         while True:
             answers = yield asked
             if answers is LOST:
+                if self._random.random() < 0.2:
+                    raise BeginAnew("the client is killed and started again")
                 if isinstance(asked[0].request, ProduceRequest) and self._random.random() < 0.5:
                     raise GiveUp
                 continue
@@ -214,7 +220,9 @@ class Copier(Client):
         end = min(RECORDS, position + self._random.randint(1, MOST_AT_ONCE))
         try:
             yield from self._write(index, range(position, end))
+            yield from self._nap()
             yield from self._commit_offset(index, end)
+            yield from self._nap()
         except GiveUp:
             yield from self._end(is_commit=False)
             raise BeginAnew from None  # nobody knows which sequence comes next
@@ -222,6 +230,12 @@ class Copier(Client):
         yield from self._end(is_commit=is_commit)
         if is_commit:
             self._positions[index] = end
+
+    def _nap(self) -> Steps:
+        """Now and then, longer than the group waits for its member."""
+        if self._member.generation >= 0 and self._random.random() < 0.15:
+            self.naps = NAP
+            yield PAUSE
 
     def _write(self, index: int, numbers: range) -> Steps:
         rows: dict[int, list[int]] = {}

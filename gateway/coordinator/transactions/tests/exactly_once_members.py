@@ -21,7 +21,7 @@ from headgate.protocol.messages.heartbeat import HeartbeatRequest
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
-SESSION_MS: Final = 5_000
+SESSION_MS: Final = 2_000
 SETTINGS: Final = {
     "group_initial_rebalance_delay_ms": "0",
     "group_min_session_timeout_ms": "1000",
