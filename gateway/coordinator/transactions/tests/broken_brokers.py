@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from headgate.gateway.api.transactions.transaction_verification import TransactionVerification
 from headgate.gateway.coordinator.coordinator import Coordinator
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.classic.group import ClassicGroup
@@ -22,6 +23,8 @@ from headgate.gateway.coordinator.transactions.transaction_shard import Transact
 from headgate.gateway.replication.replica import Replica
 from headgate.storage.log.producers import Producers
 from headgate.storage.segment.transactions import Transactions
+
+MOST_HISTORIES = 1_000
 
 Fault = tuple[tuple[Any, str, Any], ...]
 
@@ -92,6 +95,11 @@ def _acknowledges_unsynced(self: Any) -> None:
     _advance(self)
 
 
+def _asks_nobody(self: Any) -> Any:
+    self._begin()
+    return self._finish(self._codes(0))
+
+
 _write, _written = RetryingMarkerWriter.write, RetryingMarkerWriter._written
 _replay, _prepared, _end_transaction = LogReplay.replay, Transaction.prepared, Offsets.end_transaction
 _fetch, _advance = offset_requests.fetch, Replica.advance_high_watermark
@@ -116,6 +124,7 @@ BROKEN: Final[dict[str, Fault]] = {
     "the last stable offset is one too far": (
         (Transactions, "first_unstable", property(lambda self: _first_unstable(self) + 1)),
     ),
+    "asks no coordinator about transactions": ((TransactionVerification, "_ask", _asks_nobody),),
     "takes any batch of a producer": ((Producers, "check", _checks_nothing),),
     "takes any marker": ((Producers, "check_marker", _checks_nothing),),
     "acknowledges before the sync": ((Replica, "advance_high_watermark", _acknowledges_unsynced),),
