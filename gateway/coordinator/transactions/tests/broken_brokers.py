@@ -68,7 +68,7 @@ def _drops_committed_offsets(self: Any, producer_id: int, is_commit: bool) -> No
 
 
 def _checks_nothing(*_: Any, **_named: Any) -> None:
-    return None
+    """Nothing is checked, and nothing is known."""
 
 
 def _does_not_resume(self: Any, now_ms: float) -> Iterator[None]:
@@ -77,8 +77,8 @@ def _does_not_resume(self: Any, now_ms: float) -> Iterator[None]:
         yield
 
 
-def _is_stable(*arguments: Any) -> Any:
-    return _fetch(*arguments[:-1], False)
+def _is_stable(shard: Any, wanted: Any, version: int, ticket: Any, _is_stable: bool) -> Any:
+    return _fetch(shard, wanted, version, ticket, is_stable=False)
 
 
 def _effects_at_once(self: Any, decision: Any) -> None:
@@ -103,8 +103,8 @@ def _asks_nobody(self: Any) -> Any:
 _write, _written = RetryingMarkerWriter.write, RetryingMarkerWriter._written
 _replay, _prepared, _end_transaction = LogReplay.replay, Transaction.prepared, Offsets.end_transaction
 _fetch, _advance = offset_requests.fetch, Replica.advance_high_watermark
-_first_unstable = Transactions.first_unstable.fget
-assert _first_unstable is not None
+_transactions: Any = Transactions
+_first_unstable = _transactions.first_unstable.fget
 _checks = tuple((group, "check_transactional_commit", _checks_nothing) for group in (ClassicGroup, ConsumerGroup))
 
 BROKEN: Final[dict[str, Fault]] = {

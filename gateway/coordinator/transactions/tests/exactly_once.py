@@ -169,7 +169,7 @@ class World:
         if self.has_faults and self.random.random() < 0.05:
             self._cut(client)
 
-    def _wire(self, owner: object, count: int, take: Callable[[Any], None]) -> Wire:
+    def _wire(self, owner: object, count: int, take: Callable[[Any], object]) -> Wire:
         """The connection for requests, whose answers are taken together."""
         answers: list[Any] = []
 

@@ -96,8 +96,8 @@ class ClassicMember(Member):
                 SyncGroupRequestAssignment(each, bytes(self._all[number :: len(members)]))
                 for number, each in enumerate(members)
             ]
-        request = SyncGroupRequest("g", joined.generation_id, self.member_id, None, "copiers", "any", rows)
-        synced = yield from ask(request, 5, LOST_MEMBERSHIP)
+        sync = SyncGroupRequest("g", joined.generation_id, self.member_id, None, "copiers", "any", rows)
+        synced = yield from ask(sync, 5, LOST_MEMBERSHIP)
         if synced.error_code:
             self._note(synced)
             return
