@@ -20,6 +20,9 @@ from headgate.gateway.coordinator.transactions.transaction import Transaction, T
 from headgate.protocol.internal.transactions import TransactionLogKey, TransactionLogValue, UnknownVersion, decode
 from headgate.protocol.schema import Message
 
+OVERDUE, REPLACED = "overdue", "replaced"
+"""Reasons of the coordinator to abort a transaction: its timeout, or another producer with its id."""
+
 
 class TransactionShard:
     """The state of one partition of `__transaction_state`, as a `CoordinatorShard`.
@@ -28,6 +31,7 @@ class TransactionShard:
     monotonic_ms         for deadlines
     next_producer_id     a producer id that was never used; raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) for a moment
     transaction_version  the finalized level of transaction.version
+    note_abort           called with an id whose transaction the coordinator aborts, and the reason: OVERDUE, REPLACED
     """
 
     def __init__(
@@ -37,11 +41,13 @@ class TransactionShard:
         monotonic_ms: Callable[[], float],
         next_producer_id: Callable[[], int],
         transaction_version: Callable[[], int],
+        note_abort: Callable[[str, str], None] = lambda _key, _reason: None,
     ) -> None:
         self.settings = settings
         self.timestamp_ms = timestamp_ms
         self.next_producer_id = next_producer_id
         self.transaction_version = transaction_version
+        self.note_abort = note_abort
         self.transactions: dict[str, Transaction] = {}
         self.timers = Timers()
         self.replaced: dict[str, tuple[ProducerIdAndEpoch, ProducerIdAndEpoch]] = {}
@@ -166,5 +172,6 @@ class TransactionShard:
                 self._resumed.discard(key)
                 return Decision(effects=[transaction.markers(key)])
         elif transaction.state is TransactionState.ONGOING and now_ms > self._deadline_ms(key, transaction):
+            self.note_abort(key, OVERDUE)
             return self.fence(key, transaction)
         return Decision()

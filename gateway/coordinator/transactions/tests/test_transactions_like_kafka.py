@@ -18,14 +18,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from headgate.gateway.api.handler_registration import load
+from headgate.gateway.coordinator.decision import Decision
 from headgate.gateway.coordinator.transactions.tests.transactions_scenario import (
     KAFKAS,
     SETTINGS,
     WITHOUT_FEATURE,
     play,
 )
+from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node, over_the_wire, parked
+from headgate.gateway.tests.builders import NOW_MS, Node, over_the_wire, parked
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.fetch import FetchResponse
 from headgate.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -62,6 +64,19 @@ class Patient:
 
     def pause(self, for_ms: int) -> None:
         self.node.time.advance(for_ms)
+
+    def renew(self, transactional_id: str, times: int) -> None:
+        """By one record, as if all those requests had come."""
+        transactions = self.node.services.transactions
+        coordinator = transactions._coordinators[transactions.index_of(transactional_id)]
+
+        def raise_epoch(shard: TransactionShard, _: object) -> Decision:
+            state = shard.transactions[transactional_id]
+            raised = state.initialized(state.producer_id, state.producer_epoch + times, 60_000, NOW_MS)
+            return Decision(shard.record(transactional_id, raised))
+
+        coordinator.run(transactional_id, raise_epoch)
+        self.node.time.advance()
 
     def ask(self, request: Message, version: int) -> Any:
         served = load().get(request.api_key)
