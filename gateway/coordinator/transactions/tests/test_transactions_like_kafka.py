@@ -39,7 +39,14 @@ _LINES = (Path(__file__).parent / "transactions_of_kafka.txt").read_text().split
 
 # By Kafka: questions, as regular expressions
 DIFFERENCES: dict[str, tuple[str, ...]] = {
-    "4.1 at level 2": (),
+    "4.1 at level 2": (
+        # Of an exhausted epoch: the record has the id before and the next one (KIP-890), which Kafka 4.1 leaves out;
+        # the same question twice is answered twice; Kafka gives out the epoch that is kept for a fence, after which it
+        # knows no answer but UNKNOWN_SERVER_ERROR
+        "__transaction_state exhausted-.* 0[4567]",
+        "InitProducerId v4: exhausted-.*: the last one again",
+        "EndTxn v5: exhausted-new-fenced: fenced, (True|False)",
+    ),
     # An end in the old protocol cannot be repeated in the new one, which clients do not speak at these levels
     "4.1 at level 1": (
         "EndTxn v5: new-(fenced|overdue): (commit|abort) by a zombie",
