@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import Buffer, batch
-from headgate.protocol.records.batch import CODEC_MASK, CONTROL, HEADER_SIZE, TRANSACTIONAL
+from headgate.protocol.records.batch import CONTROL, HEADER_SIZE, TRANSACTIONAL
 
 ABORT, COMMIT = 0, 1
 TRANSACTION_BITS = TRANSACTIONAL | CONTROL
@@ -36,8 +36,10 @@ _VALUE = struct.Struct(">hi")
 _RECORD = struct.Struct(">5shhBhiB")
 _RECORD_HEAD, _VALUE_LENGTH = b"\x20\x00\x00\x00\x08", 2 * _VALUE.size
 _SIZE = HEADER_SIZE + _RECORD.size
-_MAGIC_POSITION, _ATTRIBUTES_POSITION, _COUNT = 16, 22, slice(57, 61)
-_ONE_RECORD = b"\x00\x00\x00\x01"
+# The fields of a marker's header that decide how the record is read: their places, and their bytes
+_LENGTH, _MAGIC, _ATTRIBUTES_AND_DELTA, _COUNT = slice(8, 12), 16, slice(21, 27), slice(57, 61)
+_LENGTH_BYTES, _COUNT_BYTES = struct.pack(">i", _SIZE - batch.LOG_OVERHEAD), struct.pack(">i", 1)
+_ATTRIBUTES_AND_DELTA_BYTES = struct.pack(">hi", TRANSACTION_BITS, 0)
 
 
 class Marker(NamedTuple):
@@ -69,10 +71,10 @@ def read(view: Buffer) -> Marker | None:
 
     None for a batch that Kafka's cleaner has emptied, and for anything but a marker.
     """
-    if len(view) == _SIZE and view[_COUNT] == _ONE_RECORD and view[_MAGIC_POSITION] == batch.MAGIC:
+    if _has_header_of_marker(view):
         head, version, kind, length, value_version, epoch, headers = _RECORD.unpack_from(view, HEADER_SIZE)
         is_exact = head == _RECORD_HEAD and length == _VALUE_LENGTH and not version | value_version | headers
-        if is_exact and kind in (ABORT, COMMIT) and not view[_ATTRIBUTES_POSITION] & CODEC_MASK:
+        if is_exact and kind in (ABORT, COMMIT):
             return Marker(kind == COMMIT, epoch)
     try:
         record = next(batch.iterate(view), None)
@@ -82,6 +84,17 @@ def read(view: Buffer) -> Marker | None:
         return None
     kind, coordinator_epoch = decode(record.key, record.value)
     return None if coordinator_epoch is None else Marker(kind == COMMIT, coordinator_epoch)
+
+
+def _has_header_of_marker(view: Buffer) -> bool:
+    """Whether the batch is like those of `build`: then the record needs no general reader."""
+    return (
+        len(view) == _SIZE
+        and view[_LENGTH] == _LENGTH_BYTES
+        and view[_MAGIC] == batch.MAGIC
+        and view[_ATTRIBUTES_AND_DELTA] == _ATTRIBUTES_AND_DELTA_BYTES
+        and view[_COUNT] == _COUNT_BYTES
+    )
 
 
 def decode(key: bytes | None, value: bytes | None) -> tuple[int, int | None]:

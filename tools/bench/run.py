@@ -29,7 +29,8 @@ from headgate.tools.bench.requests.client import BenchError
 from headgate.tools.bench.rows.compaction import COMPACTIONS, measure_compactions
 from headgate.tools.bench.rows.compaction import FIGURES as COMPACTION_FIGURES
 from headgate.tools.bench.rows.compiled import measure_messages, message_lines
-from headgate.tools.bench.rows.coordinator_load import CoordinatorLoadResult, coordinator_load
+from headgate.tools.bench.rows.coordinators.coordinator_load import CoordinatorLoadResult, coordinator_load
+from headgate.tools.bench.rows.coordinators.transaction_load import transaction_load
 from headgate.tools.bench.rows.idle import idle_connection_bytes
 from headgate.tools.bench.rows.restart import FIGURES as RESTART_FIGURES
 from headgate.tools.bench.rows.restart import RESTARTS, measure_restarts
@@ -43,7 +44,6 @@ from headgate.tools.bench.rows.table import (
     START,
     TRANSACTION_LOAD,
 )
-from headgate.tools.bench.rows.transaction_load import transaction_load
 
 _SETTLE_SECONDS = 3.0  # between the start and the reading of idle memory
 _JVM_SLICE_SECONDS = 2.0

@@ -29,7 +29,7 @@ from headgate.tools.bench.measuring.target import Target, Topic
 from headgate.tools.bench.requests import frames, many_frames
 from headgate.tools.bench.requests.client import BenchError
 from headgate.tools.bench.requests.templates import Template, template, write_templates
-from headgate.tools.bench.rows.groups import new_group, wait_until_served
+from headgate.tools.bench.rows.coordinators.groups import new_group, wait_until_served
 from headgate.tools.bench.rows.row import BATCH_TINY, MEBIBYTE, Row, Run, produce_templates
 
 INTERVAL_US: Final = 2000

@@ -14,7 +14,7 @@ from headgate.tools.bench.measuring.generator import LoadResult
 from headgate.tools.bench.measuring.target import Target
 from headgate.tools.bench.requests import frames
 from headgate.tools.bench.requests.client import BenchError
-from headgate.tools.bench.rows.groups import new_group, wait_until_served
+from headgate.tools.bench.rows.coordinators.groups import new_group, wait_until_served
 from headgate.tools.bench.rows.row import BATCH_16K, KIBIBYTE, MEBIBYTE, BatchShape, Row, Run, filled_topic
 
 RECORD_BYTES = KIBIBYTE

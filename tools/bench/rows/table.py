@@ -20,9 +20,15 @@ from headgate.tools.bench.rows.clients import (
 )
 from headgate.tools.bench.rows.compaction import COMPACTIONS
 from headgate.tools.bench.rows.conversions import ConvertedFetchRow, ConvertedProduceRow, TextShape
+from headgate.tools.bench.rows.coordinators.groups import (
+    ConsumerHeartbeatRow,
+    HeartbeatRow,
+    OffsetCommitRow,
+    RebalanceRow,
+)
+from headgate.tools.bench.rows.coordinators.members import ConsumerMember
+from headgate.tools.bench.rows.coordinators.transactions import CommittedFetchRow, TransactionRow
 from headgate.tools.bench.rows.floor import FloorRow
-from headgate.tools.bench.rows.groups import ConsumerHeartbeatRow, HeartbeatRow, OffsetCommitRow, RebalanceRow
-from headgate.tools.bench.rows.members import ConsumerMember
 from headgate.tools.bench.rows.restart import RESTARTS
 from headgate.tools.bench.rows.row import (
     BATCH_1M,
@@ -40,7 +46,6 @@ from headgate.tools.bench.rows.row import (
     Row,
 )
 from headgate.tools.bench.rows.synced import SyncedProduceRow
-from headgate.tools.bench.rows.transactions import CommittedFetchRow, TransactionRow
 
 _LATENCIES = (Figure("p50 us", lambda sample: sample.p50_us), Figure("p99 us", lambda sample: sample.p99_us))
 

@@ -21,14 +21,14 @@ from headgate.tools.bench.requests import frames
 from headgate.tools.bench.requests.client import BenchError, exchange
 from headgate.tools.bench.rows import compaction
 from headgate.tools.bench.rows.bystander import BYSTANDERS, BystanderRow, CreateTopicsRow, ManyMetadataRow
-from headgate.tools.bench.rows.coordinator_load import coordinator_load
+from headgate.tools.bench.rows.coordinators.coordinator_load import coordinator_load
+from headgate.tools.bench.rows.coordinators.groups import RebalanceRow
+from headgate.tools.bench.rows.coordinators.transaction_load import transaction_load
 from headgate.tools.bench.rows.floor import ECHO, echo_beside
-from headgate.tools.bench.rows.groups import RebalanceRow
 from headgate.tools.bench.rows.idle import idle_connection_bytes, raise_file_limit
 from headgate.tools.bench.rows.restart import Recovery, Restart, RestartManyPartitions
 from headgate.tools.bench.rows.row import MEBIBYTE, MetadataRow, Row, Run
 from headgate.tools.bench.rows.table import ROWS
-from headgate.tools.bench.rows.transaction_load import transaction_load
 from headgate.tools.bench.run import Bench, Settings
 
 pytestmark = [

@@ -13,7 +13,7 @@ from headgate.tools.bench.requests import frames, group_frames, transaction_fram
 from headgate.tools.bench.requests.client import BenchError, Client
 from headgate.tools.bench.requests.group_frames import TopicPartitions
 from headgate.tools.bench.requests.transaction_frames import NEW, OLD, Producer, Protocol, transactional_batch
-from headgate.tools.bench.rows.groups import new_group, wait_until_served
+from headgate.tools.bench.rows.coordinators.groups import new_group, wait_until_served
 from headgate.tools.bench.rows.row import FILLED_PARTITIONS, MEBIBYTE, BatchShape, FetchRow, Row, Run, run_of, verify
 
 _SERVED_WITHIN_SECONDS: Final = 60.0

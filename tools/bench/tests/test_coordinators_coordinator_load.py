@@ -1,6 +1,6 @@
 """What is asked of a broker that loads its committed offsets."""
 
-from headgate.tools.bench.rows.coordinator_load import one_of_each
+from headgate.tools.bench.rows.coordinators.coordinator_load import one_of_each
 
 
 def test_one_group_of_each_partition_is_asked_for() -> None:

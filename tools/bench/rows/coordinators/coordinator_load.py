@@ -15,7 +15,7 @@ from headgate.tools.bench.requests import frames, group_frames
 from headgate.tools.bench.requests.client import BenchError, Reader, exchange
 from headgate.tools.bench.requests.group_frames import TopicPartitions
 from headgate.tools.bench.requests.templates import template
-from headgate.tools.bench.rows.groups import wait_until_served
+from headgate.tools.bench.rows.coordinators.groups import wait_until_served
 from headgate.tools.bench.rows.idle import raise_file_limit
 
 GROUPS: Final = 10_000

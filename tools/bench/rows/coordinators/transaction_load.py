@@ -9,9 +9,14 @@ from headgate.tools.bench.measuring.brokers import Broker, Launcher
 from headgate.tools.bench.measuring.generator import Transactions, run_load
 from headgate.tools.bench.requests import transaction_frames
 from headgate.tools.bench.requests.client import BenchError, Reader, exchange
-from headgate.tools.bench.rows.coordinator_load import LOADING, CoordinatorLoadResult, one_of_each, until_loaded
+from headgate.tools.bench.rows.coordinators.coordinator_load import (
+    LOADING,
+    CoordinatorLoadResult,
+    one_of_each,
+    until_loaded,
+)
+from headgate.tools.bench.rows.coordinators.transactions import wait_until_coordinated
 from headgate.tools.bench.rows.idle import raise_file_limit
-from headgate.tools.bench.rows.transactions import wait_until_coordinated
 
 TRANSACTIONAL_IDS: Final = 100_000
 _AT_ONCE: Final = 500

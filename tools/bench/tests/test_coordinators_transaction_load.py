@@ -2,7 +2,7 @@
 
 import struct
 
-from headgate.tools.bench.rows.transaction_load import _state_of
+from headgate.tools.bench.rows.coordinators.transaction_load import _state_of
 
 
 def test_an_answer_has_an_error_or_a_state() -> None:

@@ -16,8 +16,8 @@ from headgate.tools.bench.requests import frames, group_frames
 from headgate.tools.bench.requests.client import BenchError, Client
 from headgate.tools.bench.requests.group_frames import TopicPartitions
 from headgate.tools.bench.requests.templates import template
+from headgate.tools.bench.rows.coordinators.members import ClassicMember, ConsumerMember, Member, Members
 from headgate.tools.bench.rows.idle import raise_file_limit
-from headgate.tools.bench.rows.members import ClassicMember, ConsumerMember, Member, Members
 from headgate.tools.bench.rows.row import Row, Run, run_of
 
 _SERVED_WITHIN_SECONDS = 60.0

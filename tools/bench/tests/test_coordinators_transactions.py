@@ -1,13 +1,13 @@
 """The producers of the rows of transactions."""
 
 from headgate.tools.bench.measuring.target import Topic
-from headgate.tools.bench.rows.table import ROWS
-from headgate.tools.bench.rows.transactions import (
+from headgate.tools.bench.rows.coordinators.transactions import (
     CommittedFetchRow,
     TransactionalBatchShape,
     TransactionRow,
     partitions_of,
 )
+from headgate.tools.bench.rows.table import ROWS
 
 TOPIC = Topic("t", bytes(range(16)), 4)
 

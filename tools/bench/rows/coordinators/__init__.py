@@ -1,0 +1,1 @@
+"""Rows of groups and of transactions, and their states after a restart."""
