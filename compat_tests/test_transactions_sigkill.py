@@ -51,7 +51,10 @@ SETTINGS = {
 }
 ENDED = {"CompleteCommit", "CompleteAbort", "Empty"}
 # What Headgate says of a transaction that it aborts, and what Kafka says
-OVERDUE = re.compile(r"transaction of '(?P<ours>[^']+)' is overdue|transactionalId (?P<kafkas>\S+) due to timeout")
+OVERDUE = re.compile(
+    r"transaction of '(?P<ours>[^']+)' is aborted by the coordinator: it is open for longer|"
+    r"transactionalId (?P<kafkas>\S+) due to timeout"
+)
 
 
 @pytest.fixture

@@ -291,6 +291,8 @@ class BrokerParts:
 
     def _measure(self) -> None:
         self.maintenance.measure(self.metrics)
+        self.metrics.labelled("transactions.aborted", ("reason",), self.transactions.count_aborts)
+        self.metrics.gauge("transactions.ending", lambda: self.transactions.ending_count)
         self.metrics.gauge("requests.parked", lambda: len(self.purgatory))
         self.metrics.gauge("connections", lambda: len(self.server.drivers))
         self.metrics.gauge("partitions", lambda: len(self.partitions))

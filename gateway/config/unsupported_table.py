@@ -27,7 +27,9 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
      """security.inter.broker.protocol inter.broker.listener.name inter.broker.protocol.version control.plane.listener.name
      controller.socket.timeout.ms socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms replica.selector.class
      follower.fetch.last.tiered.offset.enable unclean.leader.election.interval.ms controlled.shutdown.max.retries
-     controlled.shutdown.retry.backoff.ms add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms"""),
+     controlled.shutdown.retry.backoff.ms"""),
+    ("a partition asks the coordinator of this broker again after 2, 4, 8 and then 20 ms, and gives up after 100 ms", "",
+     "add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms"),
     ("the broker id is configured, or 0, and never generated", "", "broker.id.generation.enable reserved.broker.max.id"),
     ("this is a single node: clusters are not supported yet", "zookeeper.",
      """clientCnxnSocket max.in.flight.requests metadata.migration.enable metadata.migration.min.batch.size set.acl sync.time.ms

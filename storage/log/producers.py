@@ -201,6 +201,11 @@ class Producers:
             self._verifications[header.producer_id] = begun
         return begun
 
+    def end_verification(self, producer_id: int, verification: Verification) -> None:
+        """Forget a verification that was refused, unless another one has taken its place."""
+        if self._verifications is not None and self._verifications.get(producer_id) is verification:
+            del self._verifications[producer_id]
+
     def _written_before(self, header: BatchHeader, producer: Producer, recall: Recall) -> WrittenBatch:
         first_sequence = header.base_sequence
         last_sequence = add_to_sequence(first_sequence, header.last_offset_delta)

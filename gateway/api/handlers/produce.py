@@ -27,6 +27,7 @@ from headgate.gateway.api.transactions.transaction_verification import (
     UnverifiedAppend,
     check_transaction,
     delay_unverified,
+    has_transactional_batch,
     has_unverified,
 )
 from headgate.gateway.replication.append import ACKS_ALL, FAILED, Append
@@ -124,6 +125,9 @@ def produce(
     acks = request.acks
     if acks not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1")
+    if request.transactional_id is None and has_transactional_batch(request):
+        message = "the batch of a transaction needs a request with a transactional id"
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message)
     now_ms = context.broker.clock.now_ms()
     responses: list[TopicProduceResponse] = []
     delayed: list[Delayed] = []
@@ -141,7 +145,7 @@ def produce(
             return None
     elif not delayed:
         return response
-    if request.transactional_id is not None and has_unverified(delayed):
+    if has_unverified(delayed):
         append_again = partial(_append_verified, append, acks, context)
         return TransactionVerification(request, context, response, delayed, append_again, render).answer()
     produced = DelayedProduce(context, response, delayed, render)

@@ -145,6 +145,8 @@ class _TransactionalCommit:
             return self._commit()
         if code is ErrorCode.CONCURRENT_TRANSACTIONS and self._adds:
             return self._retry(replica)
+        if code in (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED):  # else a peer could fill memory
+            replica.log.producers.end_verification(self._request.producer_id, word)
         return self._commit(_refusal(code, self._context.version))
 
     def _retry(self, replica: Replica) -> Any:

@@ -34,7 +34,7 @@ from headgate.protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from headgate.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, TRANSACTIONAL, BatchHeader
+from headgate.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, TRANSACTIONAL, BatchHeader
 from headgate.storage.log.verification import UnverifiedTransaction, Verification
 
 AppendAgain: TypeAlias = Callable[["UnverifiedAppend", list[Delayed]], PartitionProduceResponse]
@@ -47,7 +47,9 @@ KNOWS_ABORTABLE, ADDS_PARTITIONS = 11, 12
 FIRST_RETRY_MS, MAX_RETRY_MS, RETRIES_END_MS = 2.0, 20.0, 100.0
 """While the last transaction of the producer ends, the coordinator is asked again: as long as by default in Kafka
 (add.partitions.to.txn.retry.backoff.ms, .max.ms), but the first times sooner."""
+_MAGIC_AT = 16
 _LOW_ATTRIBUTES = CRC_START + 1
+_STRANGERS = frozenset((ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_EPOCH))
 _UNREACHABLE = frozenset(
     (
         ErrorCode.NETWORK_EXCEPTION,
@@ -73,8 +75,7 @@ class UnverifiedAppend(Append):
         self.data = data
         self.header = header
         self.verification: Verification | None = None
-        message = "the batch of a transaction needs a request with a transactional id"
-        self.fail(KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message))
+        self.fail(KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction was not verified"))
 
     @property
     def partition(self) -> tuple[str, int]:
@@ -93,7 +94,12 @@ class UnverifiedAppend(Append):
             self.verification.is_verified = True
 
     def refused(self, error: KafkaError) -> Append:
-        """The failed append that takes the place of this one."""
+        """The failed append that takes the place of this one.
+
+        A producer that the coordinator does not know leaves nothing behind: made-up producers must not fill the memory.
+        """
+        if self.verification is not None and error.code in _STRANGERS:
+            self.replica.log.producers.end_verification(self.header.producer_id, self.verification)
         append = Append(self.replica, required_acks=0)
         append.fail(error)
         return append
@@ -108,6 +114,21 @@ def check_transaction(partition: Replica, records: memoryview) -> None:
         header = BatchHeader._make(HEADER.unpack_from(records))
         if header.producer_id >= 0 and not partition.log.producers.is_verified(header):
             raise UnverifiedTransaction(header)
+
+
+def has_transactional_batch(request: ProduceRequest) -> bool:
+    """Whether a batch is one of a transaction. Loops, as every request without a transactional id is asked."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if (
+                isinstance(records, memoryview)
+                and len(records) >= HEADER_SIZE
+                and records[_LOW_ATTRIBUTES] & TRANSACTIONAL
+                and records[_MAGIC_AT] >= MAGIC
+            ):
+                return True
+    return False
 
 
 def delay_unverified(

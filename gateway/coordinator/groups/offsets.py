@@ -124,12 +124,24 @@ class Offsets:
         for group_id in self._groups_of.pop(producer_id, ()):
             vectors = self.pending.get(group_id, {})
             ended = vectors.pop(producer_id, {})  # tombstones may have removed it
+            if not vectors:
+                self.pending.pop(group_id, None)
+                if is_commit:
+                    self._commit_alone(group_id, ended)
+                continue
             for topic, partitions in ended.items() if is_commit else ():
                 for partition, packed in partitions.items():
                     if packed != _SUPERSEDED:
                         self._commit_pending(group_id, topic, partition, packed)
-            if not vectors:
-                self.pending.pop(group_id, None)
+
+    def _commit_alone(self, group_id: str, ended: Vector) -> None:
+        """Commit all offsets of the only transaction of a group, of which there may be very many."""
+        for topic, partitions in ended.items():
+            committed = {index: packed[_ORDER_BYTES:] for index, packed in partitions.items() if packed != _SUPERSEDED}
+            if committed:
+                if self._snapshots:
+                    self._keep(group_id, topic)
+                self.groups.setdefault(group_id, {}).setdefault(topic, {}).update(committed)
 
     def _commit_pending(self, group_id: str, topic: str, partition: int, packed: bytes) -> None:
         """Commit an offset, and keep later offsets of other transactions pending."""

@@ -21,7 +21,7 @@ from headgate.gateway.coordinator.transactions.transaction import (
     Transaction,
     TransactionState,
 )
-from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
+from headgate.gateway.coordinator.transactions.transaction_shard import REPLACED, TransactionShard
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -52,6 +52,7 @@ def init_producer_id(
     if expected is not None and not _is_of_this_id(transaction, expected):
         raise fenced(key, expected, transaction, version >= FENCED_SINCE)
     if transaction.state is TransactionState.ONGOING:
+        shard.note_abort(key, REPLACED)
         decision = shard.fence(key, transaction)
         message = f"the ongoing transaction of {key} is being aborted"
         decision.replies = [(ticket, KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, message))]

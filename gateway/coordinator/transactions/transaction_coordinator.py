@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import cast
 
@@ -18,17 +19,21 @@ from headgate.gateway.coordinator.transactions import partitions as partition_re
 from headgate.gateway.coordinator.transactions.effects import MarkerWriter, Partitions, WriteMarkers
 from headgate.gateway.coordinator.transactions.settings import TransactionSettings
 from headgate.gateway.coordinator.transactions.transaction import EPOCH_PER_TRANSACTION, record_version
-from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
+from headgate.gateway.coordinator.transactions.transaction_shard import OVERDUE, REPLACED, TransactionShard
 from headgate.gateway.metadata import features
 from headgate.gateway.metadata.image import TRANSACTION_STATE
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.replica_manager import ReplicaManager
+from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.transactions import TransactionLogValue, encode_key, encode_value
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
 from headgate.protocol.records.compression import NONE
 
+logger = logging.getLogger("headgate.transactions")
+
+_ABORTS = {OVERDUE: "it is open for longer than its timeout", REPLACED: "another producer begins with the id"}
 WRITE_TIMEOUT_MS = 5_000
 """So long a reply waits for the high watermark, as those of groups do by default. Kafka: the transaction's timeout."""
 
@@ -62,6 +67,8 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         self._markers = markers
         self._effects: dict[str, WriteMarkers] = {}
         """Transactional id -> its last effect, while markers are written."""
+        self._aborts: Counter[str] = Counter()
+        self._log = LimitedLog(logger, services.clock, lines=100)
 
     def _transaction_state(self, config: BrokerConfig) -> InternalTopic:
         """`__transaction_state`, with the broker's `transaction.state.log.*` settings."""
@@ -83,7 +90,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
             compression_codec=NONE,
             load_buffer_bytes=config.transaction_state_log_load_buffer_size,
             write_timeout_ms=WRITE_TIMEOUT_MS,
-            logger=logging.getLogger("headgate.transactions"),
+            logger=logger,
         )
 
     def _encode_value(self, value: TransactionLogValue) -> bytes:
@@ -96,11 +103,27 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
             self._clock.monotonic_ms,
             self._producer_ids.next_settled,
             self.transaction_version,
+            self._note_abort,
         )
+
+    def _note_abort(self, transactional_id: str, reason: str) -> None:
+        self._aborts[reason] += 1
+        message = "the transaction of %r is aborted by the coordinator: %s"
+        self._log.log(logging.INFO, reason, message, transactional_id, _ABORTS[reason])
+
+    def count_aborts(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        """The metric of transactions that the coordinator has aborted, by reason."""
+        for reason in _ABORTS:
+            yield (reason,), self._aborts[reason]
 
     def transaction_version(self) -> int:
         """The finalized level of transaction.version."""
         return features.level(features.TRANSACTION_VERSION, self._metadata.image)
+
+    @property
+    def ending_count(self) -> int:
+        """How many decided transactions do not have all their markers yet."""
+        return len(self._effects)
 
     # Requests of leaders
 

@@ -9,7 +9,6 @@ After a load the effect of each Prepare state is performed again.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Records
@@ -21,7 +20,8 @@ from headgate.gateway.coordinator.transactions.transaction import Transaction, T
 from headgate.protocol.internal.transactions import TransactionLogKey, TransactionLogValue, UnknownVersion, decode
 from headgate.protocol.schema import Message
 
-logger = logging.getLogger("headgate.transactions")
+OVERDUE, REPLACED = "overdue", "replaced"
+"""Reasons of the coordinator to abort a transaction: its timeout, or another producer with its id."""
 
 
 class TransactionShard:
@@ -31,6 +31,7 @@ class TransactionShard:
     monotonic_ms         for deadlines
     next_producer_id     a producer id that was never used; raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) for a moment
     transaction_version  the finalized level of transaction.version
+    note_abort           called with an id whose transaction the coordinator aborts, and the reason: OVERDUE, REPLACED
     """
 
     def __init__(
@@ -40,11 +41,13 @@ class TransactionShard:
         monotonic_ms: Callable[[], float],
         next_producer_id: Callable[[], int],
         transaction_version: Callable[[], int],
+        note_abort: Callable[[str, str], None] = lambda _key, _reason: None,
     ) -> None:
         self.settings = settings
         self.timestamp_ms = timestamp_ms
         self.next_producer_id = next_producer_id
         self.transaction_version = transaction_version
+        self.note_abort = note_abort
         self.transactions: dict[str, Transaction] = {}
         self.timers = Timers()
         self.replaced: dict[str, tuple[ProducerIdAndEpoch, ProducerIdAndEpoch]] = {}
@@ -169,8 +172,6 @@ class TransactionShard:
                 self._resumed.discard(key)
                 return Decision(effects=[transaction.markers(key)])
         elif transaction.state is TransactionState.ONGOING and now_ms > self._deadline_ms(key, transaction):
-            # The producer may hear of it in an error that tells no reason
-            message = "the transaction of %r is overdue: it is aborted after its timeout of %d ms"
-            logger.info(message, key, transaction.timeout_ms)
+            self.note_abort(key, OVERDUE)
             return self.fence(key, transaction)
         return Decision()

@@ -334,9 +334,30 @@ def test_without_verification_only_the_new_protocol_asks(tmp_path: Any) -> None:
 
 
 def test_a_request_without_a_transactional_id_is_refused(bench: Bench) -> None:
-    expected = [(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)]
-    assert bench.send(NEW, (0, batch(0)), name=None) == expected
+    """As a whole, whether the transaction is open or not: without its id nobody may write to a transaction."""
+    error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1
+    plain = build([Record(timestamp=NOW_MS, value=b"v")])
+    assert bench.send(NEW, (1, plain), (0, batch(0)), name=None) == [error, error]
     assert bench.coordinator.asked == []
+    assert bench.send(NEW, (0, batch(0))) == [(0, 0)]
+    assert bench.send(NEW, (0, batch(1)), name=None) == [error]
+    assert [bench.partition(index).log.end_offset for index in range(2)] == [1, 0]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED])
+def test_made_up_producers_leave_nothing_behind(bench: Bench, code: ErrorCode) -> None:
+    for producer_id in range(10, 13):
+        bench.coordinator.answers.append(code)
+        bench.send(OLD, (0, batch(0, producer_id=producer_id)))
+    assert bench.partition().log.producers._verifications == {}
+
+
+def test_a_coordinator_that_cannot_be_asked_leaves_the_lowest_sequence(bench: Bench) -> None:
+    """The batch behind must not overtake the one that has to come again."""
+    bench.coordinator.answers.append(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    assert bench.send(OLD, (0, batch(0))) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+    assert bench.send(OLD, (0, batch(1))) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+    assert bench.send(OLD, (0, batch(0))) == [(0, 0)]
 
 
 def test_a_request_has_batches_of_one_producer(bench: Bench) -> None:

@@ -5,17 +5,30 @@ A failing one again: python -m headgate.gateway.coordinator.transactions.tests.e
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from headgate.gateway.coordinator.transactions.marker_writer import RetryingMarkerWriter
 from headgate.gateway.coordinator.transactions.tests import exactly_once
-from headgate.storage.log.producers import Producers
+from headgate.gateway.coordinator.transactions.tests.broken_brokers import BROKEN, MOST_HISTORIES
 
 FEW, MANY, VERY_MANY = 20, 300, 10_000
+AT_ONCE = 100
+"""Histories between two notes of how far the fresh ones are."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quiet() -> Iterator[None]:
+    """Each kill and each full disk is worth a line."""
+    logger = logging.getLogger("headgate")
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(logging.NOTSET)
 
 
 def seeds() -> Iterator[Any]:
@@ -32,46 +45,46 @@ def test_every_record_is_copied_exactly_once(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.soak
-def test_every_record_is_copied_exactly_once_in_fresh_histories() -> None:
-    fresh = Random()
-    for _ in range(VERY_MANY):
-        seed = fresh.getrandbits(32)
+def test_every_record_is_copied_exactly_once_in_fresh_histories(pytestconfig: pytest.Config) -> None:
+    """A run that was stopped, or has failed, goes on where it was."""
+    progress = pytestconfig.rootpath / "build" / "fresh_histories.txt"
+    first, done = begin_or_resume(progress)
+    for seed in range(first + done, first + VERY_MANY):
+        if not (seed - first) % AT_ONCE:
+            progress.write_text(f"{first} {seed - first}\n")
         try:
             exactly_once.run(seed)
         except BaseException as error:
-            error.add_note(f"the seed is {seed}")
+            error.add_note(f"python -m {exactly_once.__name__} {seed}")
             raise
+    progress.unlink()
 
 
-def failures(**settings: str) -> int:
-    """How many of some histories fail."""
-    failed = 0
-    for seed in range(60):
-        try:
-            exactly_once.run(seed, **settings)
-        except AssertionError:
-            failed += 1
-    return failed
+def begin_or_resume(progress: Path) -> tuple[int, int]:
+    """The first seed of a run, and how many histories of it are done."""
+    with suppress(OSError, ValueError):
+        first, done = map(int, progress.read_text().split())
+        return first, done
+    progress.parent.mkdir(exist_ok=True)
+    return Random().getrandbits(32), 0
+
+
+def test_a_run_of_fresh_histories_resumes(tmp_path: Path) -> None:
+    progress = tmp_path / "build" / "progress.txt"
+    assert begin_or_resume(progress)[1] == 0
+    progress.write_text("7 300\n")
+    assert begin_or_resume(progress) == (7, 300)
 
 
 @pytest.mark.slow
 @pytest.mark.soak
-def test_histories_notice_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The proof can fail: without verification, retries of markers, or the rules of a log about markers."""
-    assert failures(transaction_partition_verification_enable="false")
-    check_marker = Producers.check_marker
-
-    def checks_less(self: Producers, header: Any, marker: Any, *, is_raised: bool = False) -> None:
-        check_marker(self, header, marker)
-
-    def gives_up(self: Any, ending: Any, topic: str, index: int, error: Any) -> None:
-        written(self, ending, topic, index, None)
-
-    written = RetryingMarkerWriter._written
-    for owner, name, other in (
-        (Producers, "check_marker", checks_less),
-        (RetryingMarkerWriter, "_written", gives_up),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setattr(owner, name, other)
-            assert failures(), name
+@pytest.mark.parametrize("fault", BROKEN)
+def test_histories_find_a_broken_broker(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for owner, name, replacement in BROKEN[fault]:
+        monkeypatch.setattr(owner, name, replacement)
+    for seed in range(MOST_HISTORIES):
+        try:
+            exactly_once.run(seed)
+        except AssertionError:
+            return
+    pytest.fail(f"{MOST_HISTORIES} histories do not notice: {fault}")

@@ -84,6 +84,26 @@ def test_a_leader_verifies_and_adds(node: TransactionNode) -> None:
     assert refused.value.code == ErrorCode.INVALID_REQUEST
 
 
+def test_aborts_of_the_coordinator_are_counted_and_logged(
+    node: TransactionNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "headgate.transactions")
+    for key in ("overdue", "replaced"):
+        assert node.verify(node.init(key), {"t": [0]}, adds=True, key=key) == [0]
+    node.ask(InitProducerIdRequest("replaced", 60_000), 5)
+    node.time.advance(100_000)
+    metrics = node.services.metrics
+    assert list(metrics.read("transactions.aborted")[1]) == [(("overdue",), 1), (("replaced",), 1)]
+    assert metrics.snapshot()["transactions.ending"] == 2
+    assert [line for line in caplog.messages if "aborted" in line] == [
+        "the transaction of 'replaced' is aborted by the coordinator: another producer begins with the id",
+        "the transaction of 'overdue' is aborted by the coordinator: it is open for longer than its timeout",
+    ]
+    for _, _, done in node.markers.writes:
+        done()
+    assert metrics.snapshot()["transactions.ending"] == 0
+
+
 def test_markers_are_written_behind_prepare_and_before_complete(node: TransactionNode) -> None:
     producer = node.init()
     node.verify(producer, {"t": [1]}, adds=True)

@@ -66,6 +66,8 @@ class Producer:
         """How many transactions of the id were decided when its present one began; None if it has no partition."""
         self.unanswered: Callable[[bool], object] | None = None
         """Sends a request again whose answer was lost; is the answer lost once more?"""
+        self.ended: list[tuple[ProducerIdAndEpoch, bool]] = []
+        """Its answered ends in the new protocol: the id and epoch then, and whether it was a commit."""
 
 
 class Histories(RuleBasedStateMachine):
@@ -153,6 +155,16 @@ class Histories(RuleBasedStateMachine):
         repeated, producer.unanswered = producer.unanswered, None
         repeated(is_lost)
 
+    @rule(number=NUMBERS, which=NUMBERS)
+    def arrive_again(self, number: int, which: int) -> None:
+        """An end of long ago arrives once more. In the new protocol it changes nothing, and ends nothing else."""
+        producer = self.some(number)
+        if producer is not None and producer.ended:
+            held, commit = producer.ended[-1 - which % len(producer.ended)]
+            written = len(self.desk.log)
+            self.desk.end(producer.key, held, commit=commit, version=NEW)
+            assert len(self.desk.log) == written
+
     def _init(self, producer: Producer, held: ProducerIdAndEpoch | None, is_lost: bool) -> bool:
         reply = self.desk.init(producer.key, held)
         if is_lost or (held is not None and reply in RETRIABLE):
@@ -173,6 +185,8 @@ class Histories(RuleBasedStateMachine):
         elif reply != ErrorCode.NONE:
             return
         if isinstance(reply, ProducerIdAndEpoch) or reply == ErrorCode.NONE:
+            if isinstance(reply, ProducerIdAndEpoch):
+                producer.ended.append((held, commit))
             self._check_log()
             last = self.decided[producer.key]
             assert self.ends[producer.key, last] == commit, "the answer is what was decided"
@@ -315,4 +329,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = pytest.mark.slow(Histories.TestCase)
-TestHistories.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestHistories.settings = settings(max_examples=max(300, settings().max_examples), stateful_step_count=50, deadline=None)

@@ -18,14 +18,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from headgate.gateway.api.handler_registration import load
+from headgate.gateway.coordinator.decision import Decision
 from headgate.gateway.coordinator.transactions.tests.transactions_scenario import (
     KAFKAS,
     SETTINGS,
     WITHOUT_FEATURE,
     play,
 )
+from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.tests.builders import Node, over_the_wire, parked
+from headgate.gateway.tests.builders import NOW_MS, Node, over_the_wire, parked
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.fetch import FetchResponse
 from headgate.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -37,7 +39,14 @@ _LINES = (Path(__file__).parent / "transactions_of_kafka.txt").read_text().split
 
 # By Kafka: questions, as regular expressions
 DIFFERENCES: dict[str, tuple[str, ...]] = {
-    "4.1 at level 2": (),
+    "4.1 at level 2": (
+        # Of an exhausted epoch: the record has the id before and the next one (KIP-890), which Kafka 4.1 leaves out;
+        # the same question twice is answered twice; Kafka gives out the epoch that is kept for a fence, after which it
+        # knows no answer but UNKNOWN_SERVER_ERROR
+        "__transaction_state exhausted-.* 0[4567]",
+        "InitProducerId v4: exhausted-.*: the last one again",
+        "EndTxn v5: exhausted-new-fenced: fenced, (True|False)",
+    ),
     # An end in the old protocol cannot be repeated in the new one, which clients do not speak at these levels
     "4.1 at level 1": (
         "EndTxn v5: new-(fenced|overdue): (commit|abort) by a zombie",
@@ -62,6 +71,19 @@ class Patient:
 
     def pause(self, for_ms: int) -> None:
         self.node.time.advance(for_ms)
+
+    def renew(self, transactional_id: str, times: int) -> None:
+        """By one record, as if all those requests had come."""
+        transactions = self.node.services.transactions
+        coordinator = transactions._coordinators[transactions.index_of(transactional_id)]
+
+        def raise_epoch(shard: TransactionShard, _: object) -> Decision:
+            state = shard.transactions[transactional_id]
+            raised = state.initialized(state.producer_id, state.producer_epoch + times, 60_000, NOW_MS)
+            return Decision(shard.record(transactional_id, raised))
+
+        coordinator.run(transactional_id, raise_epoch)
+        self.node.time.advance()
 
     def ask(self, request: Message, version: int) -> Any:
         served = load().get(request.api_key)

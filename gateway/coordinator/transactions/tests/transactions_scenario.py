@@ -24,10 +24,13 @@ from headgate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
+from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headgate.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from headgate.protocol.messages.find_coordinator import TRANSACTION, FindCoordinatorRequest
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headgate.protocol.messages.list_transactions import ListTransactionsRequest
+from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from headgate.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from headgate.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -518,6 +521,145 @@ def _levels(made: Play) -> None:
     third.state("at level 0")
 
 
+def _members(made: Play) -> None:
+    """TxnOffsetCommit by members of groups, and by those who are none (KIP-447)."""
+    made.broker.ask(FindCoordinatorRequest(coordinator_keys=["classic3"]), 4)
+    made.topics(joined=1)
+    for version in (3, 4, 5):
+        if version >= 5 and not made.has_new_protocol:
+            continue
+        for kind in ("classic", "static", "consumer"):
+            group = f"{kind}{version}"
+            member = _member(made, group, kind)
+            if member is None:
+                continue
+            member_id, generation = member
+            instance = "i" if kind == "static" else None
+            one = Producer(made, f"in-{group}")
+            one.init()
+            if version < 5:
+                one.add_group("add", group)
+            for offset, (label, who) in enumerate(
+                {
+                    "the member": (member_id, generation, instance),
+                    "of an older generation": (member_id, generation - 1, instance),
+                    "of a later generation": (member_id, generation + 1, instance),
+                    "of no generation": (member_id, -1, instance),
+                    "another member": ("somebody", generation, None),
+                    "another member of the instance": ("somebody", generation, "i"),
+                    "of another instance": (member_id, generation, "j"),
+                    "of no instance": (member_id, generation, None),
+                    "nobody": ("", -1, None),
+                    "nobody, of a generation": ("", generation, None),
+                }.items()
+            ):
+                names = ("member_id", "generation_id_or_member_epoch", "group_instance_id")
+                fields = dict(zip(names, who, strict=True))
+                one.commit_offsets(label, group, {"joined": {0: offset}}, version, **fields)
+            one.end("commit", version=5 if version == 5 else 3)
+            made.committed(f"of {one.name}", group, "joined", stable=True)
+
+
+def _member(made: Play, group: str, kind: str) -> tuple[str, int] | None:
+    """A new member of a group, and its generation; None if there is no such protocol."""
+    ask = made.broker.ask
+    if kind == "consumer":
+        beat = ConsumerGroupHeartbeatRequest(
+            group, "member", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=["joined"], topic_partitions=[]
+        )
+        answer = ask(beat, 1)
+        return None if answer is None or answer.error_code else ("member", answer.member_epoch)
+    member_id, instance = "", "i" if kind == "static" else None
+    for _ in range(2):  # the first answer may have the id only
+        protocols = [JoinGroupRequestProtocol("any", b"")]
+        joined = ask(JoinGroupRequest(group, 600_000, 600_000, member_id, instance, "copiers", protocols), 5)
+        member_id = joined.member_id
+    rows = [SyncGroupRequestAssignment(member_id, b"")]
+    ask(SyncGroupRequest(group, joined.generation_id, member_id, instance, assignments=rows), 3)
+    return member_id, joined.generation_id
+
+
+def _exhausted(made: Play) -> None:
+    """Epochs end at 32767, of which the last is kept for a fence; then there is a new producer id.
+
+    Recorded of 4.1 at level 2 alone so far.
+    """
+    made.topics(last=4)
+    for kind, use in _EXHAUSTED.items():
+        if kind.startswith("new") and not made.has_new_protocol:
+            continue
+        one = Producer(made, f"exhausted-{kind}")
+        one.init()
+        made.broker.renew(one.name, LAST_EPOCHS - 1)
+        one.init("next to the last epoch")
+        one.init("the last epoch")
+        last = {"producer_id": one.producer_id, "producer_epoch": one.epoch}
+        use(one)
+        one.state("in the end")
+        one.init("the last one again", **last)
+        one.init("at last")
+        one.state("at last")
+
+
+def _exhausted_init(one: Producer) -> None:
+    last: dict[str, Any] = {"producer_id": one.producer_id, "producer_epoch": one.epoch}
+    one.init("own epoch", **last)
+    one.state("with a new id")
+    one.init("own epoch again", **last)
+    one.init("an older one", **{**last, "producer_epoch": one.epoch + 5})
+
+
+def _exhausted_old(one: Producer) -> None:
+    one.add("in the last epoch", {"last": [0]})
+    one.send("in the last epoch", "last")
+    one.end("in the last epoch")
+    one.state("after the last epoch")
+    one.end("again")
+
+
+def _exhausted_fenced(one: Producer) -> None:
+    one.add("in the last epoch", {"last": [1]})
+    one.send("in the last epoch", "last", 1)
+    one.init("while it is open")
+    one.settle()
+    one.state("fenced")
+    one.end("fenced")
+    one.made.fetch("of a fenced last epoch", "last", 1)
+
+
+def _exhausted_new(one: Producer) -> None:
+    last: dict[str, Any] = {"producer_id": one.producer_id, "producer_epoch": one.epoch}
+    one.send("in the last epoch", "last", 2, version=12)
+    one.state("in the last epoch")
+    one.end("in the last epoch", version=5)
+    one.state("after the last epoch")
+    one.end("again", version=5, **last)
+    one.end("again, otherwise", version=5, commit=False, **last)
+    one.send("with a new id", "last", 2, version=12)
+    one.end("with a new id", version=5)
+    one.end("of the last epoch, later", version=5, **last)
+    one.made.fetch("of a new id", "last", 2)
+
+
+def _exhausted_new_fenced(one: Producer) -> None:
+    last: dict[str, Any] = {"producer_id": one.producer_id, "producer_epoch": one.epoch}
+    one.send("in the last epoch", "last", 3, version=12)
+    one.init("while it is open", version=5)
+    one.settle()
+    one.state("fenced")
+    for is_commit in (True, False):
+        one.end(f"fenced, {is_commit}", version=5, commit=is_commit, **last)
+    one.made.fetch("of a fenced last epoch, new", "last", 3)
+
+
+LAST_EPOCHS = 32_765
+_EXHAUSTED = {
+    "init": _exhausted_init,
+    "old": _exhausted_old,
+    "fenced": _exhausted_fenced,
+    "new": _exhausted_new,
+    "new-fenced": _exhausted_new_fenced,
+}
 STEPS: list[Callable[[Play], None]] = [
     _coordinators,
     _inits,
@@ -532,6 +674,8 @@ STEPS: list[Callable[[Play], None]] = [
     _lists,
     _timeouts,
     _markers,
+    _members,
+    _exhausted,
 ]
 
 
