@@ -183,6 +183,11 @@ class Coordinator(Generic[S]):
         self._timer_ms = NEVER
         self._load()
 
+    @property
+    def committed_shard(self) -> S | None:
+        """The shard, if all that it has replayed is below the high watermark, and nothing more is being written."""
+        return None if self._is_writing or self.partition.high_watermark < self._end_offset else self.shard
+
     # Requests
 
     def submit(

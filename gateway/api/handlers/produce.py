@@ -28,6 +28,7 @@ from headgate.gateway.api.transactions.transaction_verification import (
     check_transaction,
     delay_unverified,
     has_unverified,
+    verify_at_once,
 )
 from headgate.gateway.replication.append import ACKS_ALL, FAILED, Append
 from headgate.gateway.replication.append_queue import AppendQueue
@@ -124,6 +125,8 @@ def produce(
     acks = request.acks
     if acks not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1")
+    if request.transactional_id is not None:
+        verify_at_once(request, context)
     now_ms = context.broker.clock.now_ms()
     responses: list[TopicProduceResponse] = []
     delayed: list[Delayed] = []

@@ -123,7 +123,13 @@ class Transaction(NamedTuple):
 
     def has_all(self, partitions: Partitions) -> bool:
         """Whether the transaction includes all these partitions."""
-        return all(self.has(topic, index) for topic, indexes in partitions.items() for index in indexes)
+        known = self.partitions
+        for topic, indexes in partitions.items():
+            there = known.get(topic, ())
+            for index in indexes:
+                if index not in there:
+                    return False
+        return True
 
     def markers(self, transactional_id: str) -> WriteMarkers:
         """The effect of a Prepare record."""
