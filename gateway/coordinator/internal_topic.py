@@ -61,6 +61,9 @@ class InternalTopic(NamedTuple):
         """
         if decision.producer is not None:
             return self._transactional(decision, decision.producer, now_ms)
+        if len(decision.records) == 1 and not self.compression_codec:
+            key, value = decision.records[0]
+            return batch.build_one(now_ms, self.encode_key(key), None if value is None else self.encode_value(value))
         encode_key, encode_value, codec = self.encode_key, self.encode_value, self.compression_codec
         rows: list[Record] = []
         out, size = bytearray(), 0
@@ -86,6 +89,16 @@ class InternalTopic(NamedTuple):
             Record(-1, now_ms, self.encode_key(key), None if value is None else self.encode_value(value))
             for key, value in decision.records
         ]
+        if len(rows) == 1 and not self.compression_codec:
+            row = rows[0]
+            return batch.build_one(
+                now_ms,
+                row.key,
+                row.value,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                is_transactional=True,
+            )
         return batch.build(
             rows,
             compression=self.compression_codec,

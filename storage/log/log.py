@@ -31,7 +31,7 @@ from headgate.storage.log.producers import Producers, WrittenBatch
 from headgate.storage.log.reading import LogReader
 from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.log.timestamp_lookup import TimestampOffset
-from headgate.storage.log.validation import FULL, OWN, OWN_BATCHES, OWN_RAISED
+from headgate.storage.log.validation import HEADER, OWN_BATCHES, OWN_RAISED
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
 from headgate.storage.segment.segment import Segment
@@ -95,12 +95,12 @@ class Log(LogReader):
         `append` does; earlier staged batches are then still staged, or written.
         """
         config = self.config
-        is_kept = (config.allows_verbatim and validate != FULL) or validate == OWN
-        header = validation.plain_batch(view, config, now_ms) if is_kept else None
+        if validate == HEADER:
+            header = validation.plain_batch(view, config, now_ms) if config.allows_verbatim else None
+        else:
+            header = validation.kept_batch(view, config, now_ms, validate)
         if header is None:
-            header = validation.own_batch(view, config) if validate in OWN_BATCHES else None
-            if header is None:
-                return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes, owner)
+            return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes, owner)
         producer_id, marker = header.producer_id, None
         if producer_id >= 0:
             if header.attributes >= TRANSACTIONAL:
