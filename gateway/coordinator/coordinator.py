@@ -38,7 +38,7 @@ from headgate.gateway.runtime.time_slices import SLICE_MS
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Struct
 from headgate.storage.log.pending_write import AppendInfo
-from headgate.storage.log.validation import OWN_RAISED
+from headgate.storage.log.validation import OWN, OWN_RAISED
 
 S = TypeVar("S", bound=CoordinatorShard)
 
@@ -288,10 +288,10 @@ class Coordinator(Generic[S]):
             if failure_response is None or not _answers_only(decision, ticket) or len(data) > GATHER_BYTES:
                 info = partition.append(data, ACKS_ALL, now_ms, validate)
             else:
-                if validate is None:
+                if decision.marker is None:
                     info = partition.stage(data, ACKS_ALL, now_ms)
                 else:
-                    info = partition.stage_marker(data, now_ms, validate)
+                    info = partition.stage_marker(data, decision.marker, now_ms, validate or OWN)
                 staged = partition.log.staged
                 if staged is not None:
                     response: Any = decision.replies[0][1]

@@ -17,6 +17,7 @@ from headgate.gateway.replication.append import ACKS_ALL, Append, CommitQueue
 from headgate.gateway.replication.append_queue import COLD, AppendQueue, Cold, DiskMonitor, RollIsDue
 from headgate.gateway.runtime.purgatory import WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.records.control import Marker
 from headgate.storage.config import LogConfig
 from headgate.storage.files import WouldBlock
 from headgate.storage.log.log import AppendInfo, Log
@@ -157,11 +158,11 @@ class Replica:
             self.write_staged()
         return info
 
-    def stage_marker(self, marker: memoryview, now_ms: int, validate: str) -> AppendInfo:
-        """`stage` a marker that a coordinator has made; `validate` is OWN or OWN_RAISED."""
+    def stage_marker(self, batch: memoryview, marker: Marker, now_ms: int, validate: str) -> AppendInfo:
+        """`stage` the batch that a coordinator has made of a marker; `validate` is OWN or OWN_RAISED."""
         self._check_in_sync()
         self.check_writable()
-        return self.log.stage(marker, self.leader_epoch, now_ms, validate, GATHER_BYTES, self)
+        return self.log.stage(batch, self.leader_epoch, now_ms, validate, GATHER_BYTES, self, marker)
 
     def stage_owned(
         self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None

@@ -88,11 +88,13 @@ class Log(LogReader):
         validate: str,
         gather_bytes: int = 0,
         owner: Owner | None = None,
+        marker: Marker | None = None,
     ) -> AppendInfo:
         """Append, but leave the write to `write_staged`, which must come before any read of the log.
 
-        A `view` of up to `gather_bytes` is copied; a larger one must not change until the write. Raises KafkaError as
-        `append` does; earlier staged batches are then still staged, or written.
+        A `view` of up to `gather_bytes` is copied; a larger one must not change until the write. `marker`: of a control
+        batch, if the caller has made the batch from it. Raises KafkaError as `append` does; earlier staged batches are
+        then still staged, or written.
         """
         config = self.config
         if validate == HEADER:
@@ -101,10 +103,10 @@ class Log(LogReader):
             header = validation.kept_batch(view, config, now_ms, validate)
         if header is None:
             return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes, owner)
-        producer_id, marker = header.producer_id, None
+        producer_id = header.producer_id
         if producer_id >= 0:
             if header.attributes >= TRANSACTIONAL:
-                marker = self._check_transaction(header, view, validate)
+                marker = self._check_transaction(header, view, validate, marker)
             if marker is None:
                 duplicate = self.producers.check(header, self.recall)
                 if duplicate is not None:
@@ -124,16 +126,17 @@ class Log(LogReader):
         self.end_offset = last_offset + 1
         return _new_tuple(AppendInfo, (first_offset, last_offset, NO_TIMESTAMP, self.start_offset, timestamp, False))
 
-    def _check_transaction(self, header: BatchHeader, view: memoryview, validate: str) -> Marker | None:
+    def _check_transaction(
+        self, header: BatchHeader, view: memoryview, validate: str, marker: Marker | None
+    ) -> Marker | None:
         """Whether a batch may open its transaction, go on with it, or end it; returns the marker that ends it.
 
         Raises as `Producers.check_transaction` and `Producers.check_marker` do.
         """
-        marker = None
         if validate not in OWN_BATCHES:
             self.producers.check_transaction(header)
         elif header.is_control:
-            marker = control.read(view)
+            marker = marker or control.read(view)
             self.producers.check_marker(header, marker, is_raised=validate == OWN_RAISED)
         if not self.has_transactions:
             self.follow_transactions()
@@ -194,31 +197,43 @@ class Log(LogReader):
         self, size: int, max_timestamp: int, last_offset: int, now_ms: int, leader_epoch: int, owner: Owner | None
     ) -> PendingWrite:
         """Write the staged batches, roll if due, and begin a new write with all the room of the segment."""
-        self.write_staged()
+        if self.staged is not None:
+            self.write_staged()
         if self.sync_error is not None:
             raise self.refusal()
-        config, active, longest_ms = self.config, self._segments.active, self.longest_ms()
+        config, active = self.config, self._segments.active
         if size > config.segment_bytes:
             message = f"{size} bytes exceed segment.bytes={config.segment_bytes}"
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
         try:
+            staged = self._next_write(owner)
+            if staged.has_room(size, max_timestamp, last_offset, leader_epoch):  # the usual case: nothing is due
+                self.staged = staged
+                return staged
+            longest_ms = self.longest_ms()
             if active.size and rolling.is_due(active, config, longest_ms, size, max_timestamp, last_offset, now_ms):
                 if owner is None:
                     self.roll(now_ms)
                 else:
                     owner.run_roll(partial(self.roll, now_ms))
-                active, longest_ms = self._segments.active, self.longest_ms()
             if leader_epoch > self.epochs.latest:
                 self.epochs.assign(leader_epoch, self.end_offset)
                 if owner is not None:
                     owner.write_epochs_soon()
+            self.staged = staged = self._next_write(owner)
         except OSError as error:
             raise self.disk_error(error) from error
-        staged = self.staged = PendingWrite(self.end_offset, self.epochs.latest, owner)
+        return staged
+
+    def _next_write(self, owner: Owner | None) -> PendingWrite:
+        """An empty write at the end of the log, with the room of the segment."""
+        config, active = self.config, self._segments.active
+        staged = PendingWrite(self.end_offset, self.epochs.latest, owner)
+        size, first_timestamp = active.size, active.first_timestamp
         # With less information, each append checks for itself.
-        if active.size and active.first_timestamp >= 0 and not active.is_full(config.segment_index_bytes, MAX_BATCHES):
-            staged.max_bytes = min(config.segment_bytes - active.size, MAX_STAGED_BYTES)
-            staged.max_timestamp = active.first_timestamp + longest_ms
+        if size and first_timestamp >= 0 and not active.is_full(config.segment_index_bytes, MAX_BATCHES):
+            staged.max_bytes = min(config.segment_bytes - size, MAX_STAGED_BYTES)
+            staged.max_timestamp = first_timestamp + self.longest_ms()
             staged.max_offset = active.base_offset + MAX_RELATIVE_OFFSET
         return staged
 

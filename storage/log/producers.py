@@ -37,6 +37,7 @@ SNAPSHOT_SUFFIX = ".snapshot"
 SNAPSHOT_VERSION = 1
 DEFAULT_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 
+_new = object.__new__
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _CRC_START = 6
@@ -67,7 +68,8 @@ class Producer:
 
     def copy(self) -> Producer:
         """An independent copy."""
-        copied = Producer(self.epoch, self.is_partial)
+        copied: Producer = _new(Producer)  # `__init__` would set what is set here
+        copied.epoch, copied.is_partial = self.epoch, self.is_partial
         copied.batches = self.batches.copy()
         copied.last_timestamp = self.last_timestamp
         copied.coordinator_epoch = self.coordinator_epoch
