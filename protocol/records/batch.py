@@ -22,11 +22,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import Buffer
 from headgate.protocol.records import compression as codecs
+from headgate.protocol.records.checksum import crc32c
 from headgate.protocol.records.varint import read_varint, write_varint
 from headgate.protocol.steps import Steps, finish
 

@@ -40,6 +40,8 @@ object of Python's. For a request, whose elements are limited, no more than 40 M
 FIXED_BYTES = 8 * 1024
 """What a refusal takes, with its words and its traceback, and what a message of no bytes at all has."""
 
+MORE_MEASUREMENTS = 3
+
 OUTPUT_LIMIT = 128 * 1024
 """What compressed bytes may become here; the broker's own limit is `compression.MAX_OUTPUT_BYTES`."""
 
@@ -84,7 +86,11 @@ class Subject(NamedTuple):
     def endure(self, data: bytes) -> None:
         """All that holds for any bytes."""
         self.attempt(data)
-        taken, bound = self.allocated_bytes(data), PER_BYTE * len(data) + self.fixed_bytes
+        bound = PER_BYTE * len(data) + self.fixed_bytes
+        # Other threads of the test process allocate too, now and then: the reader takes as much each time.
+        taken = self.allocated_bytes(data)
+        for _ in range(MORE_MEASUREMENTS):
+            taken = taken if taken <= bound else min(taken, self.allocated_bytes(data))
         assert taken <= bound, f"{self.name}: {len(data)} bytes took {taken}, over {bound}"
 
 

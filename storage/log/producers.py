@@ -18,11 +18,10 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import CONTROL, MAX_SEQUENCE, NO_PRODUCER_ID, BatchHeader
+from headgate.protocol.records.checksum import crc32c
 from headgate.protocol.records.control import TRANSACTION_BITS, Marker
 from headgate.storage.errors import BadFile
 from headgate.storage.log.verification import UnverifiedTransaction, Verification

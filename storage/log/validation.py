@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crc32c import crc32c
-
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import batch, compression
 from headgate.protocol.records.batch import (
@@ -26,6 +24,7 @@ from headgate.protocol.records.batch import (
     TRANSACTIONAL,
     BatchHeader,
 )
+from headgate.protocol.records.checksum import crc32c
 from headgate.protocol.records.control import TRANSACTION_BITS
 from headgate.protocol.steps import Steps, finish
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
