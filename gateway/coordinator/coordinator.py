@@ -37,6 +37,7 @@ from headgate.gateway.runtime.scheduler import Timer
 from headgate.gateway.runtime.time_slices import SLICE_MS
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Struct
+from headgate.storage.log.log import Made
 from headgate.storage.log.pending_write import AppendInfo
 from headgate.storage.log.validation import OWN, OWN_RAISED
 
@@ -288,10 +289,7 @@ class Coordinator(Generic[S]):
             if failure_response is None or not _answers_only(decision, ticket) or len(data) > GATHER_BYTES:
                 info = partition.append(data, ACKS_ALL, now_ms, validate)
             else:
-                if decision.marker is None:
-                    info = partition.stage(data, ACKS_ALL, now_ms)
-                else:
-                    info = partition.stage_marker(data, decision.marker, now_ms, validate or OWN)
+                info = partition.stage_made(data, Made(decision.marker), now_ms, validate or OWN)
                 staged = partition.log.staged
                 if staged is not None:
                     response: Any = decision.replies[0][1]

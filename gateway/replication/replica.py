@@ -17,10 +17,9 @@ from headgate.gateway.replication.append import ACKS_ALL, Append, CommitQueue
 from headgate.gateway.replication.append_queue import COLD, AppendQueue, Cold, DiskMonitor, RollIsDue
 from headgate.gateway.runtime.purgatory import WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records.control import Marker
 from headgate.storage.config import LogConfig
 from headgate.storage.files import WouldBlock
-from headgate.storage.log.log import AppendInfo, Log
+from headgate.storage.log.log import AppendInfo, Log, Made
 from headgate.storage.log.log_lock import ROLL
 from headgate.storage.log.validation import HEADER
 from headgate.storage.segment.file_slice import FileSlice
@@ -158,11 +157,11 @@ class Replica:
             self.write_staged()
         return info
 
-    def stage_marker(self, batch: memoryview, marker: Marker, now_ms: int, validate: str) -> AppendInfo:
-        """`stage` the batch that a coordinator has made of a marker; `validate` is OWN or OWN_RAISED."""
+    def stage_made(self, batch: memoryview, made: Made, now_ms: int, validate: str) -> AppendInfo:
+        """`stage` what a coordinator has just made; `validate` is OWN or OWN_RAISED."""
         self._check_in_sync()
         self.check_writable()
-        return self.log.stage(batch, self.leader_epoch, now_ms, validate, GATHER_BYTES, self, marker)
+        return self.log.stage(batch, self.leader_epoch, now_ms, validate, GATHER_BYTES, self, made)
 
     def stage_owned(
         self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None

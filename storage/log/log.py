@@ -13,6 +13,7 @@ import errno
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control
@@ -37,6 +38,12 @@ from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
 from headgate.storage.segment.segment import Segment
 
 __all__ = ["AppendInfo", "FileSlice", "Log", "LogConfig", "TimestampOffset"]
+
+class Made(NamedTuple):
+    """A batch that the broker itself has just made; `marker`: what a control batch says."""
+
+    marker: Marker | None = None
+
 
 _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 _RECALL_BYTES = 64 * 1024 * 1024
@@ -88,25 +95,27 @@ class Log(LogReader):
         validate: str,
         gather_bytes: int = 0,
         owner: Owner | None = None,
-        marker: Marker | None = None,
+        made: Made | None = None,
     ) -> AppendInfo:
         """Append, but leave the write to `write_staged`, which must come before any read of the log.
 
-        A `view` of up to `gather_bytes` is copied; a larger one must not change until the write. `marker`: of a control
-        batch, if the caller has made the batch from it. Raises KafkaError as `append` does; earlier staged batches are
-        then still staged, or written.
+        A `view` of up to `gather_bytes` is copied; a larger one must not change until the write. `made`: the caller has
+        just made the batch, so that nothing about it has to be checked or read. Raises KafkaError as `append` does;
+        earlier staged batches are then still staged, or written.
         """
         config = self.config
         if validate == HEADER:
             header = validation.plain_batch(view, config, now_ms) if config.allows_verbatim else None
+        elif made is not None:
+            header = validation.made_batch(view, config)
         else:
             header = validation.kept_batch(view, config, now_ms, validate)
         if header is None:
             return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes, owner)
-        producer_id = header.producer_id
+        producer_id, marker = header.producer_id, None
         if producer_id >= 0:
             if header.attributes >= TRANSACTIONAL:
-                marker = self._check_transaction(header, view, validate, marker)
+                marker = self._check_transaction(header, view, validate, made)
             if marker is None:
                 duplicate = self.producers.check(header, self.recall)
                 if duplicate is not None:
@@ -127,16 +136,17 @@ class Log(LogReader):
         return _new_tuple(AppendInfo, (first_offset, last_offset, NO_TIMESTAMP, self.start_offset, timestamp, False))
 
     def _check_transaction(
-        self, header: BatchHeader, view: memoryview, validate: str, marker: Marker | None
+        self, header: BatchHeader, view: memoryview, validate: str, made: Made | None
     ) -> Marker | None:
         """Whether a batch may open its transaction, go on with it, or end it; returns the marker that ends it.
 
         Raises as `Producers.check_transaction` and `Producers.check_marker` do.
         """
+        marker = None
         if validate not in OWN_BATCHES:
             self.producers.check_transaction(header)
         elif header.is_control:
-            marker = marker or control.read(view)
+            marker = control.read(view) if made is None else made.marker
             self.producers.check_marker(header, marker, is_raised=validate == OWN_RAISED)
         if not self.has_transactions:
             self.follow_transactions()

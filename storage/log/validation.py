@@ -82,6 +82,14 @@ def kept_batch(view: memoryview, config: LogConfig, now_ms: int, validate: str) 
     return None
 
 
+def made_batch(view: memoryview, config: LogConfig) -> BatchHeader | None:
+    """The header of one batch that the broker has just made, if it is stored unchanged; else None."""
+    header = _unpack_header(view)
+    if header[1] + LOG_OVERHEAD != len(view) or config.message_timestamp_type == LOG_APPEND_TIME:
+        return None
+    return _new_tuple(BatchHeader, header) if len(view) <= config.max_message_bytes else None
+
+
 def own_batch(view: memoryview, config: LogConfig) -> BatchHeader | None:
     """The header, if this is one batch of a transaction as a coordinator makes it; else None, as in `plain_batch`."""
     size = len(view)

@@ -24,6 +24,7 @@ from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.write_txn_markers import WritableTxnMarkerPartitionResult
 from headgate.protocol.records import control
+from headgate.storage.log.log import Made
 from headgate.storage.log.validation import OWN, OWN_RAISED
 
 RAISES_EPOCHS = 2
@@ -100,7 +101,7 @@ class PartitionMarkers:
         if writer is not None:
             writer.append(data, ACKS_ALL, now_ms, _append_of(replica, written).end_write, validate)
             return
-        info = replica.stage_marker(data, record, now_ms, validate)
+        info = replica.stage_made(data, Made(record), now_ms, validate)
         staged = replica.log.staged
         assert staged is not None  # a marker is small
         if replica.fsync_before_commit:
