@@ -12,7 +12,7 @@ from headgate.protocol.internal import version_prefix
 from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_array, string, v
 
 _LONG, _MANY = 127, 16
-_KEY, _LONGEST = struct.Struct(">hh"), 0x7FFF
+_KEY = struct.Struct(">hh")
 _HEAD = struct.Struct(">hqhib")
 _INDEXES = [struct.Struct(f">B{count}iB") for count in range(_MANY)]
 _TAIL, _TAIL_WITHOUT_TAGS = struct.Struct(">qqBBBh"), struct.Struct(">qqB")
@@ -76,8 +76,6 @@ Decoded: TypeAlias = tuple[TransactionLogKey, TransactionLogValue | None] | Unkn
 def encode_key(key: TransactionLogKey) -> bytes:
     """Return the key of a record."""
     name = key.transactional_id.encode()
-    if len(name) > _LONGEST:
-        return version_prefix.encode(0, key, 0)  # which refuses it
     return _KEY.pack(0, len(name)) + name
 
 

@@ -39,6 +39,7 @@ from headgate.storage.segment.segment import Segment
 
 __all__ = ["AppendInfo", "FileSlice", "Log", "LogConfig", "TimestampOffset"]
 
+
 class Made(NamedTuple):
     """A batch that the broker itself has just made; `marker`: what a control batch says."""
 

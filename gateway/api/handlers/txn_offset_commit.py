@@ -115,9 +115,7 @@ class _TransactionalCommit:
         if broker.transactions.has_committed(request.transactional_id, producer, partitions):
             word.is_verified = True
             return self._commit()
-        verify = partial(
-            broker.transactions.verify, request.transactional_id, *producer, partitions, adds=self._adds
-        )
+        verify = partial(broker.transactions.verify, request.transactional_id, *producer, partitions, adds=self._adds)
         return self._take(verify, replica, word)
 
     def _take(self, ask: Callable[[], Any], replica: Replica, word: Verification) -> Any:

@@ -118,7 +118,9 @@ def check_transaction(partition: Replica, records: memoryview) -> None:
     """
     if len(records) >= HEADER_SIZE and records[_LOW_ATTRIBUTES] & TRANSACTIONAL:
         header = BatchHeader._make(HEADER.unpack_from(records))
-        if header.producer_id >= 0 and not partition.log.producers.is_verified(header.producer_id, header.producer_epoch):
+        if header.producer_id >= 0 and not partition.log.producers.is_verified(
+            header.producer_id, header.producer_epoch
+        ):
             raise UnverifiedTransaction(header)
 
 

@@ -150,7 +150,10 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
     def confirm(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions, *, adds: bool
     ) -> bool:
-        """Whether `verify` says yes for all partitions, at once. False: it may say so, no, or later. Raises as it does."""
+        """Whether `verify` says yes for all partitions at once; if not, its answer has to be asked for.
+
+        Raises KafkaError as `verify` does.
+        """
         if not adds:
             return self.has_committed(transactional_id, producer, partitions)
         result = self.verify(transactional_id, *producer, partitions, adds=True)
