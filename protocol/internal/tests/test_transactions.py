@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.protocol.errors import MalformedRequest
@@ -74,6 +74,8 @@ COMMON = st.builds(
 )
 
 
+@example(TransactionLogValue(transaction_partitions=[PartitionsSchema("t" * 127, [0])]), 1)
+@example(TransactionLogValue(transaction_partitions=[PartitionsSchema("t", [0] * 127)]), 1)
 @given(COMMON, st.sampled_from([0, 1]))
 def test_common_values_have_the_bytes_of_the_general_writer(value: TransactionLogValue, version: int) -> None:
     assert encode_value(value, version) == version_prefix.encode(version, value, version)
