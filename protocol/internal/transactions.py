@@ -99,12 +99,12 @@ def _encode_common(value: TransactionLogValue) -> bytes | None:
         _HEAD.pack(1, value.producer_id, value.producer_epoch, value.transaction_timeout_ms, value.transaction_status)
     )
     topics = value.transaction_partitions
-    if topics is None or len(topics) >= _MANY:
+    if topics is None or len(topics) >= _MANY or value.unknown_tags:
         return None
     out.append(len(topics) + 1)
     for row in topics:
         name, indexes = row.topic.encode(), row.partition_ids
-        if len(name) >= _LONG or len(indexes) >= _MANY:
+        if len(name) >= _LONG or len(indexes) >= _MANY or row.unknown_tags:
             return None
         out.append(len(name) + 1)
         out += name
