@@ -37,8 +37,9 @@ from headgate.gateway.runtime.scheduler import Timer
 from headgate.gateway.runtime.time_slices import SLICE_MS
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Struct
+from headgate.storage.log.log import Made
 from headgate.storage.log.pending_write import AppendInfo
-from headgate.storage.log.validation import OWN_RAISED
+from headgate.storage.log.validation import OWN, OWN_RAISED
 
 S = TypeVar("S", bound=CoordinatorShard)
 
@@ -183,6 +184,11 @@ class Coordinator(Generic[S]):
         self._timer_ms = NEVER
         self._load()
 
+    @property
+    def committed_shard(self) -> S | None:
+        """The shard, if all that it has replayed is below the high watermark, and nothing more is being written."""
+        return None if self._is_writing or self.partition.high_watermark < self._end_offset else self.shard
+
     # Requests
 
     def submit(
@@ -283,10 +289,7 @@ class Coordinator(Generic[S]):
             if failure_response is None or not _answers_only(decision, ticket) or len(data) > GATHER_BYTES:
                 info = partition.append(data, ACKS_ALL, now_ms, validate)
             else:
-                if validate is None:
-                    info = partition.stage(data, ACKS_ALL, now_ms)
-                else:
-                    info = partition.stage_marker(data, now_ms, validate)
+                info = partition.stage_made(data, Made(decision.marker), now_ms, validate or OWN)
                 staged = partition.log.staged
                 if staged is not None:
                     response: Any = decision.replies[0][1]

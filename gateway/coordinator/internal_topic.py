@@ -59,6 +59,8 @@ class InternalTopic(NamedTuple):
 
         Raises the encoder's exception for a record that has no encoding.
         """
+        if len(decision.records) == 1 and not self.compression_codec:
+            return self._one(decision, now_ms)
         if decision.producer is not None:
             return self._transactional(decision, decision.producer, now_ms)
         encode_key, encode_value, codec = self.encode_key, self.encode_value, self.compression_codec
@@ -74,6 +76,20 @@ class InternalTopic(NamedTuple):
         if rows:
             out += batch.build(rows, compression=codec)
         return out
+
+    def _one(self, decision: Decision, now_ms: int) -> bytearray:
+        """The batch of a decision with one record, as most have."""
+        (key, value), producer = decision.records[0], decision.producer
+        record = self.encode_key(key), None if value is None else self.encode_value(value)
+        if producer is None:
+            return batch.build_one(now_ms, *record)
+        return batch.build_one(
+            now_ms,
+            *record,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            is_transactional=True,
+        )
 
     def _transactional(self, decision: Decision, producer: ProducerIdAndEpoch, now_ms: int) -> bytearray:
         """The records as part of a transaction, or the marker that ends the transaction."""

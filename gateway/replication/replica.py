@@ -19,7 +19,7 @@ from headgate.gateway.runtime.purgatory import WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.files import WouldBlock
-from headgate.storage.log.log import AppendInfo, Log
+from headgate.storage.log.log import AppendInfo, Log, Made
 from headgate.storage.log.log_lock import ROLL
 from headgate.storage.log.validation import HEADER
 from headgate.storage.segment.file_slice import FileSlice
@@ -157,11 +157,11 @@ class Replica:
             self.write_staged()
         return info
 
-    def stage_marker(self, marker: memoryview, now_ms: int, validate: str) -> AppendInfo:
-        """`stage` a marker that a coordinator has made; `validate` is OWN or OWN_RAISED."""
+    def stage_made(self, batch: memoryview, made: Made, now_ms: int, validate: str) -> AppendInfo:
+        """`stage` what a coordinator has just made; `validate` is OWN or OWN_RAISED."""
         self._check_in_sync()
         self.check_writable()
-        return self.log.stage(marker, self.leader_epoch, now_ms, validate, GATHER_BYTES, self)
+        return self.log.stage(batch, self.leader_epoch, now_ms, validate, GATHER_BYTES, self, made)
 
     def stage_owned(
         self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None

@@ -11,6 +11,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import LOG_OVERHEAD, patch, read_header
 from headgate.storage.files import File
+from headgate.storage.log.log import Made
 from headgate.storage.log.pending_write import AppendInfo, PendingWrite
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 
@@ -120,7 +121,7 @@ class ScriptedPartition:
         self.advance_high_watermark()
         return AppendInfo(first, self.log.end_offset - 1, -1, 0, now_ms, False)
 
-    def stage(self, records: memoryview, required_acks: int, now_ms: int) -> AppendInfo:
+    def stage_made(self, records: memoryview, made: Made, now_ms: int, validate: str) -> AppendInfo:
         first = self.log.end_offset
         if self.log.staged is None:
             self.log.staged = PendingWrite(first, 0)

@@ -5,10 +5,17 @@ null value is a tombstone. The fields are those of Kafka's transaction-coordinat
 (`common/message/TransactionLog*.json`, 4.1); KIP-98, and KIP-890 for version 1.
 """
 
+import struct
 from typing import NamedTuple, TypeAlias
 
 from headgate.protocol.internal import version_prefix
 from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_array, string, v
+
+_LONG, _MANY = 127, 16
+_KEY = struct.Struct(">hh")
+_HEAD = struct.Struct(">hqhib")
+_INDEXES = [struct.Struct(f">B{count}iB") for count in range(_MANY)]
+_TAIL, _TAIL_WITHOUT_TAGS = struct.Struct(">qqBBBh"), struct.Struct(">qqB")
 
 # The states of a transaction. `transaction_status` is an index of this tuple.
 STATES = (
@@ -68,7 +75,8 @@ Decoded: TypeAlias = tuple[TransactionLogKey, TransactionLogValue | None] | Unkn
 
 def encode_key(key: TransactionLogKey) -> bytes:
     """Return the key of a record."""
-    return version_prefix.encode(0, key, 0)
+    name = key.transactional_id.encode()
+    return _KEY.pack(0, len(name)) + name
 
 
 def encode_value(value: TransactionLogValue, version: int = 0) -> bytes:
@@ -76,7 +84,35 @@ def encode_value(value: TransactionLogValue, version: int = 0) -> bytes:
 
     Kafka writes version 1 if the feature transaction.version is at level 2, else version 0.
     """
-    return version_prefix.encode(version, value, version)
+    encoded = _encode_common(value) if version == 1 else None
+    return version_prefix.encode(version, value, version) if encoded is None else encoded
+
+
+def _encode_common(value: TransactionLogValue) -> bytes | None:
+    """`encode_value` in version 1 for short names, few partitions, and one producer id; None for any other value.
+
+    A transaction writes at least three such records, and the general writer takes twice as long.
+    """
+    if value.previous_producer_id != -1 or value.next_producer_id != -1 or value.next_producer_epoch != -1:
+        return None
+    out = bytearray(
+        _HEAD.pack(1, value.producer_id, value.producer_epoch, value.transaction_timeout_ms, value.transaction_status)
+    )
+    topics = value.transaction_partitions
+    if topics is None or len(topics) >= _MANY or value.unknown_tags:
+        return None
+    out.append(len(topics) + 1)
+    for row in topics:
+        name, indexes = row.topic.encode(), row.partition_ids
+        if len(name) >= _LONG or len(indexes) >= _MANY or row.unknown_tags:
+            return None
+        out.append(len(name) + 1)
+        out += name
+        out += _INDEXES[len(indexes)].pack(len(indexes) + 1, *indexes, 0)
+    times = value.transaction_last_update_timestamp_ms, value.transaction_start_timestamp_ms
+    version = value.client_transaction_version
+    out += _TAIL.pack(*times, 1, 2, 2, version) if version else _TAIL_WITHOUT_TAGS.pack(*times, 0)
+    return bytes(out)
 
 
 def decode(key: bytes | memoryview, value: bytes | memoryview | None) -> Decoded:

@@ -286,6 +286,33 @@ def build(
     return _assemble(header, content)
 
 
+def build_one(
+    timestamp: int,
+    key: bytes,
+    value: bytes | None,
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    is_transactional: bool = False,
+) -> bytearray:
+    """`build` for one record without headers, not compressed: most batches of coordinators are such."""
+    record = bytearray(3)  # attributes, unused; timestamp and offset, each the first of the batch
+    _write_bytes(record, key)
+    _write_bytes(record, value)
+    record.append(0)
+    made = bytearray(HEADER_SIZE)
+    write_varint(made, len(record))
+    made += record
+    # fmt: off
+    HEADER.pack_into(
+        made, 0, 0, len(made) - LOG_OVERHEAD, -1, MAGIC, 0, is_transactional * TRANSACTIONAL, 0, timestamp, timestamp,
+        producer_id, producer_epoch, NO_SEQUENCE, 1,
+    )
+    # fmt: on
+    set_crc(made)
+    return made
+
+
 def assemble(
     base_offset: int,
     attributes: int,

@@ -13,6 +13,7 @@ import errno
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control
@@ -31,12 +32,19 @@ from headgate.storage.log.producers import Producers, WrittenBatch
 from headgate.storage.log.reading import LogReader
 from headgate.storage.log.segment_deletion import SegmentDeletion
 from headgate.storage.log.timestamp_lookup import TimestampOffset
-from headgate.storage.log.validation import FULL, OWN, OWN_BATCHES, OWN_RAISED
+from headgate.storage.log.validation import HEADER, OWN_BATCHES, OWN_RAISED
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
 from headgate.storage.segment.segment import Segment
 
 __all__ = ["AppendInfo", "FileSlice", "Log", "LogConfig", "TimestampOffset"]
+
+
+class Made(NamedTuple):
+    """A batch that the broker itself has just made; `marker`: what a control batch says."""
+
+    marker: Marker | None = None
+
 
 _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 _RECALL_BYTES = 64 * 1024 * 1024
@@ -88,23 +96,27 @@ class Log(LogReader):
         validate: str,
         gather_bytes: int = 0,
         owner: Owner | None = None,
+        made: Made | None = None,
     ) -> AppendInfo:
         """Append, but leave the write to `write_staged`, which must come before any read of the log.
 
-        A `view` of up to `gather_bytes` is copied; a larger one must not change until the write. Raises KafkaError as
-        `append` does; earlier staged batches are then still staged, or written.
+        A `view` of up to `gather_bytes` is copied; a larger one must not change until the write. `made`: the caller has
+        just made the batch, so that nothing about it has to be checked or read. Raises KafkaError as `append` does;
+        earlier staged batches are then still staged, or written.
         """
         config = self.config
-        is_kept = (config.allows_verbatim and validate != FULL) or validate == OWN
-        header = validation.plain_batch(view, config, now_ms) if is_kept else None
+        if validate == HEADER:
+            header = validation.plain_batch(view, config, now_ms) if config.allows_verbatim else None
+        elif made is not None:
+            header = validation.made_batch(view, config)
+        else:
+            header = validation.kept_batch(view, config, now_ms, validate)
         if header is None:
-            header = validation.own_batch(view, config) if validate in OWN_BATCHES else None
-            if header is None:
-                return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes, owner)
+            return self._stage_closely(view, leader_epoch, now_ms, validate, gather_bytes, owner)
         producer_id, marker = header.producer_id, None
         if producer_id >= 0:
             if header.attributes >= TRANSACTIONAL:
-                marker = self._check_transaction(header, view, validate)
+                marker = self._check_transaction(header, view, validate, made)
             if marker is None:
                 duplicate = self.producers.check(header, self.recall)
                 if duplicate is not None:
@@ -124,7 +136,9 @@ class Log(LogReader):
         self.end_offset = last_offset + 1
         return _new_tuple(AppendInfo, (first_offset, last_offset, NO_TIMESTAMP, self.start_offset, timestamp, False))
 
-    def _check_transaction(self, header: BatchHeader, view: memoryview, validate: str) -> Marker | None:
+    def _check_transaction(
+        self, header: BatchHeader, view: memoryview, validate: str, made: Made | None
+    ) -> Marker | None:
         """Whether a batch may open its transaction, go on with it, or end it; returns the marker that ends it.
 
         Raises as `Producers.check_transaction` and `Producers.check_marker` do.
@@ -133,7 +147,7 @@ class Log(LogReader):
         if validate not in OWN_BATCHES:
             self.producers.check_transaction(header)
         elif header.is_control:
-            marker = control.read(view)
+            marker = control.read(view) if made is None else made.marker
             self.producers.check_marker(header, marker, is_raised=validate == OWN_RAISED)
         if not self.has_transactions:
             self.follow_transactions()
@@ -194,31 +208,43 @@ class Log(LogReader):
         self, size: int, max_timestamp: int, last_offset: int, now_ms: int, leader_epoch: int, owner: Owner | None
     ) -> PendingWrite:
         """Write the staged batches, roll if due, and begin a new write with all the room of the segment."""
-        self.write_staged()
+        if self.staged is not None:
+            self.write_staged()
         if self.sync_error is not None:
             raise self.refusal()
-        config, active, longest_ms = self.config, self._segments.active, self.longest_ms()
+        config, active = self.config, self._segments.active
         if size > config.segment_bytes:
             message = f"{size} bytes exceed segment.bytes={config.segment_bytes}"
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
         try:
+            staged = self._next_write(owner)
+            if staged.has_room(size, max_timestamp, last_offset, leader_epoch):  # the usual case: nothing is due
+                self.staged = staged
+                return staged
+            longest_ms = self.longest_ms()
             if active.size and rolling.is_due(active, config, longest_ms, size, max_timestamp, last_offset, now_ms):
                 if owner is None:
                     self.roll(now_ms)
                 else:
                     owner.run_roll(partial(self.roll, now_ms))
-                active, longest_ms = self._segments.active, self.longest_ms()
             if leader_epoch > self.epochs.latest:
                 self.epochs.assign(leader_epoch, self.end_offset)
                 if owner is not None:
                     owner.write_epochs_soon()
+            self.staged = staged = self._next_write(owner)
         except OSError as error:
             raise self.disk_error(error) from error
-        staged = self.staged = PendingWrite(self.end_offset, self.epochs.latest, owner)
+        return staged
+
+    def _next_write(self, owner: Owner | None) -> PendingWrite:
+        """An empty write at the end of the log, with the room of the segment."""
+        config, active = self.config, self._segments.active
+        staged = PendingWrite(self.end_offset, self.epochs.latest, owner)
+        size, first_timestamp = active.size, active.first_timestamp
         # With less information, each append checks for itself.
-        if active.size and active.first_timestamp >= 0 and not active.is_full(config.segment_index_bytes, MAX_BATCHES):
-            staged.max_bytes = min(config.segment_bytes - active.size, MAX_STAGED_BYTES)
-            staged.max_timestamp = active.first_timestamp + longest_ms
+        if size and first_timestamp >= 0 and not active.is_full(config.segment_index_bytes, MAX_BATCHES):
+            staged.max_bytes = min(config.segment_bytes - size, MAX_STAGED_BYTES)
+            staged.max_timestamp = first_timestamp + self.longest_ms()
             staged.max_offset = active.base_offset + MAX_RELATIVE_OFFSET
         return staged
 

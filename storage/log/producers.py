@@ -36,6 +36,7 @@ SNAPSHOT_SUFFIX = ".snapshot"
 SNAPSHOT_VERSION = 1
 DEFAULT_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 
+_new = object.__new__
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _CRC_START = 6
@@ -66,7 +67,8 @@ class Producer:
 
     def copy(self) -> Producer:
         """An independent copy."""
-        copied = Producer(self.epoch, self.is_partial)
+        copied: Producer = _new(Producer)  # `__init__` would set what is set here
+        copied.epoch, copied.is_partial = self.epoch, self.is_partial
         copied.batches = self.batches.copy()
         copied.last_timestamp = self.last_timestamp
         copied.coordinator_epoch = self.coordinator_epoch
@@ -154,16 +156,16 @@ class Producers:
 
     # The first batch of a transaction: see `storage.log.verification`
 
-    def is_verified(self, header: BatchHeader) -> bool:
-        """Whether the transaction of a batch is open in the partition, or was confirmed by the coordinator."""
-        producer = self.by_id.get(header.producer_id)
-        if producer is not None and producer.transaction_start >= 0 and producer.epoch == header.producer_epoch:
+    def is_verified(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer's transaction is open in the partition, or was confirmed by the coordinator."""
+        producer = self.by_id.get(producer_id)
+        if producer is not None and producer.transaction_start >= 0 and producer.epoch == producer_epoch:
             return True
-        return self._verified(header) is not None
+        return self._verified(producer_id, producer_epoch) is not None
 
-    def _verified(self, header: BatchHeader) -> Verification | None:
-        verification = self._verifications.get(header.producer_id) if self._verifications else None
-        if verification is None or not verification.is_verified or verification.epoch != header.producer_epoch:
+    def _verified(self, producer_id: int, producer_epoch: int) -> Verification | None:
+        verification = self._verifications.get(producer_id) if self._verifications else None
+        if verification is None or not verification.is_verified or verification.epoch != producer_epoch:
             return None
         return verification
 
@@ -176,29 +178,31 @@ class Producers:
         if producer is not None:
             if producer.transaction_start >= 0 and producer.epoch == header.producer_epoch:
                 return
-            _check_epoch(header, producer)
-        verification = self._verified(header)
+            _check_epoch(header.producer_id, header.producer_epoch, producer)
+        verification = self._verified(header.producer_id, header.producer_epoch)
         if verification is None:
             raise UnverifiedTransaction(header)
         verification.check(header, has_batches=producer is not None and bool(producer.batches))
 
-    def begin_verification(self, header: BatchHeader, now_ms: int, *, begins_at_zero: bool) -> Verification:
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, begins_at_zero: bool
+    ) -> Verification:
         """The verification for a batch: its caller asks the coordinator, and notes the answer on the verification.
 
         Raises KafkaError(INVALID_PRODUCER_EPOCH).
         """
-        producer = self.by_id.get(header.producer_id)
+        producer = self.by_id.get(producer_id)
         if producer is not None:
-            _check_epoch(header, producer)
+            _check_epoch(producer_id, producer_epoch, producer)
         if self._verifications is None:
             self._verifications = {}
-        known = self._verifications.get(header.producer_id)
-        if known is not None and known.epoch == header.producer_epoch:
-            known.lowest_sequence = min(known.lowest_sequence, header.base_sequence)
+        known = self._verifications.get(producer_id)
+        if known is not None and known.epoch == producer_epoch:
+            known.lowest_sequence = min(known.lowest_sequence, base_sequence)
             return known
-        begun = Verification(header, now_ms, begins_at_zero=begins_at_zero)
-        if known is None or known.epoch < header.producer_epoch:  # a zombie's opens nothing, and ends no other
-            self._verifications[header.producer_id] = begun
+        begun = Verification(producer_epoch, base_sequence, now_ms, begins_at_zero=begins_at_zero)
+        if known is None or known.epoch < producer_epoch:  # a zombie's opens nothing, and ends no other
+            self._verifications[producer_id] = begun
         return begun
 
     def end_verification(self, producer_id: int, verification: Verification) -> None:
@@ -257,7 +261,7 @@ class Producers:
         producer = self.by_id.get(header.producer_id)
         if producer is None:
             return
-        _check_epoch(header, producer)
+        _check_epoch(header.producer_id, header.producer_epoch, producer)
         if is_raised and header.producer_epoch == producer.epoch and producer.transaction_start >= 0:
             message = f"the transaction of producer {header.producer_id} in epoch {producer.epoch} is not the ended one"
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, message)
@@ -418,16 +422,16 @@ def _written(header: BatchHeader, base_offset: int) -> WrittenBatch:
     return WrittenBatch(sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp)
 
 
-def _check_epoch(header: BatchHeader, producer: Producer) -> None:
-    if header.producer_epoch < producer.epoch:
+def _check_epoch(producer_id: int, producer_epoch: int, producer: Producer) -> None:
+    if producer_epoch < producer.epoch:
         raise KafkaError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"producer {header.producer_id} has epoch {header.producer_epoch}; {producer.epoch} is known already",
+            f"producer {producer_id} has epoch {producer_epoch}; {producer.epoch} is known already",
         )
 
 
 def _check_new_epoch(header: BatchHeader, producer: Producer) -> None:
-    _check_epoch(header, producer)
+    _check_epoch(header.producer_id, header.producer_epoch, producer)
     if header.base_sequence not in (0, NO_SEQUENCE) and producer.epoch != NO_EPOCH:
         raise KafkaError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

@@ -43,6 +43,7 @@ HIGHEST_CODEC = 4
 _TRANSACTIONAL_ATTRIBUTES = range(TRANSACTIONAL, TRANSACTIONAL + HIGHEST_CODEC + 1)
 _OWN_ATTRIBUTES = TRANSACTION_BITS | CODEC_MASK
 _MAGIC_POSITION = 16
+_LOW_ATTRIBUTES = CRC_START + 1
 _SLICE_BYTES = 16 * 1024
 _unpack_header = batch.HEADER.unpack_from
 _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
@@ -70,6 +71,23 @@ def plain_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeader
     ):
         return _new_tuple(BatchHeader, header)
     return None
+
+
+def kept_batch(view: memoryview, config: LogConfig, now_ms: int, validate: str) -> BatchHeader | None:
+    """`plain_batch` for any level of validation: the header of one batch that is stored unchanged; else None."""
+    if validate in OWN_BATCHES and len(view) >= HEADER_SIZE and view[_LOW_ATTRIBUTES] & TRANSACTION_BITS:
+        return own_batch(view, config)
+    if validate == OWN or (config.allows_verbatim and validate != FULL):
+        return plain_batch(view, config, now_ms)
+    return None
+
+
+def made_batch(view: memoryview, config: LogConfig) -> BatchHeader | None:
+    """The header of one batch that the broker has just made, if it is stored unchanged; else None."""
+    header = _unpack_header(view)
+    if header[1] + LOG_OVERHEAD != len(view) or config.message_timestamp_type == LOG_APPEND_TIME:
+        return None
+    return _new_tuple(BatchHeader, header) if len(view) <= config.max_message_bytes else None
 
 
 def own_batch(view: memoryview, config: LogConfig) -> BatchHeader | None:

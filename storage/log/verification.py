@@ -40,9 +40,9 @@ class Verification:
 
     __slots__ = ("begins_at_zero", "begun_ms", "epoch", "is_verified", "lowest_sequence")
 
-    def __init__(self, header: BatchHeader, begun_ms: int, *, begins_at_zero: bool) -> None:
-        self.epoch = header.producer_epoch
-        self.lowest_sequence = header.base_sequence
+    def __init__(self, epoch: int, base_sequence: int, begun_ms: int, *, begins_at_zero: bool) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = base_sequence
         self.begun_ms = begun_ms
         self.begins_at_zero = begins_at_zero
         self.is_verified = False

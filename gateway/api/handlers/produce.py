@@ -29,6 +29,7 @@ from headgate.gateway.api.transactions.transaction_verification import (
     delay_unverified,
     has_transactional_batch,
     has_unverified,
+    verify_at_once,
 )
 from headgate.gateway.replication.append import ACKS_ALL, FAILED, Append
 from headgate.gateway.replication.append_queue import AppendQueue
@@ -125,7 +126,9 @@ def produce(
     acks = request.acks
     if acks not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1")
-    if request.transactional_id is None and has_transactional_batch(request):
+    if request.transactional_id is not None:
+        verify_at_once(request, context)
+    elif has_transactional_batch(request):
         message = "the batch of a transaction needs a request with a transactional id"
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message)
     now_ms = context.broker.clock.now_ms()

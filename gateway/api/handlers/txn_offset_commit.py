@@ -21,7 +21,7 @@ from headgate.gateway.api.authorization import AclOperation, AclResource, Author
 from headgate.gateway.api.authorization_rules import every, group
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
-from headgate.gateway.coordinator.decision import NEVER, Decision, Ticket
+from headgate.gateway.coordinator.decision import NEVER, Decision, ProducerIdAndEpoch, Ticket
 from headgate.gateway.coordinator.gathering import value_of
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
@@ -31,7 +31,7 @@ from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
 from headgate.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from headgate.protocol.records.batch import MAGIC, TRANSACTIONAL, BatchHeader
+from headgate.protocol.records.batch import NO_SEQUENCE
 from headgate.storage.log.verification import Verification
 
 _KNOWS_LOADS = 2
@@ -94,33 +94,28 @@ class _TransactionalCommit:
             self._replica = broker.partitions.get(CONSUMER_OFFSETS, broker.groups.index_of(self._request.group_id))
         except KafkaError:
             return self._commit()  # there is no coordinator either, and its error is the one to be told
-        if self._replica.log.producers.is_verified(self._header):
+        if self._is_verified(self._replica):
             return self._commit()
         return self._ask(self._replica)
 
-    @property
-    def _header(self) -> BatchHeader:
-        """What a verification has to know of the batch that the group coordinator will write."""
-        request = self._request
-        return BatchHeader(
-            0, 0, -1, MAGIC, 0, TRANSACTIONAL, 0, -1, -1, request.producer_id, request.producer_epoch, -1, 0
-        )
+    def _is_verified(self, replica: Replica) -> bool:
+        return replica.log.producers.is_verified(self._request.producer_id, self._request.producer_epoch)
 
     def _ask(self, replica: Replica) -> Any:
         """Ask the transaction coordinator. A marker that comes meanwhile makes the answer void."""
         broker, request = self._context.broker, self._request
+        producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        partitions = {CONSUMER_OFFSETS: [replica.index]}
         try:
-            word = replica.log.producers.begin_verification(self._header, broker.clock.now_ms(), begins_at_zero=False)
+            word = replica.log.producers.begin_verification(
+                *producer, NO_SEQUENCE, broker.clock.now_ms(), begins_at_zero=False
+            )
         except KafkaError as error:
             return self._commit(error)
-        verify = partial(
-            broker.transactions.verify,
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            {CONSUMER_OFFSETS: [replica.index]},
-            adds=self._adds,
-        )
+        if broker.transactions.has_committed(request.transactional_id, producer, partitions):
+            word.is_verified = True
+            return self._commit()
+        verify = partial(broker.transactions.verify, request.transactional_id, *producer, partitions, adds=self._adds)
         return self._take(verify, replica, word)
 
     def _take(self, ask: Callable[[], Any], replica: Replica, word: Verification) -> Any:
@@ -182,7 +177,7 @@ class _TransactionalCommit:
 
     def _too_late(self) -> KafkaError | None:
         """The error of offsets whose transaction has ended since it was verified: they would open another (KIP-890)."""
-        if self._replica is None or self._replica.log.producers.is_verified(self._header):
+        if self._replica is None or self._is_verified(self._replica):
             return None
         return _refusal(ErrorCode.TRANSACTION_ABORTABLE, self._context.version)
 

@@ -1,5 +1,7 @@
 """A produce request with batches whose transaction the coordinator has to confirm before the append (KIP-890).
 
+    verify_at_once ──> the coordinator, in this process, says yes ──> the handler appends as it does any batch
+
     handler ──> all other batches are appended
        └──────> UnverifiedAppend: ask the coordinator ──> append ──> the request waits as any other (DelayedProduce)
                         │ while the last transaction ends: ask once more, a little later
@@ -15,6 +17,7 @@ Source: `AddPartitionsToTxnManager` and `ReplicaManager.handleProduceAppend` of 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -22,6 +25,7 @@ from typing import Any, TypeAlias
 
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.delayed_produce import MIN_WAIT_MS, Delayed, DelayedProduce, Render
+from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
 from headgate.gateway.coordinator.gathering import value_of
 from headgate.gateway.replication.append import Append
 from headgate.gateway.replication.replica import Replica
@@ -35,6 +39,7 @@ from headgate.protocol.messages.produce import (
     ProduceResponse,
 )
 from headgate.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, TRANSACTIONAL, BatchHeader
+from headgate.storage.log.producers import Producers
 from headgate.storage.log.verification import UnverifiedTransaction, Verification
 
 AppendAgain: TypeAlias = Callable[["UnverifiedAppend", list[Delayed]], PartitionProduceResponse]
@@ -50,6 +55,8 @@ FIRST_RETRY_MS, MAX_RETRY_MS, RETRIES_END_MS = 2.0, 20.0, 100.0
 _MAGIC_AT = 16
 _LOW_ATTRIBUTES = CRC_START + 1
 _STRANGERS = frozenset((ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_EPOCH))
+_PRODUCER, _PRODUCER_POSITION = struct.Struct(">qhi"), 43
+"""Producer id, producer epoch and base sequence in the header of a batch."""
 _UNREACHABLE = frozenset(
     (
         ErrorCode.NETWORK_EXCEPTION,
@@ -86,7 +93,13 @@ class UnverifiedAppend(Append):
         """Begin anew with each question: the marker of the producer's last transaction may have come meanwhile."""
         self.verification = None
         with suppress(KafkaError):  # an old epoch, with which the append will be refused
-            self.verification = self.replica.log.producers.begin_verification(self.header, now_ms, begins_at_zero=adds)
+            self.verification = self.replica.log.producers.begin_verification(
+                self.header.producer_id,
+                self.header.producer_epoch,
+                self.header.base_sequence,
+                now_ms,
+                begins_at_zero=adds,
+            )
 
     def confirm(self) -> None:
         """The coordinator has confirmed the transaction."""
@@ -112,7 +125,9 @@ def check_transaction(partition: Replica, records: memoryview) -> None:
     """
     if len(records) >= HEADER_SIZE and records[_LOW_ATTRIBUTES] & TRANSACTIONAL:
         header = BatchHeader._make(HEADER.unpack_from(records))
-        if header.producer_id >= 0 and not partition.log.producers.is_verified(header):
+        if header.producer_id >= 0 and not partition.log.producers.is_verified(
+            header.producer_id, header.producer_epoch
+        ):
             raise UnverifiedTransaction(header)
 
 
@@ -129,6 +144,43 @@ def has_transactional_batch(request: ProduceRequest) -> bool:
             ):
                 return True
     return False
+
+
+def verify_at_once(request: ProduceRequest, context: HandlerContext) -> None:
+    """Have the batches of a request verified before the appends, if the coordinator can say yes without a wait.
+
+    That is the usual case: then no batch is copied or refused. What this function leaves unverified, the log refuses,
+    and `TransactionVerification` asks about.
+    """
+    broker, adds = context.broker, context.version >= ADDS_PARTITIONS
+    partitions: dict[str, list[int]] = {}
+    unverified: list[tuple[Producers, int]] = []
+    producer: ProducerIdAndEpoch | None = None
+    with suppress(KafkaError):  # its request is refused, partition by partition
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                records = data.records
+                if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
+                    return
+                producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
+                if not records[_LOW_ATTRIBUTES] & TRANSACTIONAL or producer_id < 0:
+                    return
+                producers = broker.partitions.get(topic.name, data.index).log.producers
+                if producers.is_verified(producer_id, epoch):
+                    continue
+                if producer not in (None, (producer_id, epoch)):
+                    return
+                producer = ProducerIdAndEpoch(producer_id, epoch)
+                unverified.append((producers, sequence))
+                partitions.setdefault(topic.name, []).append(data.index)
+        if producer is None or not broker.transactions.confirm(
+            request.transactional_id or "", producer, partitions, adds=adds
+        ):
+            return
+        now_ms = broker.clock.now_ms()
+        for producers, sequence in unverified:  # now, so that the log has nothing of a producer that is unknown
+            verification = producers.begin_verification(*producer, sequence, now_ms, begins_at_zero=adds)
+            verification.is_verified = True
 
 
 def delay_unverified(

@@ -18,11 +18,13 @@ from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.replication.append import ACKS_ALL, Append
+from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.write_txn_markers import WritableTxnMarkerPartitionResult
 from headgate.protocol.records import control
+from headgate.storage.log.log import Made
 from headgate.storage.log.validation import OWN, OWN_RAISED
 
 RAISES_EPOCHS = 2
@@ -90,22 +92,24 @@ class PartitionMarkers:
             written(_error_of(KafkaError(ErrorCode(row.error_code)) if row.error_code else None))
 
     def _append(self, marker: Marker, topic: str, index: int, written: Written) -> None:
-        replica, now_ms = self._partitions.get(topic, index), self._services.clock.now_ms()
+        replica, now_ms, record = self._partitions.get(topic, index), self._services.clock.now_ms(), marker.record
         batch = control.build(
-            marker.record, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch, timestamp=now_ms
+            record, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch, timestamp=now_ms
         )
         data, validate = memoryview(batch), OWN_RAISED if marker.has_raised_epoch else OWN
-        append = Append(replica, ACKS_ALL, lambda ended: written(_error_of(ended.error)))
         writer = replica.writer()
         if writer is not None:
-            writer.append(data, ACKS_ALL, now_ms, append.end_write, validate)
+            writer.append(data, ACKS_ALL, now_ms, _append_of(replica, written).end_write, validate)
             return
-        info = replica.stage_marker(data, now_ms, validate)
+        info = replica.stage_made(data, Made(record), now_ms, validate)
         staged = replica.log.staged
-        if staged is None:
-            append.end_write(info)
-        else:
-            self._services.appends.await_write(staged, append, info)
+        assert staged is not None  # a marker is small
+        if replica.fsync_before_commit:
+            self._services.appends.await_write(staged, _append_of(replica, written), info)
+        else:  # the write alone moves the high watermark
+            row = WritableTxnMarkerPartitionResult(index, ErrorCode.NONE)
+            self._services.appends.promise(replica, staged, partial(_refuse, row))
+            self._staged.append((row, written))
 
     def _end_in_group_shard(self, marker: Marker, index: int, written: Written) -> None:
         row = WritableTxnMarkerPartitionResult(index, ErrorCode.NONE)
@@ -124,6 +128,14 @@ class PartitionMarkers:
             self._services.purgatory.park(outcome, lambda reply: written(_error_of(reply)))
         else:  # the write may be staged, and change the row when it fails
             self._staged.append((row, written))
+
+
+def _append_of(replica: Replica, written: Written) -> Append:
+    return Append(replica, ACKS_ALL, lambda ended: written(_error_of(ended.error)))
+
+
+def _refuse(row: WritableTxnMarkerPartitionResult, error: ErrorCode, _: str | None) -> None:
+    row.error_code = error
 
 
 def _error_of(result: object) -> KafkaError | None:

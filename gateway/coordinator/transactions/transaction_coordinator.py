@@ -18,7 +18,11 @@ from headgate.gateway.coordinator.transactions import expiration
 from headgate.gateway.coordinator.transactions import partitions as partition_requests
 from headgate.gateway.coordinator.transactions.effects import MarkerWriter, Partitions, WriteMarkers
 from headgate.gateway.coordinator.transactions.settings import TransactionSettings
-from headgate.gateway.coordinator.transactions.transaction import EPOCH_PER_TRANSACTION, record_version
+from headgate.gateway.coordinator.transactions.transaction import (
+    EPOCH_PER_TRANSACTION,
+    TransactionState,
+    record_version,
+)
 from headgate.gateway.coordinator.transactions.transaction_shard import OVERDUE, REPLACED, TransactionShard
 from headgate.gateway.metadata import features
 from headgate.gateway.metadata.image import TRANSACTION_STATE
@@ -165,6 +169,38 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         if coordinator is not None and coordinator.partition.log.staged is not None:
             self._services.appends.commit()  # records are not written on the word of a transaction that may be lost
         return cast("AddPartitionsToTxnResult | Waiting", self.submit(transactional_id, decide))
+
+    def confirm(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions, *, adds: bool
+    ) -> bool:
+        """Whether `verify` says yes for all partitions at once; if not, its answer has to be asked for.
+
+        Raises KafkaError as `verify` does.
+        """
+        if not adds:
+            return self.has_committed(transactional_id, producer, partitions)
+        result = self.verify(transactional_id, *producer, partitions, adds=True)
+        return not isinstance(result, Waiting) and all(
+            partition.partition_error_code == ErrorCode.NONE
+            for topic in result.topic_results
+            for partition in topic.results_by_partition
+        )
+
+    def has_committed(self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions) -> bool:
+        """Whether the records below the high watermark say that the producer's open transaction has these partitions.
+
+        False if anything about the id's shard is still to be written. Raises KafkaError as `index_of`.
+        """
+        coordinator = self._coordinators.get(self.index_of(transactional_id))
+        shard = None if coordinator is None else coordinator.committed_shard
+        transaction = None if shard is None else shard.transactions.get(transactional_id)
+        return (
+            transaction is not None
+            and transaction.state is TransactionState.ONGOING
+            and transaction.producer_id == producer.producer_id
+            and transaction.producer_epoch == producer.producer_epoch
+            and transaction.has_all(partitions)
+        )
 
     # Markers
 

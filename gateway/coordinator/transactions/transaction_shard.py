@@ -63,7 +63,7 @@ class TransactionShard:
 
     def record(self, key: str, transaction: Transaction) -> Records:
         """The record of a transition."""
-        return [(TransactionLogKey(key), transaction.to_value(self.transaction_version()))]
+        return [(TransactionLogKey(key), transaction.to_value())]
 
     def prepare(self, key: str, prepared: Transaction) -> Decision:
         """Decide the end of a transaction: the record, and the markers as its effect."""

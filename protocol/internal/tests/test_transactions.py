@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.internal import version_prefix
 from headgate.protocol.internal.tests.kafka_dump import dumped
 from headgate.protocol.internal.transactions import (
     PartitionsSchema,
@@ -47,6 +49,47 @@ def test_version_0_has_kafkas_bytes() -> None:
     assert encode_key(KEY).hex() == "00000003706179"
     assert encode_value(ONGOING).hex() == ONGOING_BYTES
     assert decode(bytes.fromhex("00000003706179"), bytes.fromhex(ONGOING_BYTES)) == (KEY, ONGOING)
+
+
+COMMON = st.builds(
+    TransactionLogValue,
+    producer_id=st.integers(0, 1 << 40),
+    producer_epoch=st.integers(-1, 0x7FFF),
+    previous_producer_id=st.sampled_from([-1, -1, 6]),
+    next_producer_id=st.sampled_from([-1, -1, 8]),
+    transaction_timeout_ms=st.integers(0, 1 << 30),
+    transaction_status=st.integers(0, 5),
+    transaction_partitions=st.none()
+    | st.lists(
+        st.builds(
+            PartitionsSchema,
+            st.sampled_from(["t", "ü", "t" * 125, "t" * 126, "t" * 127]),
+            st.lists(st.integers(0, 1 << 30), max_size=17),
+        ),
+        max_size=17,
+    ),
+    transaction_last_update_timestamp_ms=st.integers(-1, THEN),
+    transaction_start_timestamp_ms=st.integers(-1, THEN),
+    client_transaction_version=st.sampled_from([0, 2]),
+)
+
+
+@example(TransactionLogValue(transaction_partitions=[PartitionsSchema("t" * 127, [0])]), 1)
+@example(TransactionLogValue(transaction_partitions=[PartitionsSchema("t", [0] * 127)]), 1)
+@given(COMMON, st.sampled_from([0, 1]))
+def test_common_values_have_the_bytes_of_the_general_writer(value: TransactionLogValue, version: int) -> None:
+    assert encode_value(value, version) == version_prefix.encode(version, value, version)
+
+
+@given(st.text())
+def test_keys_have_the_bytes_of_the_general_writer(transactional_id: str) -> None:
+    key = TransactionLogKey(transactional_id)
+    assert encode_key(key) == version_prefix.encode(0, key, 0)
+
+
+def test_a_key_that_is_too_long_is_refused() -> None:
+    with pytest.raises(struct.error):
+        encode_key(TransactionLogKey("k" * 0x8000))
 
 
 @given(data=st.data(), version=st.sampled_from([0, 1]))

@@ -264,3 +264,17 @@ def test_an_offset_outside_of_its_batch_is_refused() -> None:
     before = build([Record(7)], base_offset=7)
     before[61 + 3] = 1  # -1 as a zigzag varint
     assert refusal(lambda: list(iterate(before))) == ErrorCode.INVALID_RECORD
+
+
+@given(st.binary(max_size=200), st.none() | st.binary(max_size=200), st.booleans())
+def test_a_batch_of_one_record_has_the_bytes_of_any_batch(
+    key: bytes, value: bytes | None, is_transactional: bool
+) -> None:
+    expected = batch.build(
+        [batch.Record(timestamp=5, key=key, value=value)],
+        producer_id=7,
+        producer_epoch=3,
+        is_transactional=is_transactional,
+    )
+    made = batch.build_one(5, key, value, producer_id=7, producer_epoch=3, is_transactional=is_transactional)
+    assert made == expected

@@ -213,3 +213,12 @@ def test_a_coordinators_batch_is_one_of_a_transaction() -> None:
             assert validation.own_batch(memoryview(damaged), LogConfig()) is None
     assert validation.own_batch(memoryview(build(records)), LogConfig()) is None
     assert validation.own_batch(memoryview(build(records, is_transactional=True)), LogConfig()) is None
+
+
+def test_what_the_broker_has_just_made_is_one_batch_that_is_stored_unchanged() -> None:
+    made = build([Record(timestamp=NOW_MS, key=b"k", value=b"v")])
+    exact, less = (LogConfig(max_message_bytes=size) for size in (len(made), len(made) - 1))
+    assert validation.made_batch(memoryview(made), exact) == read_header(made)
+    assert validation.made_batch(memoryview(made), less) is None
+    assert validation.made_batch(memoryview(made + made), LogConfig()) is None
+    assert validation.made_batch(memoryview(made), LogConfig(message_timestamp_type="LogAppendTime")) is None

@@ -97,7 +97,6 @@ _TRANSACTION = (
     Figure("transaction p99 us", lambda sample: sample.transaction_p99_us),
     Figure("transactions/s", requests_per_second, more_is_better=True),
 )
-_FULL_TRANSACTION = tuple(replace(figure, mark=None) for figure in _TRANSACTION)
 
 _PLAIN: list[Row] = [
     ProduceRow("produce-16k", (*_per_gigabyte(0.5, 2), *_LATENCIES), 1, version=7, batch=BATCH_16K, in_flight=5),
@@ -118,8 +117,8 @@ _HEARTBEATS = _per_each("heartbeat", Figure("heartbeats/CPU s", requests_per_cpu
 _CONSUME = ConsumerPerformanceRow("java-consume", _per_gigabyte(1.0), 1, version=11, partitions=4, turn_share=0.4)
 _GROUP = RebalanceRow("group-500", _REBALANCE, 500, version=9, partitions=1000, turn_share=0.4)
 _TRANSACTIONS = [
-    TransactionRow("txn-64", _TRANSACTION, 64, version=4, partitions=4),
-    TransactionRow("txn-64-new", _TRANSACTION, 64, version=5, partitions=4),
+    TransactionRow("txn-64", _TRANSACTION, 64, version=4, partitions=4, warm_up_share=3.0),
+    TransactionRow("txn-64-new", _TRANSACTION, 64, version=5, partitions=4, warm_up_share=3.0),
 ]
 _METADATA = MetadataRow("metadata", _per_request(0.6), 64, version=1)
 
@@ -173,7 +172,7 @@ ROWS: dict[str, Row] = {
             "heartbeat-kip848", _HEARTBEATS, 64, version=NEWEST, partitions=8, warm_up_share=0.3, turn_share=0.2
         ),
         *_TRANSACTIONS,
-        *(replace(row, name=f"{row.name}-full", figures=_FULL_TRANSACTION, interval_us=0) for row in _TRANSACTIONS),
+        *(replace(row, name=f"{row.name}-paced", interval_us=100_000) for row in _TRANSACTIONS),
         CommittedFetchRow(
             "fetch-committed", (*_per_gigabyte(1.0), *_LATENCIES), 8, version=11, partitions=4, max_bytes=64 * KIBIBYTE
         ),
@@ -187,11 +186,11 @@ ROWS: dict[str, Row] = {
 START, MESSAGES, IDLE_CONNECTIONS, MEMORY = "start", "messages", "idle-connections", "memory"
 COORDINATOR_LOAD, TRANSACTION_LOAD = "coordinator-load", "transaction-load"
 _GROUPS_BY_NAME = ("java-consume-kip848", "group-500-kip848")
-_FULL_BY_NAME = tuple(f"{row.name}-full" for row in _TRANSACTIONS)
+_PACED_BY_NAME = tuple(f"{row.name}-paced" for row in _TRANSACTIONS)
 _ALONE_BY_NAME = (COORDINATOR_LOAD, TRANSACTION_LOAD, *RESTARTS, *COMPACTIONS)
-BY_NAME_ONLY = (*_ALONE_BY_NAME, *_GROUPS_BY_NAME, *_FULL_BY_NAME, *CONVERSIONS, *SYNCED, *BYSTANDERS)
+BY_NAME_ONLY = (*_ALONE_BY_NAME, *_GROUPS_BY_NAME, *_PACED_BY_NAME, *CONVERSIONS, *SYNCED, *BYSTANDERS)
 """Rows outside of the default table: slow ones (Kafka needs 20 s to create a topic of 1,000 partitions); transactions
-without a pause; conversions, which run against Apache Kafka 3.9, because Kafka 4 has none; syncs, which measure the
+at a steady rate; conversions, which run against Apache Kafka 3.9, because Kafka 4 has none; syncs, which measure the
 machine's disk; and bystanders, which need ten thousand topics.
 """
 ALL_ROWS = (START, MESSAGES, IDLE_CONNECTIONS, *(name for name in ROWS if name not in BY_NAME_ONLY), MEMORY)

@@ -7,7 +7,7 @@ from headgate.tools.bench.rows.coordinators.transactions import (
     TransactionRow,
     partitions_of,
 )
-from headgate.tools.bench.rows.table import ROWS
+from headgate.tools.bench.rows.table import ALL_ROWS, ROWS
 
 TOPIC = Topic("t", bytes(range(16)), 4)
 
@@ -24,6 +24,13 @@ def test_each_row_has_its_protocol() -> None:
         assert isinstance(row, TransactionRow)
         protocols[name] = row.protocol.produce, row.protocol.adds
     assert protocols == {"txn-64": (11, True), "txn-64-new": (13, False)}
+
+
+def test_producers_have_no_pause_but_in_paced_rows() -> None:
+    for name, interval_us in (("txn-64", 0), ("txn-64-paced", 100_000)):
+        for row in (ROWS[name], ROWS[name.replace("64", "64-new")]):
+            assert isinstance(row, TransactionRow)
+            assert (row.interval_us, row.name in ALL_ROWS) == (interval_us, not interval_us)
 
 
 def test_a_reader_of_committed_records_asks_for_them() -> None:

@@ -189,6 +189,7 @@ def test_batches_of_a_connection_stay_in_order(tmp_path: Path, version: int) -> 
             return Waiting([held], float("inf"), lambda _: ask(*arguments, **options), lambda: None)
 
         services.transactions.verify = verify  # type: ignore[method-assign]
+        services.transactions.confirm = lambda *_, **__: False  # type: ignore[method-assign]
         await producer.add(0)
         for sequence in range(4):
             await producer.client.send(producer.request(sequence, 0), version)

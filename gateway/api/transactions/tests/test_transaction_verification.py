@@ -14,6 +14,7 @@ import pytest
 from headgate.gateway.api.context import CloseConnection
 from headgate.gateway.api.delayed_produce import MIN_WAIT_MS
 from headgate.gateway.api.transactions.transaction_verification import RETRIES_END_MS
+from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting, WaitList
@@ -46,6 +47,16 @@ class ScriptedCoordinator:
         self.answers: deque[Answer] = deque()
         self.is_held = False
         self.held: list[tuple[WaitList, Partitions, list[Any]]] = []
+        self.confirms = False
+        self.confirmed: list[tuple[ProducerIdAndEpoch, Partitions, bool]] = []
+
+    def confirm(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions, *, adds: bool
+    ) -> bool:
+        assert transactional_id == "id"
+        if self.confirms:
+            self.confirmed.append((producer, partitions, adds))
+        return self.confirms
 
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Partitions, *, adds: bool
@@ -150,6 +161,38 @@ def test_the_coordinator_is_asked_once_for_each_transaction(bench: Bench) -> Non
 def test_from_version_12_on_the_partition_is_added(bench: Bench, version: int) -> None:
     assert bench.send(version, (0, batch(0))) == [(0, 0)]
     assert bench.coordinator.asked == [({"t": [0]}, version >= 12)]
+
+
+@pytest.mark.parametrize("version", [OLD, 12])
+def test_a_word_at_once_verifies_every_batch_of_the_request(bench: Bench, version: int) -> None:
+    bench.coordinator.confirms = True
+    assert bench.send(version, (0, batch(0)), (2, batch(0))) == [(0, 0), (0, 0)]
+    assert bench.send(version, (0, batch(1)), (1, batch(0))) == [(0, 1), (0, 0)]
+    assert bench.send(version, (0, batch(2))) == [(0, 2)]
+    adds = version >= 12
+    assert bench.coordinator.confirmed == [((7, 0), {"t": [0, 2]}, adds), ((7, 0), {"t": [1]}, adds)]
+    assert bench.coordinator.asked == []
+
+
+def test_what_is_not_confirmed_at_once_is_asked(bench: Bench) -> None:
+    """A batch of another producer, one without a transaction, and a partition that does not exist."""
+    bench.coordinator.confirms = True
+    mixed = [(0, batch(0)), (1, batch(0, producer_id=8))]
+    assert [code for code, _ in bench.send(OLD, *mixed)] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+    assert bench.send(OLD, (0, batch(0)), (1, batch(0, is_transactional=False))) == [(0, 0), (0, 0)]
+    assert bench.coordinator.asked == [({"t": [0]}, False)]
+    bench.end(is_commit=True)
+    assert [code for code, _ in bench.send(OLD, (0, batch(1)), (9, batch(0)))] == [0, 3]
+    assert bench.coordinator.confirmed == []
+
+
+def test_a_marker_makes_the_word_void(bench: Bench) -> None:
+    bench.coordinator.confirms = True
+    assert bench.send(OLD, (0, batch(0))) == [(0, 0)]
+    bench.end(is_commit=True)
+    bench.coordinator.confirms = False
+    bench.coordinator.answers.append(ErrorCode.TRANSACTION_ABORTABLE)
+    assert bench.send(OLD, (0, batch(1))) == [(ErrorCode.INVALID_TXN_STATE, -1)]
 
 
 def test_one_question_covers_all_partitions_of_a_request(bench: Bench) -> None:

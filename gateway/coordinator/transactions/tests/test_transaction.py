@@ -38,7 +38,7 @@ TRANSACTIONS = st.builds(
 @given(TRANSACTIONS, st.integers(0, 2))
 def test_no_record_loses_anything(transaction: Transaction, version: int) -> None:
     """But for one thing: the previous id where it is the present one, which says nothing."""
-    value = transaction.to_value(version)
+    value = transaction.to_value()
     read = decode_value(encode_value(value, record_version(value, version)))
     expected = transaction
     if transaction.previous_producer_id == transaction.producer_id:
@@ -48,7 +48,7 @@ def test_no_record_loses_anything(transaction: Transaction, version: int) -> Non
 
 def test_version_0_is_for_level_0_unless_it_would_lose_a_field() -> None:
     def version(transaction: Transaction, level: int) -> int:
-        return record_version(transaction.to_value(level), level)
+        return record_version(transaction.to_value(), level)
 
     assert [version(ONGOING, level) for level in (0, 1, 2)] == [0, 1, 1]
     assert version(ONGOING._replace(client_version=2), 0) == 1
@@ -57,8 +57,8 @@ def test_version_0_is_for_level_0_unless_it_would_lose_a_field() -> None:
 
 
 def test_an_empty_transaction_has_no_array_of_partitions() -> None:
-    assert HELD.to_value(1).transaction_partitions is None
-    assert ONGOING.prepared(True, 0, -1, 1).completed(1).to_value(1).transaction_partitions == []
+    assert HELD.to_value().transaction_partitions is None
+    assert ONGOING.prepared(True, 0, -1, 1).completed(1).to_value().transaction_partitions == []
 
 
 def test_partitions_are_ascending_and_each_is_there_once() -> None:

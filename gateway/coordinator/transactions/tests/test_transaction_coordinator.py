@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
 from headgate.gateway.coordinator.transactions import transaction_coordinator
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.transaction import TransactionState
@@ -102,6 +103,28 @@ def test_aborts_of_the_coordinator_are_counted_and_logged(
     for _, _, done in node.markers.writes:
         done()
     assert metrics.snapshot()["transactions.ending"] == 0
+
+
+def test_what_is_confirmed_at_once_is_in_records_below_the_high_watermark(node: TransactionNode) -> None:
+    made = node.init()
+    producer = ProducerIdAndEpoch(made.producer_id, made.producer_epoch)
+
+    def confirms(partitions: Mapping[str, Sequence[int]], by: ProducerIdAndEpoch = producer, key: str = "x") -> bool:
+        return node.transactions.confirm(key, by, partitions, adds=False)
+
+    assert not confirms({"t": [0]})
+    assert node.transactions.confirm("x", producer, {"t": [0]}, adds=True)
+    assert [confirms({"t": [0]}), confirms({"t": [0, 1]}), confirms({"t": [0]}, key="y")] == [True, False, False]
+    other_id, other_epoch = producer._replace(producer_id=99), producer._replace(producer_epoch=9)
+    assert not any(confirms({"t": [0]}, other) for other in (other_id, other_epoch))
+    assert not node.transactions.confirm("x", other_epoch, {"t": [0]}, adds=True)
+    replica = node.services.partitions.get("__transaction_state", node.transactions.index_of("x"))
+    replica.high_watermark -= 1
+    assert not confirms({"t": [0]})
+    replica.high_watermark += 1
+    node.end(made)
+    assert node.state() is TransactionState.PREPARE_COMMIT
+    assert not confirms({"t": [0]})
 
 
 def test_markers_are_written_behind_prepare_and_before_complete(node: TransactionNode) -> None:

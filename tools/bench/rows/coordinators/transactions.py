@@ -52,12 +52,11 @@ class TransactionRow(Row):
     """Producers of transactions: a record of 100 bytes to each of two partitions, an offset of a group, a commit.
 
     `version` of EndTxn: 4 is the old protocol, 5 the new one (KIP-890). `interval_us`: between the begins of two
-    transactions of a producer, by default as Kafka Streams commits (`commit.interval.ms` with exactly_once_v2); 0 if
-    the next one follows at once.
+    transactions of a producer; 0 if the next one follows at once.
     """
 
     least_seconds: float = 1.0
-    interval_us: int = 100_000
+    interval_us: int = 0
 
     api = frames.END_TXN
 
