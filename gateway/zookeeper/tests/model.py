@@ -18,8 +18,9 @@ ZooKeeper, rule by rule.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from functools import partial
 from random import Random
@@ -44,7 +45,8 @@ from headgate.gateway.zookeeper.session import (
     refusal,
 )
 
-Step = Callable[[], None]
+Queue = deque[tuple[int, Callable[[], None]]]
+"""What is on its way in one direction; the numbers count up over all queues."""
 
 
 class Fault(Enum):
@@ -210,11 +212,12 @@ class ModelSession:
         self.is_connected = False
         self.faults: deque[Fault | None] = deque()
         """What happens to the next requests; None: nothing."""
-        self.requests: deque[_Request] = deque()
-        self.answers: deque[Step] = deque()
-        self.events: deque[Step] = deque()
+        self.requests: Queue = deque()
+        self.answers: Queue = deque()
+        self.events: Queue = deque()
         self.watches = dict[tuple[str, str], dict[Watch, None]]()  # by kind and path
         self.is_open = True
+        self.is_connecting = False
         self._keeper = keeper
         self._on_event = on_event
         self._chroot = chroot
@@ -273,7 +276,8 @@ class ModelSession:
         self._closed = done
         if self.is_connected:
             self.is_connected = False
-            self._keeper.put(self.requests, _Request(lambda: self._keeper.end_session(self), self._end))
+            request = _Request(lambda: self._keeper.end_session(self), self._end)
+            self._keeper.put(self.requests, partial(self._serve, request))
         else:
             self._keeper.put(self.answers, partial(self._end, False))
 
@@ -301,7 +305,7 @@ class ModelSession:
         else:
             request = _Request(work, done)
             self._unanswered[request] = None
-            self._keeper.put(self.requests, request)
+            self._keeper.put(self.requests, partial(self._serve, request))
 
     def _full(self, path: str) -> str:
         return (self._chroot + path).rstrip("/") or "/"
@@ -316,9 +320,12 @@ class ModelSession:
 
     # The connection
 
-    def serve(self) -> None:
-        """The server takes the next request."""
-        request = self.requests.popleft()
+    @property
+    def is_closing(self) -> bool:
+        return self.is_open and self._closed is not None
+
+    def _serve(self, request: _Request) -> None:
+        """The server takes the request."""
         fault = self.faults.popleft() if self.faults else None
         if fault is Fault.BEFORE:
             self._keeper.cut(self)
@@ -339,12 +346,12 @@ class ModelSession:
     def connected(self, session_id: int) -> None:
         """The server has taken the connection."""
         is_same = session_id == self.session_id
-        self.session_id, self.is_connected = session_id, True
+        self.session_id, self.is_connected, self.is_connecting = session_id, True, False
         self._on_event(SessionEvent.RECONNECTED if is_same else SessionEvent.CONNECTED)
 
     def lost(self, event: SessionEvent) -> None:
         """The connection is gone, with all that is on its way; requests are answered, then the event is told."""
-        self.is_connected = False
+        self.is_connected = self.is_connecting = False
         self.watches.clear()
         self.requests.clear()
         self.answers.clear()
@@ -352,12 +359,15 @@ class ModelSession:
         unanswered, self._unanswered = self._unanswered, {}
         for request in unanswered:
             request.answer(KeeperError.CONNECTION_LOSS)
-        if event is SessionEvent.EXPIRED:
-            self.session_id = 0
         if self._closed is not None:
             self._end(False)
         else:
             self._on_event(event)
+
+    def expired(self) -> None:
+        """The server refused the connection: the session has ended."""
+        self.session_id = 0
+        self._on_event(SessionEvent.EXPIRED)
 
     def _end(self, is_clean: bool) -> None:
         assert self._closed is not None
@@ -385,7 +395,7 @@ class ZooKeeperModel:
         self._now_ms = now_ms
         self._last_id = 0
         self._live: set[int] = set()  # the sessions that did not end
-        self._order: deque[deque[Any]] = deque()  # the queues in which something waits, the oldest first
+        self._numbers = itertools.count()
 
     def session(self, on_event: Callable[[SessionEvent], None] = lambda _: None, chroot: str = "") -> ModelSession:
         """A client that has not connected yet."""
@@ -394,25 +404,19 @@ class ZooKeeperModel:
 
     # What is on its way
 
-    def put(self, queue: deque[Any], item: Any) -> None:
-        """Put a request, an answer or an event on its way."""
-        queue.append(item)
-        self._order.append(queue)
+    def put(self, queue: Queue, arrive: Callable[[], None]) -> None:
+        """Put a request, an answer or an event on its way; `arrive` is its end."""
+        queue.append((next(self._numbers), arrive))
         self._on_way()
 
     def step(self) -> bool:
         """Let one thing arrive; False if nothing can."""
-        ready = [queue for queue in self._order if queue and not self._is_held(queue)]
-        self._order = deque(queue for queue in self._order if queue)
+        ready = [queue for queue in self._queues() if queue]
         if not ready:
             return False
-        queue = ready[0] if self._random is None else self._random.choice(ready)
-        self._order.remove(queue)
-        session = next((session for session in self.sessions if session.requests is queue), None)
-        if session is not None:
-            session.serve()
-        else:
-            queue.popleft()()
+        queue = min(ready, key=_oldest) if self._random is None else self._random.choice(ready)
+        _, arrive = queue.popleft()
+        arrive()
         return True
 
     def run(self, most: int = 1_000_000) -> None:
@@ -422,18 +426,25 @@ class ZooKeeperModel:
                 return
         raise AssertionError(f"after {most} steps there is still something on its way")
 
-    def _is_held(self, queue: deque[Any]) -> bool:
-        return self.is_frozen and any(session.requests is queue for session in self.sessions)
+    def _queues(self) -> Iterator[Queue]:
+        for session in self.sessions:
+            yield session.answers
+            yield session.events
+            if not self.is_frozen:
+                yield session.requests
 
     # Sessions
 
     def connect(self, session: ModelSession) -> None:
         """Have a session connect, if the server runs: again with its id, or anew."""
-        if not session.is_open or session.is_connected or not self.is_running or self.is_frozen:
+        if not session.is_open or session.is_connected or session.is_connecting:
             return
+        if not self.is_running or self.is_frozen:
+            return
+        session.is_connecting = True
         if session.session_id not in self._live:
             if session.session_id:
-                self.put(session.events, partial(session.lost, SessionEvent.EXPIRED))
+                self.put(session.events, session.expired)
             self._last_id += 1
             self._live.add(self._last_id)
             self.put(session.events, partial(session.connected, self._last_id))
@@ -442,8 +453,11 @@ class ZooKeeperModel:
 
     def cut(self, session: ModelSession) -> None:
         """Cut the connection of a session; `connect` brings it back."""
-        if session.is_connected or session.requests:
+        if session.is_connected or session.is_closing:
             session.lost(SessionEvent.SUSPENDED)
+        elif session.is_connecting:
+            session.is_connecting = False
+            session.events.clear()
 
     def expire(self, session_id: int) -> None:
         """The server ends a session: it deletes the ephemeral nodes, and the client learns it when it connects."""
@@ -452,7 +466,7 @@ class ZooKeeperModel:
         if owned:
             self.transact(session_id, [Delete(path) for path in owned])
         for session in self.sessions:
-            if session.session_id == session_id:
+            if session_id and session.session_id == session_id:
                 self.cut(session)
 
     def end_session(self, session: ModelSession) -> bool:
@@ -478,9 +492,12 @@ class ZooKeeperModel:
         """The server takes no more requests, and the connections stay; `time_out` and `start` follow."""
         self.is_frozen = True
 
-    def time_out(self) -> None:
-        """Every client finds that the server does not answer."""
+    def time_out(self, *, takes_effect: bool = False) -> None:
+        """Every client gives up the server. `takes_effect`: the server does later what it was sent."""
         for session in self.sessions:
+            while takes_effect and session.requests:
+                _, arrive = session.requests.popleft()
+                arrive()
             self.cut(session)
 
     # The tree
@@ -499,3 +516,7 @@ class ZooKeeperModel:
 def parent(path: str) -> str:
     """The path above a path."""
     return path.rpartition("/")[0] or "/"
+
+
+def _oldest(queue: Queue) -> int:
+    return queue[0][0]
