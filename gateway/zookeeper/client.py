@@ -297,7 +297,7 @@ class ZooKeeperClient:
         self.session_id, self.is_connected = session_id, True
         logger.info("%s to ZooKeeper at %s, session 0x%x", "reconnected" if is_same else "connected", self._connect,
                     session_id & 0xFFFF_FFFF_FFFF_FFFF)  # fmt: skip
-        self._on_event(SessionEvent.RECONNECTED if is_same else SessionEvent.CONNECTED)
+        self._tell(SessionEvent.RECONNECTED if is_same else SessionEvent.CONNECTED)
 
     def _expired(self, client_state: str) -> None:
         """The session is lost. Kazoo connects again after an expiry, but not after an unexpected error of its own."""
@@ -322,9 +322,13 @@ class ZooKeeperClient:
         answers = [
             *(partial(request.done, KeeperError.CONNECTION_LOSS) for request in lost),
             *(partial(request.done, KeeperError.NOT_CONNECTED) for request in unsent),
-            partial(self._on_event, event),
+            partial(self._tell, event),
         ]
         self._inbox.extendleft(reversed(answers))
+
+    def _tell(self, event: SessionEvent) -> None:
+        if self._closed is None:
+            self._on_event(event)
 
     def _refuse_waiting(self) -> None:
         unsent, self._waiting = self._waiting, deque()

@@ -186,7 +186,8 @@ class Session(Protocol):
     def close(self, done: Callable[[bool], None]) -> None:
         """End the session. `done` is the last call: with True if ZooKeeper has ended it, ephemeral nodes included.
 
-        With False ZooKeeper keeps them until the session times out. Requests that were not sent are NOT_CONNECTED.
+        With False ZooKeeper keeps them until the session times out. Requests that were not sent are NOT_CONNECTED, and
+        no event is told any more.
         """
 
 

@@ -10,14 +10,14 @@ import struct
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from compat_tests.zookeeper import ZooKeeper
 from headgate.gateway.zookeeper.client import ZooKeeperClient
-from headgate.gateway.zookeeper.session import Create, KeeperError, Session, SessionEvent
+from headgate.gateway.zookeeper.session import Create, Session, SessionEvent
 from headgate.gateway.zookeeper.tests.model import Fault, ModelSession, ZooKeeperModel
 from headgate.gateway.zookeeper.tests.proxy import HOST, Proxy
 
@@ -238,14 +238,15 @@ class RealWorld(World):
         proxy = self._proxies[observed.session]
         proxy.is_open = False
         proxy.cut()
-        self.until(lambda: not observed.session.is_connected)
+        self.until(lambda: observed.events[-1:] == [SessionEvent.SUSPENDED])
 
     def reconnect(self, observed: Observed) -> None:
         self._proxies[observed.session].is_open = True
 
     def expire(self, session: Session) -> None:
         """A second connection of the same session closes it: what ZooKeeper's own tests do."""
-        session_id, password = _kazoo(session).client_id
+        kazoo = _client(session)._kazoo
+        session_id, password = kazoo._session_id, kazoo._session_passwd
         with socket.create_connection((HOST, self.server.port), timeout=WITHIN_S) as connection:
             connect = struct.pack(">iqiqi", 0, 0, SESSION_TIMEOUT_MS, session_id, len(password)) + password + b"\0"
             close = struct.pack(">ii", 1, -11)
@@ -284,12 +285,3 @@ class RealWorld(World):
 def _client(session: Session) -> ZooKeeperClient:
     assert isinstance(session, ZooKeeperClient)
     return session
-
-
-def _kazoo(session: Session) -> Any:
-    return _client(session)._kazoo
-
-
-def errors(results: Sequence[Any]) -> list[KeeperError]:
-    """Those of the results that are errors."""
-    return [result for result in results if isinstance(result, KeeperError)]
