@@ -157,8 +157,9 @@ class Scheduler:
         try:
             while workers is not None and (ended := workers.ended()) is not None:
                 _call(*ended)
-            for _ in range(len(self._from_threads)):  # a busy thread adds more, which has to wait for the next turn
-                _call(self._from_threads.popleft())
+            if not self.is_over:
+                for _ in range(len(self._from_threads)):  # a busy thread adds more, which has to wait for the next turn
+                    _call(self._from_threads.popleft())
             _call(self._settle)
             if not self.is_over:
                 self.run_soon()
@@ -273,7 +274,8 @@ class Scheduler:
             wake = partial(self._wake, trio.lowlevel.current_trio_token())
             self._workers = Workers(wake, self._most_threads)
             self._wake_from_thread = wake
-            wake()
+            if self._from_threads:
+                wake()
             task_status.started()
             try:
                 while True:

@@ -44,6 +44,8 @@ from headgate.gateway.zookeeper.session import (
     SetData,
     Stat,
     Watch,
+    is_too_large,
+    is_valid_path,
     refusal,
 )
 
@@ -172,61 +174,66 @@ class ZooKeeperClient:
 
     def get(self, path: str, done: Done[NodeData], watch: Watch | None = None) -> None:
         kazoo_watch = self._watch(watch)
-        self._ask([Check(path)], lambda kazoo: kazoo.get_async(path, kazoo_watch), _node_data, done)
+        self._ask(path, None, lambda kazoo: kazoo.get_async(path, kazoo_watch), _node_data, done)
 
     def children(self, path: str, done: Done[Children], watch: Watch | None = None) -> None:
         kazoo_watch = self._watch(watch)
-        self._ask([Check(path)], lambda kazoo: kazoo.get_children_async(path, kazoo_watch, True), _children, done)
+        self._ask(path, None, lambda kazoo: kazoo.get_children_async(path, kazoo_watch, True), _children, done)
 
     def exists(self, path: str, done: Done[Stat], watch: Watch | None = None) -> None:
         kazoo_watch = self._watch(watch)
-        self._ask([Check(path)], lambda kazoo: kazoo.exists_async(path, kazoo_watch), _stat_or_none, done)
+        self._ask(path, None, lambda kazoo: kazoo.exists_async(path, kazoo_watch), _stat_or_none, done)
 
     def create(self, node: Create, done: Done[str]) -> None:
         path, data, is_ephemeral, is_sequential = node
-        self._ask([node], lambda kazoo: kazoo.create_async(path, data, None, is_ephemeral, is_sequential), _same, done)
+        self._ask(
+            path, data, lambda kazoo: kazoo.create_async(path, data, None, is_ephemeral, is_sequential), _same, done
+        )
 
     def set(self, path: str, data: bytes, version: int, done: Done[Stat]) -> None:
-        operation = SetData(path, data, version)
-        self._ask([operation], lambda kazoo: kazoo.set_async(path, data, version), _stat, done)
+        self._ask(path, data, lambda kazoo: kazoo.set_async(path, data, version), _stat, done)
 
     def delete(self, path: str, version: int, done: Done[None]) -> None:
-        self._ask([Delete(path, version)], lambda kazoo: kazoo.delete_async(path, version), _nothing, done)
+        self._ask(path, None, lambda kazoo: kazoo.delete_async(path, version), _nothing, done)
 
     def multi(self, operations: Sequence[Operation], done: Done[Results | Refused]) -> None:
         refused = refusal(operations)
         if refused is not None:
             self._scheduler.call_soon(partial(done, refused))
         else:
-            self._ask((), lambda kazoo: _transaction(kazoo, operations).commit_async(), _results, done)
+            self._put(lambda kazoo: _transaction(kazoo, operations).commit_async(), _results, done)
 
     def sync(self, path: str, done: Done[None]) -> None:
-        self._ask([Check(path)], lambda kazoo: kazoo.sync_async(path), _nothing, done)
+        self._ask(path, None, lambda kazoo: kazoo.sync_async(path), _nothing, done)
 
     def close(self, done: Callable[[bool], None]) -> None:
-        """See `Session.close`. Takes at most CLOSE_WITHIN_MS: behind it, a thread is left to a server that hangs."""
+        """See `Session.close`. Takes at most CLOSE_WITHIN_MS; kazoo's thread may be left to a server that hangs.
+
+        Without a connection nothing is worth waiting for.
+        """
         assert self._closed is None, "close() is called once"
         self._closed = done
         self._is_clean, self.is_connected = self.is_connected, False
         self._refuse_waiting()
-        self._close_timer = self._scheduler.call_after(CLOSE_WITHIN_MS, self._end)
+        self._close_timer = self._scheduler.call_after(CLOSE_WITHIN_MS if self._is_clean else 0, self._end)
         threading.Thread(target=_stop, args=(self._kazoo, partial(self._arrive, self._end)), daemon=True).start()
 
     def _watch(self, watch: Watch | None) -> _Watch | None:
         return None if watch is None else _Watch(watch, self._arrive)
 
     def _ask(
-        self,
-        operations: Sequence[Operation],
-        send: Callable[[Any], Any],
-        read: Callable[[Any], Any],
-        done: Done[Any],
+        self, path: str, data: bytes | None, send: Callable[[Any], Any], read: Callable[[Any], Any], done: Done[Any]
     ) -> None:
-        refused = refusal(operations)
-        if refused is not None:
-            error = refused.error if isinstance(refused, Refused) else refused
-            self._scheduler.call_soon(partial(done, error))
-        elif not self.is_connected:
+        """One operation; `data` is what it writes."""
+        if not is_valid_path(path):
+            self._scheduler.call_soon(partial(done, KeeperError.BAD_ARGUMENTS))
+        elif data is not None and is_too_large(path, data):
+            self._scheduler.call_soon(partial(done, KeeperError.TOO_LARGE))
+        else:
+            self._put(send, read, done)
+
+    def _put(self, send: Callable[[Any], Any], read: Callable[[Any], Any], done: Done[Any]) -> None:
+        if not self.is_connected:
             self._scheduler.call_soon(partial(done, KeeperError.NOT_CONNECTED))
         else:
             self._waiting.append(_Request(send, read, done))

@@ -24,7 +24,9 @@ MAX_REQUEST_BYTES: Final = 1_000_000
 """ZooKeeper closes the connection for more (jute.maxbuffer: 1,048,575 bytes with its own fields)."""
 OVERHEAD_BYTES: Final = 128
 """An upper bound on the other fields of one operation."""
-_FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
+# Characters beyond 16 bits are none to ZooKeeper
+_NAME: Final = r"/(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]+"
+_is_path: Final = re.compile(f"/|(?:{_NAME})+").fullmatch
 
 
 class KeeperError(Enum):
@@ -192,22 +194,23 @@ class Session(Protocol):
 
 
 def is_valid_path(path: str) -> bool:
-    """Whether ZooKeeper allows a path (`PathUtils.validatePath`); characters beyond 16 bits are none to it."""
-    if path == "/":
-        return True
-    if not path.startswith("/") or any(part in {"", ".", ".."} for part in path[1:].split("/")):
-        return False
-    return _FORBIDDEN.search(path) is None
+    """Whether ZooKeeper allows a path (`PathUtils.validatePath`)."""
+    return _is_path(path) is not None
+
+
+def is_too_large(path: str, data: bytes) -> bool:
+    """Whether ZooKeeper would close the connection for a node."""
+    return _size(path, data) > MAX_REQUEST_BYTES
 
 
 def refusal(operations: Sequence[Operation]) -> KeeperError | Refused | None:
-    """The error of a request that is not worth sending; None if ZooKeeper decides."""
+    """The error of a multi that is not worth sending; None if ZooKeeper decides."""
     for place, operation in enumerate(operations):
         if not is_valid_path(operation.path):
             return Refused(place, KeeperError.BAD_ARGUMENTS)
-    return KeeperError.TOO_LARGE if sum(map(_size, operations)) > MAX_REQUEST_BYTES else None
+    size = sum(_size(one.path, one.data if isinstance(one, Create | SetData) else b"") for one in operations)
+    return KeeperError.TOO_LARGE if size > MAX_REQUEST_BYTES else None
 
 
-def _size(operation: Operation) -> int:
-    data = operation.data if isinstance(operation, Create | SetData) else b""
-    return len(operation.path.encode()) + len(data) + OVERHEAD_BYTES
+def _size(path: str, data: bytes) -> int:
+    return len(path.encode()) + len(data) + OVERHEAD_BYTES

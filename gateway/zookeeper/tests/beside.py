@@ -21,6 +21,7 @@ import trio
 from compat_tests.zookeeper import ZooKeeper
 from headgate.gateway.app.broker import Broker
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.zookeeper.client import ZooKeeperClient
 from headgate.gateway.zookeeper.session import Create, SessionEvent
 from headgate.gateway.zookeeper.tests.proxy import HOST
@@ -31,6 +32,7 @@ from headgate.protocol.records.batch import Record, build
 SECONDS: Final = 6.0
 INTERVAL_S: Final = 0.002
 READS: Final = 10_000
+SLICE: Final = 100
 TOPIC: Final = "bystander"
 
 
@@ -62,24 +64,30 @@ def produce(port: int) -> None:
 
 
 class Reads:
-    """Reads of READS nodes, again and again."""
+    """READS reads, again and again. They are asked for in slices: also to ask takes time, some microseconds each."""
 
-    def __init__(self, client: ZooKeeperClient) -> None:
+    def __init__(self, client: ZooKeeperClient, scheduler: Scheduler) -> None:
         self.client = client
         self.count = 0
         self.is_running = True
-        self._left = 0
+        self._scheduler = scheduler
+        self._asked = self._answered = 0
 
     def begin(self) -> None:
-        if self.is_running and self.client.is_connected:
-            self._left = READS
-            for number in range(READS):
-                self.client.get(f"/n{number % 100}", self._read)
+        self._asked = self._answered = 0
+        self._ask()
+
+    def _ask(self) -> None:
+        for number in range(SLICE):
+            self.client.get(f"/n{number}", self._read)
+        self._asked += SLICE
+        if self._asked < READS:
+            self._scheduler.call_from_thread(self._ask)
 
     def _read(self, _result: object) -> None:
         self.count += 1
-        self._left -= 1
-        if not self._left:
+        self._answered += 1
+        if self._answered == READS and self.is_running:
             self.begin()
 
 
@@ -97,9 +105,9 @@ async def measure(broker: Broker, zookeeper: ZooKeeper, outstanding: int) -> dic
     client = ZooKeeperClient(zookeeper.connect, 30_000, broker.services.scheduler, follow, outstanding or 1)
     client.start()
     await connected.wait()
-    reads = Reads(client)
-    reads.is_running = outstanding > 0
-    reads.begin()
+    reads = Reads(client, broker.services.scheduler)
+    if outstanding:
+        reads.begin()
     command = [sys.executable, "-m", "headgate.gateway.zookeeper.tests.beside", "produce", str(port)]
     began_s, cpu_s = time.perf_counter(), time.process_time()
     count = reads.count
