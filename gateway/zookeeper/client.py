@@ -6,7 +6,7 @@ and events from it, in their order. Two more threads for callbacks, kazoo's defa
 request and lose that order.
 
 That thread computes under Python's lock, beside the loop, so what kazoo has to do at once is bounded: at most
-`MAX_OUTSTANDING` requests are with kazoo; further ones wait here. `docs/performance.md` has the measurement. The bound
+`MAX_OUTSTANDING` requests are with kazoo; further ones wait here. `docs/performance.md` has the measurement. This bound
 also keeps the loop from blocking: kazoo is woken by a byte in a pipe for each request, and with some hundred requests
 and a server that hangs the pipe is full.
 
@@ -27,7 +27,9 @@ from typing import Any, Final, Protocol
 from kazoo import exceptions
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol import serialization
 from kazoo.protocol.states import EventType, KazooState, KeeperState
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from headgate.gateway.zookeeper.session import (
     Check,
@@ -56,6 +58,7 @@ MOST_A_TURN: Final = 64
 """Answers and events that the loop takes before it serves others."""
 CLOSE_WITHIN_MS: Final = 5_000
 RESTART_AFTER_MS: Final = 1_000
+_EPHEMERAL, _SEQUENTIAL = 1, 2
 # Seconds between attempts to connect, doubled up to the limit
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 2.0
 
@@ -75,10 +78,10 @@ _ERRORS: Final = {
     exceptions.RequestTimeoutError: KeeperError.CONNECTION_LOSS,
 }
 
-# kazoo logs every attempt to connect, every second: this module says it once. Who needs more sets the level
+# kazoo warns of every attempt to connect, every second or two; this module says it once. The level may be lowered
 _kazoo_logger = logging.getLogger("headgate.zookeeper.kazoo")
 if _kazoo_logger.level == logging.NOTSET:
-    _kazoo_logger.setLevel(logging.CRITICAL)
+    _kazoo_logger.setLevel(logging.ERROR)
 
 
 class _Timer(Protocol):
@@ -96,7 +99,25 @@ class Scheduling(Protocol):
 
 
 class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads without those for callbacks: a stopped handler runs them where they arise."""
+    """kazoo's threads without those for callbacks: a stopped handler runs them where they arise.
+
+    `ended` is called at the end of the connection's thread: after `stop`, and after an error that kazoo did not expect.
+    """
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        super().__init__()
+        self.ended = ended
+
+    def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return super().spawn(self._run, func, *args, **kwargs)
+
+    def _run(self, function: Callable[..., Any], *arguments: Any, **more: Any) -> None:
+        try:
+            function(*arguments, **more)
+        except Exception:
+            logger.exception("the connection to ZooKeeper failed unexpectedly; another one follows")
+        finally:
+            self.ended()
 
     def start(self) -> None:
         pass
@@ -190,7 +211,7 @@ class ZooKeeperClient:
             path, data, lambda kazoo: kazoo.create_async(path, data, None, is_ephemeral, is_sequential), _same, done
         )
 
-    def set(self, path: str, data: bytes, version: int, done: Done[Stat]) -> None:
+    def set(self, path: str, data: bytes | None, version: int, done: Done[Stat]) -> None:
         self._ask(path, data, lambda kazoo: kazoo.set_async(path, data, version), _stat, done)
 
     def delete(self, path: str, version: int, done: Done[None]) -> None:
@@ -240,7 +261,8 @@ class ZooKeeperClient:
             self._send_waiting()
 
     def _send_waiting(self) -> None:
-        while self._waiting and len(self._outstanding) < self._max_outstanding:
+        # Kazoo would keep what it gets without a connection, and send it later
+        while self._waiting and len(self._outstanding) < self._max_outstanding and self._kazoo.connected:
             request = self._waiting.popleft()
             self._outstanding[request] = None
             request.send(self._kazoo).rawlink(partial(self._arrive_answer, request))
@@ -259,7 +281,7 @@ class ZooKeeperClient:
     def _arrive_state(self, kazoo: Any, state: str) -> None:
         client_id = kazoo.client_id
         session_id = client_id[0] if client_id is not None else 0
-        self._arrive(partial(self._follow, kazoo, state, session_id, kazoo.client_state))
+        self._arrive(partial(self._follow, kazoo, state, session_id))
 
     # On the loop
 
@@ -285,7 +307,7 @@ class ZooKeeperClient:
         error = result.exception
         request.done(request.read(result.value) if error is None else _error(error))
 
-    def _follow(self, kazoo: Any, state: str, session_id: int, client_state: str) -> None:
+    def _follow(self, kazoo: Any, state: str, session_id: int) -> None:
         """Kazoo's connection has another state."""
         if kazoo is not self._kazoo or self._is_closed:
             return
@@ -297,7 +319,7 @@ class ZooKeeperClient:
             logger.warning("lost the connection to ZooKeeper at %s; connecting again", self._connect)
             self._lose(SessionEvent.SUSPENDED)
         else:
-            self._expired(client_state)
+            self._expired()
 
     def _connected(self, session_id: int) -> None:
         is_same = session_id == self.session_id
@@ -306,16 +328,18 @@ class ZooKeeperClient:
                     session_id & 0xFFFF_FFFF_FFFF_FFFF)  # fmt: skip
         self._tell(SessionEvent.RECONNECTED if is_same else SessionEvent.CONNECTED)
 
-    def _expired(self, client_state: str) -> None:
-        """The session is lost. Kazoo connects again after an expiry, but not after an unexpected error of its own."""
+    def _expired(self) -> None:
         logger.warning("ZooKeeper at %s has ended the session; opening another", self._connect)
-        if client_state != KeeperState.EXPIRED_SESSION:
-            stop = partial(_stop, self._kazoo, lambda: None)
-            threading.Thread(target=stop, daemon=True).start()
-            self._kazoo = self._new_kazoo()
-            self._scheduler.call_after(RESTART_AFTER_MS, self._start_again)
         self.session_id = 0
         self._lose(SessionEvent.EXPIRED)
+
+    def _replace(self, kazoo: Any) -> None:
+        """Kazoo's thread has ended by itself, and its session is lost with it: begin with another kazoo."""
+        if kazoo is self._kazoo and self._closed is None:
+            with suppress(Exception):
+                kazoo.close()
+            self._kazoo = self._new_kazoo()
+            self._scheduler.call_after(RESTART_AFTER_MS, self._start_again)
 
     def _start_again(self) -> None:
         if self._closed is None:
@@ -359,11 +383,12 @@ class ZooKeeperClient:
         self._closed(is_clean)
 
     def _new_kazoo(self) -> Any:
+        handler = _InlineHandler(lambda: self._arrive(partial(self._replace, kazoo)))
         retry = {"max_tries": -1, "delay": _FIRST_DELAY_S, "max_delay": _LONGEST_DELAY_S}
         kazoo = KazooClient(
             self._connect,
             timeout=self._session_timeout_ms / 1000,
-            handler=_InlineHandler(),
+            handler=handler,
             connection_retry=retry,
             logger=_kazoo_logger,
         )
@@ -383,19 +408,20 @@ def _stop(kazoo: Any, stopped: Callable[[], None]) -> None:
 
 
 def _transaction(kazoo: Any, operations: Sequence[Operation]) -> Any:
+    """A multi. It is built without kazoo's functions for the operations: they refuse null as data."""
     transaction = kazoo.transaction()
     for operation in operations:
+        path = f"{kazoo.chroot}{operation.path}".rstrip("/") or "/"
         match operation:
-            case Create():
-                transaction.create(
-                    operation.path, operation.data, None, operation.is_ephemeral, operation.is_sequential
-                )
-            case SetData():
-                transaction.set_data(*operation)
-            case Delete():
-                transaction.delete(*operation)
-            case Check():
-                transaction.check(*operation)
+            case Create(_, data, is_ephemeral, is_sequential):
+                flags = _EPHEMERAL * is_ephemeral | _SEQUENTIAL * is_sequential
+                transaction.operations.append(serialization.Create(path, data, OPEN_ACL_UNSAFE, flags))
+            case SetData(_, data, version):
+                transaction.operations.append(serialization.SetData(path, data, version))
+            case Delete(_, version):
+                transaction.operations.append(serialization.Delete(path, version))
+            case Check(_, version):
+                transaction.operations.append(serialization.CheckVersion(path, version))
     return transaction
 
 
@@ -434,7 +460,7 @@ def _stat_or_none(stat: Any) -> Stat | KeeperError:
 
 def _node_data(value: Any) -> NodeData:
     data, stat = value
-    return NodeData(data or b"", _stat(stat))
+    return NodeData(data, _stat(stat))
 
 
 def _children(value: Any) -> Children:

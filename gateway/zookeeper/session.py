@@ -3,7 +3,8 @@
 `client.py` has the real session, `tests/model.py` a model of it; `tests/test_scenarios.py` holds both to this page.
 
 Every request takes `done`, which gets the result or a `KeeperError`: exactly once, on the loop, never before the call
-returns. Requests take effect, and are answered, in the order of the calls.
+returns. Requests take effect, and are answered, in the order of the calls. Any number may wait, but to ask costs some
+microseconds each: ask for thousands in slices.
 
 A watch is a function of the path: it is called at most once, at the first change
 after the read that set it, own changes included. Nothing orders events and answers: an event only means "look again".
@@ -45,7 +46,8 @@ class KeeperError(Enum):
     NOT_CONNECTED = auto()
     """There was no connection, or it ended before the request was sent."""
     CONNECTION_LOSS = auto()
-    """The connection ended before the answer: the request may have taken effect. It is never sent again by itself."""
+    """The connection ended before the answer. The request is never sent again by itself, but may have taken effect, or
+    take effect until the session is connected again; then a look at the node tells."""
     SESSION_EXPIRED = auto()
     OTHER = auto()
     """Any other error of the server; the log has it."""
@@ -78,9 +80,9 @@ class Stat(NamedTuple):
 
 
 class NodeData(NamedTuple):
-    """The answer to `get`."""
+    """The answer to `get`. Nodes without data (null) differ from those with empty data: Kafka writes both."""
 
-    data: bytes
+    data: bytes | None
     stat: Stat
 
 
@@ -95,7 +97,7 @@ class Create(NamedTuple):
     """Create a node; the result is its path. To a sequential one ZooKeeper appends ten digits that rise."""
 
     path: str
-    data: bytes = b""
+    data: bytes | None = None
     is_ephemeral: bool = False
     is_sequential: bool = False
 
@@ -104,7 +106,7 @@ class SetData(NamedTuple):
     """Replace the data of a node; the result is its new Stat."""
 
     path: str
-    data: bytes
+    data: bytes | None
     version: int = ANY_VERSION
 
 
@@ -173,7 +175,7 @@ class Session(Protocol):
     def create(self, node: Create, done: Done[str]) -> None:
         """Create a node; its parent must exist."""
 
-    def set(self, path: str, data: bytes, version: int, done: Done[Stat]) -> None:
+    def set(self, path: str, data: bytes | None, version: int, done: Done[Stat]) -> None:
         """Replace the data of a node that has this version."""
 
     def delete(self, path: str, version: int, done: Done[None]) -> None:
@@ -198,7 +200,7 @@ def is_valid_path(path: str) -> bool:
     return _is_path(path) is not None
 
 
-def is_too_large(path: str, data: bytes) -> bool:
+def is_too_large(path: str, data: bytes | None) -> bool:
     """Whether ZooKeeper would close the connection for a node."""
     return _size(path, data) > MAX_REQUEST_BYTES
 
@@ -208,9 +210,9 @@ def refusal(operations: Sequence[Operation]) -> KeeperError | Refused | None:
     for place, operation in enumerate(operations):
         if not is_valid_path(operation.path):
             return Refused(place, KeeperError.BAD_ARGUMENTS)
-    size = sum(_size(one.path, one.data if isinstance(one, Create | SetData) else b"") for one in operations)
+    size = sum(_size(one.path, one.data if isinstance(one, Create | SetData) else None) for one in operations)
     return KeeperError.TOO_LARGE if size > MAX_REQUEST_BYTES else None
 
 
-def _size(path: str, data: bytes) -> int:
-    return len(path.encode()) + len(data) + OVERHEAD_BYTES
+def _size(path: str, data: bytes | None) -> int:
+    return len(path.encode()) + len(data or b"") + OVERHEAD_BYTES

@@ -69,7 +69,7 @@ class _Failed(Exception):
 class _Node:
     """A node of the tree; `created` counts the children that were ever created, which numbers sequential ones."""
 
-    def __init__(self, data: bytes, zxid: int, owner: int, now_ms: int) -> None:
+    def __init__(self, data: bytes | None, zxid: int, owner: int, now_ms: int) -> None:
         self.data = data
         self.version = 0
         self.czxid = self.mzxid = zxid
@@ -255,7 +255,7 @@ class ModelSession:
     def create(self, node: Create, done: Done[str]) -> None:
         self._write(node, done)
 
-    def set(self, path: str, data: bytes, version: int, done: Done[Stat]) -> None:
+    def set(self, path: str, data: bytes | None, version: int, done: Done[Stat]) -> None:
         self._write(SetData(path, data, version), done)
 
     def delete(self, path: str, version: int, done: Done[None]) -> None:

@@ -50,7 +50,8 @@ class FakeKazoo:
 
     made: list[FakeKazoo]
 
-    def __init__(self, hosts: str, **_: Any) -> None:
+    def __init__(self, hosts: str, *, handler: Any, **_: Any) -> None:
+        self.handler = handler
         self.client_id: tuple[int, bytes] | None = None
         self.client_state = KeeperState.CONNECTING
         self.asked: list[tuple[str, Any, Answer]] = []
@@ -58,6 +59,10 @@ class FakeKazoo:
         self.stopping = threading.Event()
         self.may_stop = threading.Event()
         self.made.append(self)
+
+    @property
+    def connected(self) -> bool:
+        return bool(self.client_state == KeeperState.CONNECTED)
 
     def add_listener(self, listener: Callable[[str], None]) -> None:
         self.tell = listener
@@ -150,26 +155,40 @@ def test_a_request_that_kazoo_forgets_is_answered_once(faked: Faked) -> None:
     assert len(faked.results) == 5
 
 
-def test_kazoo_is_made_anew_after_an_error_of_its_own(faked: Faked) -> None:
+@pytest.mark.parametrize("was_connected", [False, True])
+def test_kazoo_is_made_anew_after_an_error_of_its_own(faked: Faked, was_connected: bool) -> None:
     """Its thread is gone then: without a new one the broker would never hear of ZooKeeper again."""
-    faked.connect()
-    faked.ask(1)
-    old = faked.kazoo
-    old.client_state = KeeperState.CLOSED
-    old.tell(KazooState.LOST)
+    old, before = faked.kazoo, [CONNECTED, SessionEvent.EXPIRED] if was_connected else []
+    if was_connected:
+        faked.connect()
+        faked.ask(1)
+        old.client_state = KeeperState.CLOSED
+        old.tell(KazooState.LOST)
+        faked.time.advance()
+        assert faked.results == [(0, KeeperError.CONNECTION_LOSS)]
+    old.handler.ended()
     faked.time.advance()
-    assert faked.results == [(0, KeeperError.CONNECTION_LOSS)]
-    assert faked.events == [CONNECTED, SessionEvent.EXPIRED]
+    assert faked.events == before
     assert len(FakeKazoo.made) == 2
-    assert old.stopping.wait(30)
-    old.may_stop.set()
     assert faked.kazoo.starts == 0
     faked.time.advance(RESTART_AFTER_MS)
     assert faked.kazoo.starts == 1
     old.tell(KazooState.SUSPENDED)  # of no interest any more
     faked.connect(2)
-    assert faked.events == [CONNECTED, SessionEvent.EXPIRED, CONNECTED]
+    assert faked.events == [*before, CONNECTED]
     assert faked.client.session_id == 2
+
+
+def test_nothing_is_sent_in_the_moment_before_the_loop_hears_of_the_end(faked: Faked) -> None:
+    """Kazoo would send it with the next connection, long after its failure was told."""
+    faked.connect()
+    faked.kazoo.client_state = KeeperState.CONNECTING
+    faked.kazoo.tell(KazooState.SUSPENDED)
+    faked.ask(1)
+    faked.time.advance()
+    assert faked.kazoo.asked == []
+    assert faked.results == [(0, KeeperError.NOT_CONNECTED)]
+    assert faked.events == [CONNECTED, SUSPENDED]
 
 
 def test_an_expired_session_keeps_its_kazoo(faked: Faked) -> None:
@@ -286,6 +305,13 @@ def test_kazoo_is_imported_with_the_client_alone() -> None:
         " sys.exit('kazoo' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_end_of_the_thread_is_told_and_its_error_logged(caplog: pytest.LogCaptureFixture) -> None:
+    ended = threading.Event()
+    client_module._InlineHandler(ended.set).spawn(lambda one: one // 0, 1)
+    assert ended.wait(30)
+    assert "ZeroDivisionError" in caplog.text
 
 
 # Real servers

@@ -127,6 +127,19 @@ def test_a_recreated_node_begins_with_version_0(world: World) -> None:
     assert after.czxid > before.mzxid
 
 
+def test_no_data_differ_from_empty_data(world: World) -> None:
+    """Kafka creates directories without data, and fails on some nodes with empty data."""
+    a = world.connected()
+    create(world, a, "/none", Create("/empty", b""))
+    world.ask(
+        a.session.multi, [Create("/none2"), Create("/empty2", b""), SetData("/none", b""), SetData("/empty", None)]
+    )
+    assert [get(world, a, path).data for path in ("/none", "/empty", "/none2", "/empty2")] == [b"", None, None, b""]
+    world.ask(a.session.set, "/none", None, ANY_VERSION)
+    world.ask(a.session.set, "/empty", b"", ANY_VERSION)
+    assert [get(world, a, path).data for path in ("/none", "/empty")] == [None, b""]
+
+
 def test_children_keep_a_node(world: World) -> None:
     a = world.connected()
     create(world, a, "/n", "/n/b", "/n/a")
