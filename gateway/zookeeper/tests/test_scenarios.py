@@ -680,3 +680,12 @@ def test_a_session_without_a_connection_is_closed_at_once(world: World) -> None:
     world.reconnect(a)
     assert isinstance(stat(world, b, "/e"), Stat)  # it stays until the session times out
     assert a.events == []
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_lost_close_is_not_confirmed(world: World, fault: Fault) -> None:
+    a, b = world.connected(), world.connected()
+    create(world, a, Create("/e", is_ephemeral=True))
+    world.lose_requests(a, fault)
+    assert world.ask(a.session.close) is False
+    assert (stat(world, b, "/e") is KeeperError.NO_NODE) == (fault is Fault.AFTER)
