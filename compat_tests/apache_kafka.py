@@ -4,7 +4,8 @@
         kafka.bootstrap                         # '127.0.0.1:40123'
         run_tool(TOPICS, "--bootstrap-server", kafka.bootstrap, "--create", "--topic", "t")
 
-The jars are those of `make jars`: build/jars/broker (4.1), broker39 (3.9) and broker28 (2.8, `KafkaAndZooKeeper`).
+The jars are those of `make jars`: build/jars/broker (4.1), broker39 (3.9), broker28 (2.8, `KafkaAndZooKeeper`) and
+broker08 (0.8.2.2). `KafkaOnZooKeeper` runs the last three with a ZooKeeper that is there already.
 Standard library only: tests and the bench both use it.
 """
 
@@ -281,11 +282,14 @@ class ApacheKafka:
         while time.monotonic() < deadline:
             if self.process is None or self.process.poll() is not None:
                 raise KafkaFailed(f"Apache Kafka stopped while starting\n{self._tail()}")
-            if _names_a_broker(self.port):
+            if self._is_ready():
                 self.ready_s = time.monotonic() - began
                 return
             time.sleep(0.02)
         raise KafkaFailed(f"Apache Kafka does not answer on {self.bootstrap} after {self.timeout_s} s\n{self._tail()}")
+
+    def _is_ready(self) -> bool:
+        return _names_a_broker(self.port)
 
     def _tail(self) -> str:
         lines = self.output.read_text(errors="replace").splitlines()
@@ -316,6 +320,33 @@ class KafkaAndZooKeeper(ApacheKafka):
             **self.settings,
         }
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+
+
+class KafkaOnZooKeeper(ApacheKafka):
+    """A Kafka 0.8.2, 2.8 or 3.9 (by `jar_set`) in ZooKeeper mode; `connect` is host:port and chroot of a ZooKeeper."""
+
+    def __init__(self, connect: str, broker_id: int, settings: Mapping[str, str] | None = None, **more: Any) -> None:
+        super().__init__(settings, **more)
+        self.connect = connect
+        self.broker_id = broker_id
+
+    def _format(self) -> None:
+        self.port = reserve(self)
+        is_old = self.jar_set == "broker08"
+        address = {"host.name": "127.0.0.1", "port": f"{self.port}"}
+        lines = {
+            "broker.id": str(self.broker_id),
+            **(address if is_old else {"listeners": f"PLAINTEXT://127.0.0.1:{self.port}"}),
+            "zookeeper.connect": self.connect,
+            "log.dirs": str(self.logs),
+            "offsets.topic.replication.factor": "1",
+            **self.settings,
+        }
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+
+    def _is_ready(self) -> bool:
+        """0.8.2 names no broker as long as there is no topic; the log of every version says when it is registered."""
+        return "started (kafka.server.KafkaServer)" in self.output.read_text(errors="replace")
 
 
 def _names_a_broker(port: int) -> bool:

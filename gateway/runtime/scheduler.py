@@ -101,6 +101,8 @@ class Scheduler:
         self._sleeping_until_ms = float("-inf")
         self._nursery: trio.Nursery | None = None
         self._workers: Workers | None = None
+        self._from_threads: deque[Callable[[], None]] = deque()
+        self._wake_from_thread: Callable[[], None] | None = None
         self._reads: dict[str, BoundedExecutor] = {}
         self._turn = threading.Lock()
         self._in_slices: set[int] = set()  # thread identifiers
@@ -126,6 +128,12 @@ class Scheduler:
         if not self.is_attended:
             self._wakeup.set()
 
+    def call_from_thread(self, callback: Callable[[], None]) -> None:
+        """Run `callback` on the loop, in the order of the calls, but not after its end. Any thread may call this."""
+        self._from_threads.append(callback)
+        if self._wake_from_thread is not None:
+            self._wake_from_thread()
+
     def in_thread(self, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         """Run `work` in a worker thread, then `done` on the loop, with the result or the raised exception."""
         if self._workers is None or self.is_over:
@@ -149,6 +157,9 @@ class Scheduler:
         try:
             while workers is not None and (ended := workers.ended()) is not None:
                 _call(*ended)
+            if not self.is_over:
+                for _ in range(len(self._from_threads)):  # a busy thread adds more, which has to wait for the next turn
+                    _call(self._from_threads.popleft())
             _call(self._settle)
             if not self.is_over:
                 self.run_soon()
@@ -262,6 +273,9 @@ class Scheduler:
             self._nursery = nursery
             wake = partial(self._wake, trio.lowlevel.current_trio_token())
             self._workers = Workers(wake, self._most_threads)
+            self._wake_from_thread = wake
+            if self._from_threads:
+                wake()
             task_status.started()
             try:
                 while True:

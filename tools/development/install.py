@@ -27,7 +27,18 @@ from pathlib import Path
 from typing import Final
 
 OLDEST: Final = (3, 11)
-JAR_SETS: Final = ("clients", "schemas", "broker", "broker39", "broker28", "matrix", "spark", "streams")
+JAR_SETS: Final = (
+    "clients",
+    "schemas",
+    "broker",
+    "broker39",
+    "broker28",
+    "broker08",
+    "zookeeper",
+    "matrix",
+    "spark",
+    "streams",
+)
 # name -> (arguments of go, directory in compat_tests/go, package)
 GO_PROGRAMS: Final = {
     "franz-go": ("build", "franz-go", "."),

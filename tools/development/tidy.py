@@ -34,8 +34,6 @@ FILE_MEDIAN, FILE_95TH, FILE_LONGEST = 150, 450, 700
 PLANNED: Final = frozenset(
     {
         "gateway.replication.follower",
-        "gateway.zookeeper",
-        "gateway.zookeeper.client",
     }
 )
 

@@ -66,6 +66,9 @@ class FakeScheduler(Scheduler):
         self.threads = threads
         self.slices = slices
 
+    def call_from_thread(self, callback: Callable[[], None]) -> None:
+        self._soon.append(callback)  # there is no loop to wake
+
     def in_thread(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         self.threads(work, done)
 

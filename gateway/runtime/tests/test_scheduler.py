@@ -5,6 +5,7 @@ import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -390,3 +391,80 @@ def test_each_run_of_functions_ends_with_a_settlement(way: str) -> None:
     trio.run(main)
     assert told[told.index("run") + 1] == "settled"
     assert told[-1] == "settled"
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_functions_of_other_threads_run_on_the_loop_in_order(is_running: bool) -> None:
+    ran: list[tuple[int, int]] = []
+
+    async def main() -> None:
+        scheduler, end = Scheduler(TrioClock()), trio.Event()
+
+        def note(number: int) -> None:
+            ran.append((number, threading.get_ident()))
+
+        def call_all() -> None:
+            for number in range(1000):
+                scheduler.call_from_thread(partial(note, number))
+            scheduler.call_from_thread(end.set)
+
+        if not is_running:
+            await trio.to_thread.run_sync(call_all)
+            assert ran == []
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scheduler.run)
+            if is_running:
+                await trio.to_thread.run_sync(call_all)
+            with trio.fail_after(30):
+                await end.wait()
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert ran == [(number, threading.get_ident()) for number in range(1000)]
+
+
+def test_a_busy_thread_does_not_keep_the_loop() -> None:
+    """A function that was called while others ran has to wait for the next turn of the loop."""
+    order: list[str] = []
+
+    async def main() -> None:
+        scheduler, end = Scheduler(TrioClock()), trio.Event()
+
+        def again(left: int) -> None:
+            order.append("thread")
+            if left:
+                scheduler.call_from_thread(lambda: again(left - 1))
+            else:
+                end.set()
+
+        async def other() -> None:
+            while not end.is_set():
+                order.append("task")
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scheduler.run)
+            nursery.start_soon(other)
+            scheduler.call_from_thread(lambda: again(20))
+            with trio.fail_after(30):
+                await end.wait()
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert order.count("thread") == 21
+    assert "thread,thread,thread" not in ",".join(order)  # trio shuffles the tasks of a turn
+
+
+def test_functions_of_other_threads_are_dropped_after_the_end() -> None:
+    ran: list[str] = []
+
+    async def main() -> Scheduler:
+        scheduler = Scheduler(TrioClock())
+        async with trio.open_nursery() as nursery:
+            await nursery.start(scheduler.run)
+            nursery.cancel_scope.cancel()
+        scheduler.call_from_thread(lambda: ran.append("late"))
+        return scheduler
+
+    trio.run(main).call_from_thread(lambda: ran.append("later"))
+    assert ran == []

@@ -1,0 +1,479 @@
+"""The session with a real ZooKeeper: kazoo, which no other module imports, behind `session.Session`.
+
+kazoo has threads. This module allows it one, the thread of its connection: `_InlineHandler` runs kazoo's callbacks
+there. All that these callbacks do is to append to one queue (`_inbox`) and to wake the loop, which takes the answers
+and events from it, in their order. Two more threads for callbacks, kazoo's default, cost 60% more CPU time for each
+request and lose that order.
+
+That thread computes under Python's lock, beside the loop, so what kazoo has to do at once is bounded: at most
+`MAX_OUTSTANDING` requests are with kazoo; further ones wait here. `docs/performance.md` has the measurement. This bound
+also keeps the loop from blocking: kazoo is woken by a byte in a pipe for each request, and with some hundred requests
+and a server that hangs the pipe is full.
+
+kazoo answers each request that it was given when the connection ends. This module does not rely on it, as there is a
+moment in which kazoo forgets a request: the loop answers by itself, at the event, and ignores later answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Protocol
+
+from kazoo import exceptions
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol import serialization
+from kazoo.protocol.states import EventType, KazooState, KeeperState
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from headgate.gateway.zookeeper.session import (
+    Check,
+    Children,
+    Create,
+    Delete,
+    Done,
+    KeeperError,
+    NodeData,
+    Operation,
+    Refused,
+    Results,
+    SessionEvent,
+    SetData,
+    Stat,
+    Watch,
+    is_too_large,
+    is_valid_path,
+    refusal,
+)
+
+logger = logging.getLogger("headgate.zookeeper")
+
+MAX_OUTSTANDING: Final = 16
+MOST_A_TURN: Final = 64
+"""Answers and events that the loop takes before it serves others."""
+CLOSE_WITHIN_MS: Final = 5_000
+RESTART_AFTER_MS: Final = 1_000
+_EPHEMERAL, _SEQUENTIAL = 1, 2
+# Seconds between attempts to connect, doubled up to the limit
+_FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 2.0
+
+_ERRORS: Final = {
+    exceptions.NoNodeError: KeeperError.NO_NODE,
+    exceptions.NodeExistsError: KeeperError.NODE_EXISTS,
+    exceptions.BadVersionError: KeeperError.BAD_VERSION,
+    exceptions.NotEmptyError: KeeperError.NOT_EMPTY,
+    exceptions.NoChildrenForEphemeralsError: KeeperError.NO_CHILDREN_FOR_EPHEMERALS,
+    exceptions.BadArgumentsError: KeeperError.BAD_ARGUMENTS,
+    exceptions.NoAuthError: KeeperError.NO_AUTH,
+    exceptions.SessionExpiredError: KeeperError.SESSION_EXPIRED,
+    # kazoo was closed, or its server has given up the request: nobody knows whether the server has done it
+    exceptions.ConnectionClosedError: KeeperError.CONNECTION_LOSS,
+    exceptions.ConnectionLoss: KeeperError.CONNECTION_LOSS,
+    exceptions.OperationTimeoutError: KeeperError.CONNECTION_LOSS,
+    exceptions.RequestTimeoutError: KeeperError.CONNECTION_LOSS,
+}
+
+# kazoo warns of every attempt to connect, every second or two; this module says it once. The level may be lowered
+_kazoo_logger = logging.getLogger("headgate.zookeeper.kazoo")
+if _kazoo_logger.level == logging.NOTSET:
+    _kazoo_logger.setLevel(logging.ERROR)
+
+
+class _Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Scheduling(Protocol):
+    """What a session needs of `gateway.runtime.scheduler.Scheduler`."""
+
+    def call_soon(self, callback: Callable[[], None]) -> None: ...
+
+    def call_from_thread(self, callback: Callable[[], None]) -> None: ...
+
+    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> _Timer: ...
+
+
+class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads without those for callbacks: a stopped handler runs them where they arise.
+
+    `ended` is called at the end of the connection's thread: after `stop`, and after an error that kazoo did not expect.
+    """
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        super().__init__()
+        self.ended = ended
+
+    def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return super().spawn(self._run, func, *args, **kwargs)
+
+    def _run(self, function: Callable[..., Any], *arguments: Any, **more: Any) -> None:
+        try:
+            function(*arguments, **more)
+        except Exception:
+            logger.exception("the connection to ZooKeeper failed unexpectedly; another one follows")
+        finally:
+            self.ended()
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def dispatch_callback(self, callback: Any) -> None:
+        callback.func(*callback.args)
+
+
+class _Request:
+    """`send(kazoo)` -> kazoo's asynchronous result; `read` makes a value of its value."""
+
+    __slots__ = ("done", "read", "send")
+
+    def __init__(self, send: Callable[[Any], Any], read: Callable[[Any], Any], done: Done[Any]) -> None:
+        self.send = send
+        self.read = read
+        self.done = done
+
+
+class _Watch:
+    """A watch as kazoo keeps it, in a set for each path: the same function on the same path is one watch."""
+
+    __slots__ = ("_arrive", "_watch")
+
+    def __init__(self, watch: Watch, arrive: Callable[[Callable[[], None]], None]) -> None:
+        self._watch = watch
+        self._arrive = arrive
+
+    def __call__(self, event: Any) -> None:
+        if event.type != EventType.NONE:  # which is the end of the connection
+            self._arrive(partial(self._watch, event.path))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Watch) and self._watch == other._watch
+
+    def __hash__(self) -> int:
+        return hash(self._watch)
+
+
+class ZooKeeperClient:
+    """A `Session`, see there. Methods belong to the loop; those that begin with `_arrive` to any thread."""
+
+    def __init__(
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        scheduler: Scheduling,
+        on_event: Callable[[SessionEvent], None],
+        max_outstanding: int = MAX_OUTSTANDING,
+    ) -> None:
+        """`connect`: `host:port,host:port/chroot`, Kafka's zookeeper.connect. Raises ValueError if it is none."""
+        self.session_id = 0
+        self.is_connected = False
+        self._connect = connect
+        self._session_timeout_ms = session_timeout_ms
+        self._scheduler = scheduler
+        self._on_event = on_event
+        self._max_outstanding = max_outstanding
+        self._waiting: deque[_Request] = deque()
+        self._outstanding: dict[_Request, None] = {}  # in the order of their calls
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._is_woken = False
+        self._closed: Callable[[bool], None] | None = None
+        self._close_timer: _Timer | None = None
+        self._is_closed = self._is_clean = False
+        self._kazoo = self._new_kazoo()
+
+    def start(self) -> None:
+        self._kazoo.start_async()
+
+    # Requests
+
+    def get(self, path: str, done: Done[NodeData], watch: Watch | None = None) -> None:
+        kazoo_watch = self._watch(watch)
+        self._ask(path, None, lambda kazoo: kazoo.get_async(path, kazoo_watch), _node_data, done)
+
+    def children(self, path: str, done: Done[Children], watch: Watch | None = None) -> None:
+        kazoo_watch = self._watch(watch)
+        self._ask(path, None, lambda kazoo: kazoo.get_children_async(path, kazoo_watch, True), _children, done)
+
+    def exists(self, path: str, done: Done[Stat], watch: Watch | None = None) -> None:
+        kazoo_watch = self._watch(watch)
+        self._ask(path, None, lambda kazoo: kazoo.exists_async(path, kazoo_watch), _stat_or_none, done)
+
+    def create(self, node: Create, done: Done[str]) -> None:
+        path, data, is_ephemeral, is_sequential = node
+        self._ask(
+            path, data, lambda kazoo: kazoo.create_async(path, data, None, is_ephemeral, is_sequential), _same, done
+        )
+
+    def set(self, path: str, data: bytes | None, version: int, done: Done[Stat]) -> None:
+        self._ask(path, data, lambda kazoo: kazoo.set_async(path, data, version), _stat, done)
+
+    def delete(self, path: str, version: int, done: Done[None]) -> None:
+        self._ask(path, None, lambda kazoo: kazoo.delete_async(path, version), _nothing, done)
+
+    def multi(self, operations: Sequence[Operation], done: Done[Results | Refused]) -> None:
+        refused = refusal(operations)
+        if refused is not None:
+            self._scheduler.call_soon(partial(done, refused))
+        else:
+            self._put(lambda kazoo: _transaction(kazoo, operations).commit_async(), _results, done)
+
+    def sync(self, path: str, done: Done[None]) -> None:
+        self._ask(path, None, lambda kazoo: kazoo.sync_async(path), _nothing, done)
+
+    def close(self, done: Callable[[bool], None]) -> None:
+        """See `Session.close`. Takes at most CLOSE_WITHIN_MS; kazoo's thread may be left to a server that hangs.
+
+        Without a connection nothing is worth waiting for.
+        """
+        assert self._closed is None, "close() is called once"
+        self._closed = done
+        self._is_clean, self.is_connected = self.is_connected, False
+        self._refuse_waiting()
+        self._close_timer = self._scheduler.call_after(CLOSE_WITHIN_MS if self._is_clean else 0, self._end)
+        threading.Thread(target=_stop, args=(self._kazoo, partial(self._arrive, self._end)), daemon=True).start()
+
+    def _watch(self, watch: Watch | None) -> _Watch | None:
+        return None if watch is None else _Watch(watch, self._arrive)
+
+    def _ask(
+        self, path: str, data: bytes | None, send: Callable[[Any], Any], read: Callable[[Any], Any], done: Done[Any]
+    ) -> None:
+        """One operation; `data` is what it writes."""
+        if not is_valid_path(path):
+            self._scheduler.call_soon(partial(done, KeeperError.BAD_ARGUMENTS))
+        elif data is not None and is_too_large(path, data):
+            self._scheduler.call_soon(partial(done, KeeperError.TOO_LARGE))
+        else:
+            self._put(send, read, done)
+
+    def _put(self, send: Callable[[Any], Any], read: Callable[[Any], Any], done: Done[Any]) -> None:
+        if not self.is_connected:
+            self._scheduler.call_soon(partial(done, KeeperError.NOT_CONNECTED))
+        else:
+            self._waiting.append(_Request(send, read, done))
+            self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        # Kazoo would keep what it gets without a connection, and send it later
+        while self._waiting and len(self._outstanding) < self._max_outstanding and self._kazoo.connected:
+            request = self._waiting.popleft()
+            self._outstanding[request] = None
+            request.send(self._kazoo).rawlink(partial(self._arrive_answer, request))
+
+    # From kazoo's thread
+
+    def _arrive(self, item: Callable[[], None]) -> None:
+        self._inbox.append(item)
+        if not self._is_woken:
+            self._is_woken = True
+            self._scheduler.call_from_thread(self._deliver)
+
+    def _arrive_answer(self, request: _Request, result: Any) -> None:
+        self._arrive(partial(self._answer, request, result))
+
+    def _arrive_state(self, kazoo: Any, state: str) -> None:
+        client_id = kazoo.client_id
+        session_id = client_id[0] if client_id is not None else 0
+        self._arrive(partial(self._follow, kazoo, state, session_id))
+
+    # On the loop
+
+    def _deliver(self) -> None:
+        self._is_woken = False
+        inbox = self._inbox
+        for _ in range(min(MOST_A_TURN, len(inbox))):
+            if self._is_closed:
+                return
+            try:
+                inbox.popleft()()
+            except Exception:
+                logger.exception("an answer or an event of ZooKeeper failed; the broker continues without its result")
+        self._send_waiting()
+        if inbox and not self._is_woken:
+            self._is_woken = True
+            self._scheduler.call_from_thread(self._deliver)
+
+    def _answer(self, request: _Request, result: Any) -> None:
+        if request not in self._outstanding:
+            return  # it was answered when the connection was lost
+        del self._outstanding[request]
+        error = result.exception
+        request.done(request.read(result.value) if error is None else _error(error))
+
+    def _follow(self, kazoo: Any, state: str, session_id: int) -> None:
+        """Kazoo's connection has another state."""
+        if kazoo is not self._kazoo or self._is_closed:
+            return
+        if self._closed is not None:
+            self._is_clean = self._is_clean and state == KazooState.LOST
+        elif state == KazooState.CONNECTED:
+            self._connected(session_id)
+        elif state == KazooState.SUSPENDED:
+            logger.warning("lost the connection to ZooKeeper at %s; connecting again", self._connect)
+            self._lose(SessionEvent.SUSPENDED)
+        else:
+            self._expired()
+
+    def _connected(self, session_id: int) -> None:
+        is_same = session_id == self.session_id
+        self.session_id, self.is_connected = session_id, True
+        logger.info("%s to ZooKeeper at %s, session 0x%x", "reconnected" if is_same else "connected", self._connect,
+                    session_id & 0xFFFF_FFFF_FFFF_FFFF)  # fmt: skip
+        self._tell(SessionEvent.RECONNECTED if is_same else SessionEvent.CONNECTED)
+
+    def _expired(self) -> None:
+        logger.warning("ZooKeeper at %s has ended the session; opening another", self._connect)
+        self.session_id = 0
+        self._lose(SessionEvent.EXPIRED)
+
+    def _replace(self, kazoo: Any) -> None:
+        """Kazoo's thread has ended by itself, and its session is lost with it: begin with another kazoo."""
+        if kazoo is self._kazoo and self._closed is None:
+            with suppress(Exception):
+                kazoo.close()
+            self._kazoo = self._new_kazoo()
+            self._scheduler.call_after(RESTART_AFTER_MS, self._start_again)
+
+    def _start_again(self) -> None:
+        if self._closed is None:
+            self.start()
+
+    def _lose(self, event: SessionEvent) -> None:
+        """Answer all requests, then tell of the event; before all that comes later."""
+        self.is_connected = False
+        lost, self._outstanding = self._outstanding, {}
+        unsent, self._waiting = self._waiting, deque()
+        answers = [
+            *(partial(request.done, KeeperError.CONNECTION_LOSS) for request in lost),
+            *(partial(request.done, KeeperError.NOT_CONNECTED) for request in unsent),
+            partial(self._tell, event),
+        ]
+        self._inbox.extendleft(reversed(answers))
+
+    def _tell(self, event: SessionEvent) -> None:
+        if self._closed is None:
+            self._on_event(event)
+
+    def _refuse_waiting(self) -> None:
+        unsent, self._waiting = self._waiting, deque()
+        for request in unsent:
+            self._scheduler.call_soon(partial(request.done, KeeperError.NOT_CONNECTED))
+
+    def _end(self) -> None:
+        """The session is closed, or ZooKeeper took too long."""
+        if self._is_closed:
+            return
+        assert self._closed is not None
+        assert self._close_timer is not None
+        self._close_timer.cancel()
+        self._is_closed = True
+        self._inbox.clear()
+        lost, self._outstanding = self._outstanding, {}
+        for request in lost:
+            request.done(KeeperError.CONNECTION_LOSS)
+        is_clean = self._is_clean and self._kazoo.client_state == KeeperState.CLOSED
+        self.session_id = 0
+        self._closed(is_clean)
+
+    def _new_kazoo(self) -> Any:
+        handler = _InlineHandler(lambda: self._arrive(partial(self._replace, kazoo)))
+        retry = {"max_tries": -1, "delay": _FIRST_DELAY_S, "max_delay": _LONGEST_DELAY_S}
+        kazoo = KazooClient(
+            self._connect,
+            timeout=self._session_timeout_ms / 1000,
+            handler=handler,
+            connection_retry=retry,
+            logger=_kazoo_logger,
+        )
+        kazoo.add_listener(partial(self._arrive_state, kazoo))
+        return kazoo
+
+
+def _stop(kazoo: Any, stopped: Callable[[], None]) -> None:
+    """Close the session and wait for kazoo's thread: as long as a hanging server takes, up to the session's timeout."""
+    try:
+        with suppress(Exception):  # sockets that are closed already
+            kazoo.stop()
+        with suppress(Exception):
+            kazoo.close()
+    finally:
+        stopped()
+
+
+def _transaction(kazoo: Any, operations: Sequence[Operation]) -> Any:
+    """A multi. It is built without kazoo's functions for the operations: they refuse null as data."""
+    transaction = kazoo.transaction()
+    for operation in operations:
+        path = f"{kazoo.chroot}{operation.path}".rstrip("/") or "/"
+        match operation:
+            case Create(_, data, is_ephemeral, is_sequential):
+                flags = _EPHEMERAL * is_ephemeral | _SEQUENTIAL * is_sequential
+                transaction.operations.append(serialization.Create(path, data, OPEN_ACL_UNSAFE, flags))
+            case SetData(_, data, version):
+                transaction.operations.append(serialization.SetData(path, data, version))
+            case Delete(_, version):
+                transaction.operations.append(serialization.Delete(path, version))
+            case Check(_, version):
+                transaction.operations.append(serialization.CheckVersion(path, version))
+    return transaction
+
+
+def _error(error: BaseException) -> KeeperError:
+    known = _ERRORS.get(type(error))
+    if known is None:
+        logger.error("ZooKeeper answered a request with an unexpected error: %r", error)
+        return KeeperError.OTHER
+    return known
+
+
+def _same(value: str) -> str:
+    return value
+
+
+def _nothing(_value: Any) -> None:
+    return None
+
+
+def _stat(stat: Any) -> Stat:
+    return Stat(
+        stat.version,
+        stat.czxid,
+        stat.mzxid,
+        stat.ephemeralOwner,
+        stat.ctime,
+        stat.mtime,
+        stat.cversion,
+        stat.numChildren,
+    )
+
+
+def _stat_or_none(stat: Any) -> Stat | KeeperError:
+    return KeeperError.NO_NODE if stat is None else _stat(stat)
+
+
+def _node_data(value: Any) -> NodeData:
+    data, stat = value
+    return NodeData(data, _stat(stat))
+
+
+def _children(value: Any) -> Children:
+    names, stat = value
+    return Children(tuple(sorted(names)), _stat(stat))
+
+
+def _results(values: Sequence[Any]) -> Results | Refused:
+    """Each result of a multi; where one operation was refused, those before and after it have errors of their own."""
+    consequences = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
+    for place, value in enumerate(values):
+        if isinstance(value, exceptions.ZookeeperError) and not isinstance(value, consequences):
+            return Refused(place, _error(value))
+    return tuple(
+        _stat(value) if hasattr(value, "czxid") else value if isinstance(value, str) else None for value in values
+    )
