@@ -35,7 +35,8 @@ QUIET_S: Final = 0.7
 ROUNDS: Final = 40
 SETTINGS: Final = {
     "delete.topic.enable": "true",
-    "zookeeper.session.timeout.ms": "2000",
+    # A busy machine must not end a session
+    "zookeeper.session.timeout.ms": "6000",
     "auto.leader.rebalance.enable": "false",
     "replica.lag.time.max.ms": "3000",
     "controlled.shutdown.enable": "true",
