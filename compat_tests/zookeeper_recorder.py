@@ -243,10 +243,14 @@ def patterns(recorder: Recorder) -> None:
 def start_with_messages(recorder: Recorder) -> None:
     broker = recorder.start_broker(0)
     create(recorder, "t", "--partitions", "3", "--replication-factor", "1")
+    produce(broker)
+    recorder.step("a broker starts, a topic gets messages")
+
+
+def produce(broker: KafkaOnZooKeeper) -> None:
     numbers = "\n".join(map(str, range(50)))
     brokers = ("--broker-list", broker.bootstrap, "--topic", "t")
     run_tool("kafka.tools.ConsoleProducer", *brokers, jar_set="broker08", stdin=numbers)
-    recorder.step("a broker starts, a topic gets messages")
 
 
 @contextlib.contextmanager
@@ -348,14 +352,16 @@ def leaders(recorder: Recorder) -> None:
 def isr_changes(recorder: Recorder) -> None:
     """Brokers before 2.7 tell of changes of the in-sync set through ZooKeeper, and register themselves otherwise."""
     for broker_id in (0, 1):
-        recorder.start_broker(broker_id, inter_broker_protocol_version="2.6")
+        recorder.start_broker(broker_id, inter_broker_protocol_version="2.6", zookeeper_session_timeout_ms="18000")
     recorder.step("two brokers start with inter.broker.protocol.version=2.6")
     create(recorder, "t", "--replica-assignment", "0:1")
     recorder.step("a topic is created")
     subprocess.run(["kill", "-STOP", str(recorder.brokers[1].pid)], check=True)
+    produce(recorder.brokers[0])  # who has every record is in sync, however long it stands still
     time.sleep(5)
     subprocess.run(["kill", "-CONT", str(recorder.brokers[1].pid)], check=True)
-    recorder.step("broker 1 stands still for 5 s")
+    time.sleep(9)  # leaders gather such changes for some seconds
+    recorder.step("broker 1 stands still for some seconds, while the topic gets messages")
 
 
 SCENES: Final[dict[str, tuple[Callable[[Recorder], None], ...]]] = {

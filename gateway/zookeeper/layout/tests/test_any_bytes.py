@@ -63,6 +63,7 @@ def _subject(reader: Reader) -> Subject:
 SUBJECTS = [_subject(reader) for reader in READERS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 @given(noise=st.binary(max_size=100), changes=edits, data=st.data())
 @some
@@ -73,6 +74,7 @@ def test_any_bytes_are_read_or_refused(
     subject.endure(edited(data.draw(st.sampled_from(subject.good())), changes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 @given(data=st.data())
 @some
