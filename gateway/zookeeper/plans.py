@@ -62,17 +62,20 @@ def give_topic_ids(cluster: ClusterTree) -> list[Multi]:
 
 
 def raise_leader_epochs(cluster: ClusterTree, node_id: int) -> list[Multi]:
-    """Multis for a start: the leader epoch of every partition that this broker leads, or may lead at last, rises.
+    """Multis for a start: this broker leads with the next leader epoch, and dead brokers are not in sync any more.
 
-    A partition without a leader whose in-sync replicas have this broker, or that has no state yet, gets it as leader.
+    That is for partitions that it led, and for those without a live leader where it is in sync, or where there is no
+    state yet.
     """
+    alive = {node_id, *cluster.image.brokers}
     wanted = []
     for name, topic in cluster.image.topics.items():
         for index, state in enumerate(topic.partitions):
             candidates = state.replicas if state.leader_epoch == NO_EPOCH else state.isr
-            if state.leader == node_id or (state.leader == -1 and node_id in candidates):
-                isr = state.isr or (node_id,)
-                raised = PartitionState(node_id, state.leader_epoch + 1, state.replicas, isr, state.partition_epoch + 1)
+            if state.leader == node_id or (state.leader not in alive and node_id in candidates):
+                isr = tuple([broker for broker in state.isr if broker in alive]) or (node_id,)
+                epochs = state.leader_epoch + 1, state.partition_epoch + 1
+                raised = PartitionState(node_id, epochs[0], state.replicas, isr, epochs[1])
                 wanted.append(_write_state(cluster, name, index, raised))
     return _guarded(cluster, chain.from_iterable(wanted))
 

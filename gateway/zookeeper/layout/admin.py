@@ -1,8 +1,8 @@
 """Orders to the controller (`/admin`) and notifications of brokers.
 
-Tools of Kafka before 3.0 write the orders where they get `--zookeeper`; the controller deletes each when it is done. Brokers with an
-inter.broker.protocol.version below 2.7 tell the controller in `/isr_change_notification` of in-sync sets that they
-changed; all tell in `/log_dir_event_notification` of a failed disk.
+Tools of Kafka before 3.0 write the orders where they get `--zookeeper`; the controller deletes each when it is done.
+Brokers with an inter.broker.protocol.version below 2.7 tell the controller in `/isr_change_notification` of in-sync
+sets that they changed; all tell in `/log_dir_event_notification` of a failed disk.
 """
 
 from __future__ import annotations

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from headgate.gateway.zookeeper.layout.node import (
     MAX_INT32,
     MAX_INT64,
+    NO_FIELDS,
     Fields,
     InvalidNode,
     decode_decimal,
@@ -15,6 +16,7 @@ from headgate.gateway.zookeeper.layout.node import (
     decode_json,
     encode_decimal,
     encode_object,
+    with_unknown,
 )
 
 CONTROLLER_PATH: Final = "/controller"
@@ -147,11 +149,13 @@ class Features(NamedTuple):
     """The finalized feature levels (KIP-584). `is_enabled` is false below inter.broker.protocol.version 2.7.
 
     Version 1 of the node has a lowest level too, equal to the level; brokers before 3.3 read no other version.
+    A broker of Kafka ends itself when it finds a feature here that it does not know.
     """
 
     levels: Mapping[str, int]
     is_enabled: bool = True
     version: int = 2
+    unknown: Mapping[str, Any] = NO_FIELDS
 
     @staticmethod
     def path() -> str:
@@ -160,7 +164,8 @@ class Features(NamedTuple):
     def encode(self) -> bytes:
         names = ("max_version_level", "min_version_level")[: 2 if self.version == 1 else 1]
         features = {feature: dict.fromkeys(names, level) for feature, level in self.levels.items()}
-        return encode_object({"features": features, "version": self.version, "status": int(self.is_enabled)})
+        members = {"features": features, "version": self.version, "status": int(self.is_enabled)}
+        return with_unknown(members, self.unknown)
 
     @classmethod
     def decode(cls, data: bytes | None) -> Self:
@@ -173,4 +178,4 @@ class Features(NamedTuple):
             levels[name] = feature.integer("max_version_level", low=1, high=_MAX_LEVEL)
             if version == 1 and feature.integer("min_version_level", low=1) > levels[name]:
                 raise InvalidNode(FEATURES_PATH, f"`min_version_level` of {name} is above its `max_version_level`")
-        return cls(levels, bool(status), version)
+        return cls(levels, bool(status), version, fields.unknown())

@@ -31,6 +31,7 @@ from headgate.gateway.zookeeper.layout.configs import (
     CONFIG_PATH,
     GROUPS,
     TOPICS,
+    USERS,
     ConfigEntity,
     EntityConfigs,
 )
@@ -189,8 +190,7 @@ class _Reading:
     def _configs(self) -> Iterator[tuple[ConfigEntity, ConfigNode]]:
         for path, node in self._tree.items():
             entity_path = path.removeprefix(f"{CONFIG_PATH}/")
-            is_parent = "/" not in entity_path or entity_path.endswith(f"/{CLIENTS}")
-            if entity_path == path or is_parent or path.startswith(CONFIG_CHANGES_PATH):
+            if entity_path == path or path.startswith(CONFIG_CHANGES_PATH) or _is_parent(entity_path):
                 continue
             entity = self._tried(ConfigEntity.of, entity_path)
             if entity is not None:
@@ -223,6 +223,12 @@ class _Reading:
     def _version(self, path: str) -> int:
         node = self._tree.get(path)
         return ABSENT if node is None else node.version
+
+
+def _is_parent(entity_path: str) -> bool:
+    """True for the parent of all entities of a type, and for the parent of a user's clients."""
+    names = entity_path.split("/")
+    return len(names) == 1 or (len(names) == 3 and names[0] == USERS and names[2] == CLIENTS)
 
 
 def _partition(replicas: tuple[int, ...], state: LeaderAndIsr | None, version: int) -> PartitionState:

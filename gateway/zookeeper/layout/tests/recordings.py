@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +20,7 @@ from headgate.gateway.zookeeper.layout.cluster import ClusterId, Controller, Con
 from headgate.gateway.zookeeper.layout.configs import ConfigChange, ConfigEntity, EntityConfigs
 from headgate.gateway.zookeeper.layout.consumers import ConsumerOffset, ConsumerRegistration, PartitionOwner
 from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr, TopicAssignment
+from headgate.gateway.zookeeper.layout.tree import ZNode
 
 OLD, MIDDLE, NEW = "0.8.2.2", "2.8.2", "3.9.1"
 _DIRECTORY = Path(__file__).parent / "of_kafka"
@@ -135,17 +136,14 @@ def written(*versions: str) -> list[tuple[str, str, bytes]]:
     return list(dict.fromkeys(found))
 
 
-def tree(writes: Iterable[Write]) -> dict[str, bytes | None]:
-    """The nodes that are there after these writes."""
-    nodes: dict[str, bytes | None] = {}
-    for write in writes:
-        if write.verb == "delete":
+def tree_after(version: str, scene: str) -> dict[str, ZNode]:
+    """The nodes at the end of a scene, with their versions."""
+    nodes: dict[str, ZNode] = {}
+    for write in (write for writes in steps(version, scene).values() for write in writes):
+        if write.verb == "create":
+            nodes[write.path] = ZNode(write.data, 0)
+        elif write.verb == "set":
+            nodes[write.path] = ZNode(write.data, nodes[write.path].version + 1)
+        elif write.verb == "delete":
             del nodes[write.path]
-        elif write.verb != "check":
-            nodes[write.path] = write.data
     return nodes
-
-
-def tree_after(version: str, scene: str) -> dict[str, bytes | None]:
-    """The nodes at the end of a scene."""
-    return tree(write for writes in steps(version, scene).values() for write in writes)

@@ -38,11 +38,11 @@ def test_a_topic_of_0_8_becomes_version_3_and_keeps_unknown_fields() -> None:
 @pytest.mark.parametrize("version", [OLD, MIDDLE, NEW])
 def test_topics_of_every_age_are_the_same(version: str) -> None:
     tree = tree_after(version, "topics")
-    topic = TopicAssignment.decode("t", tree["/brokers/topics/t"])
+    topic = TopicAssignment.decode("t", tree["/brokers/topics/t"].data)
     assert sorted(topic.partitions) == [0, 1, 2, 3, 4]
     assert (topic.topic_id is None) == (version == OLD)
     for index, partition in topic.partitions.items():
-        state = LeaderAndIsr.decode("t", index, tree[LeaderAndIsr.path("t", index)])
+        state = LeaderAndIsr.decode("t", index, tree[LeaderAndIsr.path("t", index)].data)
         assert state == LeaderAndIsr(partition.replicas[0], 0, partition.replicas, 1)
 
 
