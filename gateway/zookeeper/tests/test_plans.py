@@ -141,9 +141,7 @@ def test_partitions_configs_and_leaders_change(world: World) -> None:
     partitions = (changed, *topic.partitions[1:], PartitionState(0, 0, (0, 1), (0,), 0))
     wanted = topic._replace(configs={"retention.ms": "7"}, partitions=partitions)
     assert world.change(image._replace(topics={"t": wanted}), ["t"]).topic("t")[2:] == wanted[2:]
-    assert world.nodes["/config/changes/config_change_0000000000"].data == (
-        b'{"version":2,"entity_path":"topics/t"}'
-    )
+    assert world.nodes["/config/changes/config_change_0000000000"].data == (b'{"version":2,"entity_path":"topics/t"}')
 
 
 def test_configs_of_brokers_change(world: World) -> None:

@@ -9,6 +9,7 @@ from headgate.gateway.zookeeper.layout.node import MAX_INT32, MAX_INT64, Invalid
 
 ints = st.integers(0, MAX_INT32)
 longs = st.integers(0, MAX_INT64 - 1)
+_unknown = st.dictionaries(st.from_regex(r"ours_[a-z]{1,3}", fullmatch=True), st.integers() | st.text(), max_size=2)
 
 
 @given(st.builds(Controller, ints, longs, st.integers(-1, MAX_INT32)))
@@ -33,7 +34,11 @@ def test_blocks_of_producer_ids_round_trip(value: ProducerIdBlock) -> None:
 
 @given(
     st.builds(
-        Features, st.dictionaries(st.text(max_size=9), st.integers(1, 32767)), st.booleans(), st.sampled_from([1, 2])
+        Features,
+        st.dictionaries(st.text(max_size=9), st.integers(1, 32767)),
+        st.booleans(),
+        st.sampled_from([1, 2]),
+        _unknown,
     )
 )
 def test_features_round_trip(value: Features) -> None:
