@@ -192,7 +192,7 @@ def _guarded(cluster: ClusterTree, operations: Iterable[Operation]) -> list[Mult
     multis: list[list[Operation]] = []
     room = 0
     for operation in operations:
-        room -= OVERHEAD_BYTES + len(operation.path) + len(getattr(operation, "data", b""))
+        room -= OVERHEAD_BYTES + len(operation.path) + len(getattr(operation, "data", None) or b"")
         if room < 0 or not multis:
             multis.append([guard])
             room = MULTI_BYTES

@@ -28,8 +28,8 @@ class World:
         self.model = ZooKeeperModel()
         for write in (write for writes in steps(version, scene).values() for write in writes):
             operations: dict[str, Operation] = {
-                "create": Create(write.path, write.data or b""),
-                "set": SetData(write.path, write.data or b""),
+                "create": Create(write.path, write.data),
+                "set": SetData(write.path, write.data),
                 "delete": Delete(write.path),
             }
             if write.verb in operations:
@@ -51,7 +51,7 @@ class World:
 
     def read(self) -> ClusterTree:
         ids = count(1)
-        nodes = {path: ZNode(node.data or None, node.version) for path, node in self.nodes.items()}
+        nodes = {path: ZNode(node.data, node.version) for path, node in self.nodes.items()}
         return read_cluster(nodes, lambda: next(ids).to_bytes(16, "big"))
 
     def lead(self) -> ClusterTree:
@@ -125,6 +125,14 @@ def test_a_topic_is_created_and_deleted(world: World) -> None:
     assert world.change(with_u, ["u"]).topics["u"] == U
     assert world.change(image, ["u"]) == image
     assert [path for path in world.nodes if path.endswith("/u") or "/u/" in path] == []
+
+
+def test_directories_have_null_data_as_kafkas() -> None:
+    world = World(NEW)
+    image = world.lead().image
+    world.change(image._replace(topics={**image.topics, "u": U}), ["u"])
+    for path in ("/brokers/topics/u/partitions", "/brokers/topics/u/partitions/0"):
+        assert world.nodes[path].data is None
 
 
 def test_an_order_to_delete_goes_with_the_topic(world: World) -> None:

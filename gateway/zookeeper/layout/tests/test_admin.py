@@ -25,6 +25,7 @@ def test_reassignments_round_trip(value: PartitionReassignments) -> None:
     assert PartitionReassignments.decode(value.encode()) == value
 
 
+@pytest.mark.slow
 @given(_lists)
 def test_lists_of_partitions_round_trip(partitions: tuple[tuple[str, int], ...]) -> None:
     election = PreferredReplicaElection(partitions)

@@ -32,6 +32,7 @@ def test_blocks_of_producer_ids_round_trip(value: ProducerIdBlock) -> None:
     assert ProducerIdBlock.decode(value.encode()) == value
 
 
+@pytest.mark.slow
 @given(
     st.builds(
         Features,
