@@ -1,0 +1,238 @@
+"""All nodes of a cluster at once, as our image and as what a conditional write needs: versions, and unknown fields.
+
+The epoch of a partition is the version of its state's node, as in Kafka: whoever writes upon an old image is refused.
+A node that cannot be read is left out and reported; the rest is read all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from headgate.gateway.metadata.image import Image, Node, PartitionState, Topic
+from headgate.gateway.zookeeper.layout.admin import DELETE_TOPICS_PATH
+from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_id_of
+from headgate.gateway.zookeeper.layout.cluster import (
+    CLUSTER_ID_PATH,
+    CONTROLLER_EPOCH_PATH,
+    CONTROLLER_PATH,
+    FEATURES_PATH,
+    PRODUCER_IDS_PATH,
+    ClusterId,
+    Controller,
+    ControllerEpoch,
+    Features,
+    ProducerIdBlock,
+)
+from headgate.gateway.zookeeper.layout.configs import (
+    BROKERS,
+    CLIENTS,
+    CONFIG_CHANGES_PATH,
+    CONFIG_PATH,
+    GROUPS,
+    TOPICS,
+    USERS,
+    ConfigEntity,
+    EntityConfigs,
+)
+from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, LeaderAndIsr, TopicAssignment, partitions_path
+from headgate.protocol.internal.metadata import BROKER_RESOURCE, GROUP_RESOURCE
+
+ABSENT: Final = -1
+"""The version of a node that is not there."""
+NO_EPOCH: Final = -1
+_RESOURCES: Final = {BROKERS: BROKER_RESOURCE, GROUPS: GROUP_RESOURCE}
+
+T = TypeVar("T")
+
+
+class ZNode(NamedTuple):
+    """The data of a node, and how often they were set."""
+
+    data: bytes | None
+    version: int
+
+
+Tree = Mapping[str, ZNode]
+
+
+class TopicNodes(NamedTuple):
+    """The nodes of a topic that are there: `states` by partition; `parents` are the paths of their parents."""
+
+    assignment: TopicAssignment
+    version: int
+    states: Mapping[int, LeaderAndIsr]
+    parents: frozenset[str]
+
+
+class ConfigNode(NamedTuple):
+    """The configs of an entity, and the version of their node."""
+
+    configs: EntityConfigs
+    version: int
+
+
+class ClusterTree(NamedTuple):
+    """A cluster as its nodes have it.
+
+    `without_id`: topics whose id in the image is new, and not in ZooKeeper yet. `deleting`: topics that tools have
+    marked for deletion. `invalid`: the errors of nodes that are left out.
+    """
+
+    image: Image
+    topics: Mapping[str, TopicNodes]
+    configs: Mapping[ConfigEntity, ConfigNode]
+    controller: Controller | None
+    controller_epoch: int
+    controller_epoch_version: int
+    producer_ids_version: int
+    features_version: int
+    without_id: frozenset[str]
+    deleting: frozenset[str]
+    invalid: tuple[InvalidNode, ...]
+
+
+def read_cluster(tree: Tree, new_topic_id: Callable[[], bytes]) -> ClusterTree:
+    """The cluster of a tree. `new_topic_id` makes an id for each topic that has none."""
+    return _Reading(tree, new_topic_id).cluster()
+
+
+class _Reading:
+    """One reading of a tree."""
+
+    def __init__(self, tree: Tree, new_topic_id: Callable[[], bytes]) -> None:
+        self._tree = tree
+        self._new_topic_id = new_topic_id
+        self._invalid: list[InvalidNode] = []
+        self._children: dict[str, list[str]] = {}
+        for path in tree:
+            parent, _, name = path.rpartition("/")
+            self._children.setdefault(parent, []).append(name)
+
+    def cluster(self) -> ClusterTree:
+        controller = self._single(CONTROLLER_PATH, Controller.decode)
+        epoch = self._single(CONTROLLER_EPOCH_PATH, ControllerEpoch.decode)
+        topics = dict(self._topics())
+        ids = {name: nodes.assignment.topic_id or self._new_topic_id() for name, nodes in topics.items()}
+        configs = dict(self._configs())
+        return ClusterTree(
+            self._image(topics, ids, configs, controller),
+            topics,
+            configs,
+            controller,
+            0 if epoch is None else epoch.epoch,
+            self._version(CONTROLLER_EPOCH_PATH),
+            self._version(PRODUCER_IDS_PATH),
+            self._version(FEATURES_PATH),
+            frozenset(name for name, nodes in topics.items() if nodes.assignment.topic_id is None),
+            frozenset(self._children.get(DELETE_TOPICS_PATH, ())),
+            tuple(self._invalid),
+        )
+
+    def _image(
+        self,
+        topics: Mapping[str, TopicNodes],
+        ids: Mapping[str, bytes],
+        configs: Mapping[ConfigEntity, ConfigNode],
+        controller: Controller | None,
+    ) -> Image:
+        cluster_id = self._single(CLUSTER_ID_PATH, ClusterId.decode)
+        features = self._single(FEATURES_PATH, Features.decode)
+        block = self._single(PRODUCER_IDS_PATH, ProducerIdBlock.decode)
+        return Image(
+            "" if cluster_id is None else cluster_id.cluster_id,
+            -1 if controller is None else controller.broker_id,
+            dict(self._brokers()),
+            {name: self._topic(name, ids[name], nodes, configs) for name, nodes in topics.items()},
+            {topic_id: name for name, topic_id in ids.items()},
+            {} if features is None else features.levels,
+            {
+                (_RESOURCES[entity.entity_type], entity.name or ""): node.configs.configs
+                for entity, node in configs.items()
+                if entity.entity_type in _RESOURCES
+            },
+            0 if block is None else block.last + 1,
+        )
+
+    def _topic(
+        self, name: str, topic_id: bytes, nodes: TopicNodes, configs: Mapping[ConfigEntity, ConfigNode]
+    ) -> Topic:
+        found = configs.get(ConfigEntity(TOPICS, name))
+        states = [
+            _partition(one.replicas, nodes.states.get(index), self._version(LeaderAndIsr.path(name, index)))
+            for index, one in sorted(nodes.assignment.partitions.items())
+        ]
+        return Topic(name, topic_id, tuple(states), {} if found is None else found.configs.configs)
+
+    def _topics(self) -> Iterator[tuple[str, TopicNodes]]:
+        for name in self._children.get(TOPICS_PATH, ()):
+            nodes = self._tried(self._topic_nodes, name)
+            if nodes is not None:
+                yield name, nodes
+
+    def _topic_nodes(self, name: str) -> TopicNodes:
+        path = TopicAssignment.path(name)
+        assignment = TopicAssignment.decode(name, self._tree[path].data)
+        count = len(assignment.partitions)
+        if count == 0 or max(assignment.partitions) != count - 1:
+            raise InvalidNode(path, f"the {count} partitions are not numbered from 0 on")
+        states = {}
+        for index in assignment.partitions:
+            node = self._tree.get(LeaderAndIsr.path(name, index))
+            if node is not None:
+                states[index] = LeaderAndIsr.decode(name, index, node.data)
+        parent = partitions_path(name)
+        parents = [f"{parent}/{child}" for child in self._children.get(parent, ())]
+        parents += [parent] if parent in self._tree else []
+        return TopicNodes(assignment, self._tree[path].version, states, frozenset(parents))
+
+    def _configs(self) -> Iterator[tuple[ConfigEntity, ConfigNode]]:
+        for path, node in self._tree.items():
+            entity_path = path.removeprefix(f"{CONFIG_PATH}/")
+            if entity_path == path or path.startswith(CONFIG_CHANGES_PATH) or _is_parent(entity_path):
+                continue
+            entity = self._tried(ConfigEntity.of, entity_path)
+            if entity is not None:
+                configs = self._tried(EntityConfigs.decode, entity, node.data)
+                if configs is not None:
+                    yield entity, ConfigNode(configs, node.version)
+
+    def _brokers(self) -> Iterator[tuple[int, Node]]:
+        for name in self._children.get(BROKER_IDS_PATH, ()):
+            node = self._tried(self._broker, name)
+            if node is not None:
+                yield node.node_id, node
+
+    def _broker(self, name: str) -> Node:
+        broker_id = broker_id_of(name)
+        found = BrokerRegistration.decode(broker_id, self._tree[BrokerRegistration.path(broker_id)].data)
+        return Node(broker_id, found.rack, {one.listener: (one.host, one.port) for one in found.endpoints})
+
+    def _single(self, path: str, decode: Callable[[bytes | None], T]) -> T | None:
+        node = self._tree.get(path)
+        return None if node is None else self._tried(decode, node.data)
+
+    def _tried(self, read: Callable[..., T], *arguments: object) -> T | None:
+        try:
+            return read(*arguments)
+        except InvalidNode as error:
+            self._invalid.append(error)
+            return None
+
+    def _version(self, path: str) -> int:
+        node = self._tree.get(path)
+        return ABSENT if node is None else node.version
+
+
+def _is_parent(entity_path: str) -> bool:
+    """True for the parent of all entities of a type, and for the parent of a user's clients."""
+    names = entity_path.split("/")
+    return len(names) == 1 or (len(names) == 3 and names[0] == USERS and names[2] == CLIENTS)
+
+
+def _partition(replicas: tuple[int, ...], state: LeaderAndIsr | None, version: int) -> PartitionState:
+    """A partition that the controller has not taken up yet has no leader, no epoch and nobody in sync."""
+    if state is None:
+        return PartitionState(-1, NO_EPOCH, replicas, (), ABSENT)
+    return PartitionState(state.leader, state.leader_epoch, replicas, state.isr, version)

@@ -1,0 +1,200 @@
+"""Plans of the controller: from a cluster's nodes and the wanted image to multis. Pure; nothing is written here.
+
+Every multi begins with a check of `/controller_epoch`, so that a controller that was replaced unnoticed writes nothing.
+Every write of a node that was there is conditional on the version that the plan was made upon. ZooKeeper does a multi
+as a whole or not at all, but several multis one by one: their order is such that a stop in between leaves what Kafka
+leaves too, and what the next controller completes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Final
+
+from headgate.gateway.metadata.image import Image, PartitionState, Topic
+from headgate.gateway.zookeeper.layout.admin import TopicDeletion
+from headgate.gateway.zookeeper.layout.cluster import (
+    CONTROLLER_EPOCH_PATH,
+    PRODUCER_IDS_PATH,
+    Controller,
+    ControllerEpoch,
+    ProducerIdBlock,
+)
+from headgate.gateway.zookeeper.layout.configs import BROKERS, GROUPS, TOPICS, ConfigChange, ConfigEntity, EntityConfigs
+from headgate.gateway.zookeeper.layout.topics import (
+    LeaderAndIsr,
+    ReplicaAssignment,
+    TopicAssignment,
+    partition_path,
+    partitions_path,
+)
+from headgate.gateway.zookeeper.layout.tree import ABSENT, NO_EPOCH, ClusterTree, ConfigNode
+from headgate.gateway.zookeeper.session import OVERHEAD_BYTES, Check, Create, Delete, Operation, SetData
+from headgate.protocol.internal.metadata import BROKER_RESOURCE, GROUP_RESOURCE
+
+MULTI_BYTES: Final = 256 * 1024
+"""About the most of one multi, which ZooKeeper does in one piece while others wait."""
+_ENTITY_TYPES: Final = {BROKER_RESOURCE: BROKERS, GROUP_RESOURCE: GROUPS}
+
+Multi = tuple[Operation, ...]
+
+
+def become_controller(cluster: ClusterTree, node_id: int, now_ms: int) -> Multi:
+    """The multi that makes a broker the controller, with the next epoch. Refused while another is the controller."""
+    epoch = ControllerEpoch(cluster.controller_epoch + 1).encode()
+    if cluster.controller_epoch_version == ABSENT:
+        counted: Operation = Create(CONTROLLER_EPOCH_PATH, epoch)
+    else:
+        counted = SetData(CONTROLLER_EPOCH_PATH, epoch, cluster.controller_epoch_version)
+    return Create(Controller.path(), Controller(node_id, now_ms).encode(), is_ephemeral=True), counted
+
+
+def give_topic_ids(cluster: ClusterTree) -> list[Multi]:
+    """Multis that write the image's ids of topics that have none in ZooKeeper."""
+    return _guarded(
+        cluster,
+        (
+            SetData(TopicAssignment.path(name), _with_id(cluster, name).encode(), cluster.topics[name].version)
+            for name in sorted(cluster.without_id)
+        ),
+    )
+
+
+def raise_leader_epochs(cluster: ClusterTree, node_id: int) -> list[Multi]:
+    """Multis for a start: this broker leads with the next leader epoch, and dead brokers are not in sync any more.
+
+    That is for partitions that it led, and for those without a live leader where it is in sync, or where there is no
+    state yet.
+    """
+    alive = {node_id, *cluster.image.brokers}
+    wanted = []
+    for name, topic in cluster.image.topics.items():
+        for index, state in enumerate(topic.partitions):
+            candidates = state.replicas if state.leader_epoch == NO_EPOCH else state.isr
+            if state.leader == node_id or (state.leader not in alive and node_id in candidates):
+                isr = tuple([broker for broker in state.isr if broker in alive]) or (node_id,)
+                epochs = state.leader_epoch + 1, state.partition_epoch + 1
+                raised = PartitionState(node_id, epochs[0], state.replicas, isr, epochs[1])
+                wanted.append(_write_state(cluster, name, index, raised))
+    return _guarded(cluster, chain.from_iterable(wanted))
+
+
+def change_image(cluster: ClusterTree, new: Image, names: Iterable[str]) -> list[Multi]:
+    """Multis that turn the cluster's image into `new`; topics differ in `names` only.
+
+    A changed partition must have the next partition epoch, which is the version of its node. Raises ValueError.
+    """
+    operations: list[Operation] = []
+    for name in sorted(names):
+        old, topic = cluster.image.topics.get(name), new.topics.get(name)
+        if topic is None:
+            operations += () if old is None else _delete_topic(cluster, old)
+        elif old is None:
+            operations += _create_topic(cluster, topic)
+        else:
+            operations += _change_topic(cluster, old, topic)
+    for (resource_type, resource), configs in new.configs.items():
+        if configs != cluster.image.configs.get((resource_type, resource)):
+            entity = ConfigEntity(_ENTITY_TYPES[resource_type], resource or None)
+            operations += _write_configs(cluster, entity, configs)
+    return _guarded(cluster, operations)
+
+
+def take_producer_ids(cluster: ClusterTree, node_id: int, size: int) -> Multi:
+    """The operation that takes the next block of producer ids. Brokers that are not the controller take blocks too."""
+    first = cluster.image.next_producer_id
+    data = ProducerIdBlock(node_id, first, first + size - 1).encode()
+    if cluster.producer_ids_version == ABSENT:
+        return (Create(PRODUCER_IDS_PATH, data),)
+    return (SetData(PRODUCER_IDS_PATH, data, cluster.producer_ids_version),)
+
+
+def _create_topic(cluster: ClusterTree, topic: Topic) -> Iterator[Operation]:
+    """Kafka's order: configs first, as brokers look for them when the topic appears; states last."""
+    yield from _write_configs(cluster, ConfigEntity(TOPICS, topic.name), topic.configs, is_new=True)
+    partitions = {index: ReplicaAssignment(state.replicas) for index, state in enumerate(topic.partitions)}
+    yield Create(TopicAssignment.path(topic.name), TopicAssignment(topic.topic_id, partitions).encode())
+    for index, state in enumerate(topic.partitions):
+        yield from _write_state(cluster, topic.name, index, state)
+
+
+def _change_topic(cluster: ClusterTree, old: Topic, topic: Topic) -> Iterator[Operation]:
+    if topic.configs != old.configs:
+        yield from _write_configs(cluster, ConfigEntity(TOPICS, topic.name), topic.configs)
+    if [state.replicas for state in topic.partitions] != [state.replicas for state in old.partitions]:
+        nodes = cluster.topics[topic.name]
+        partitions = dict(nodes.assignment.partitions)
+        for index, state in enumerate(topic.partitions):
+            known = partitions.get(index)
+            if known is None or known.replicas != state.replicas:
+                partitions[index] = ReplicaAssignment(state.replicas)
+        assignment = nodes.assignment._replace(topic_id=topic.topic_id, partitions=partitions)
+        yield SetData(TopicAssignment.path(topic.name), assignment.encode(), nodes.version)
+    for index, state in enumerate(topic.partitions):
+        if index >= len(old.partitions) or state != old.partitions[index]:
+            yield from _write_state(cluster, topic.name, index, state)
+
+
+def _delete_topic(cluster: ClusterTree, topic: Topic) -> Iterator[Operation]:
+    """Children first; the order to delete last, so that the next controller goes on with it."""
+    nodes = cluster.topics[topic.name]
+    for index in sorted(nodes.states):
+        yield Delete(LeaderAndIsr.path(topic.name, index))
+    for path in sorted(nodes.parents, reverse=True):
+        yield Delete(path)
+    yield Delete(TopicAssignment.path(topic.name))
+    entity = ConfigEntity(TOPICS, topic.name)
+    if entity in cluster.configs:
+        yield Delete(EntityConfigs.path(entity))
+    if topic.name in cluster.deleting:
+        yield Delete(TopicDeletion.path(topic.name))
+
+
+def _write_state(cluster: ClusterTree, name: str, index: int, state: PartitionState) -> Iterator[Operation]:
+    nodes = cluster.topics.get(name)
+    known = None if nodes is None else nodes.states.get(index)
+    node = LeaderAndIsr(state.leader, state.leader_epoch, state.isr, cluster.controller_epoch)
+    path = LeaderAndIsr.path(name, index)
+    if known is None:
+        parents = [partitions_path(name)] if index == 0 else []
+        there = frozenset[str]() if nodes is None else nodes.parents
+        yield from (Create(one) for one in (*parents, partition_path(name, index)) if one not in there)
+        yield Create(path, node.encode())
+        return
+    old = cluster.image.topics[name].partitions[index].partition_epoch
+    if state.partition_epoch != old + 1:
+        raise ValueError(f"the partition epoch of {name}-{index} goes from {old} to {state.partition_epoch}")
+    yield SetData(path, node._replace(unknown=known.unknown).encode(), old)
+
+
+def _write_configs(
+    cluster: ClusterTree, entity: ConfigEntity, configs: Mapping[str, str], *, is_new: bool = False
+) -> Iterator[Operation]:
+    """A topic that was deleted by an old Kafka may have left its configs: then the node is there already."""
+    path = EntityConfigs.path(entity)
+    known: ConfigNode | None = cluster.configs.get(entity)
+    if known is None:
+        yield Create(path, EntityConfigs(configs).encode())
+    else:
+        yield SetData(path, known.configs._replace(configs=configs).encode(), known.version)
+    if not is_new:
+        yield Create(ConfigChange.path(), ConfigChange(entity).encode(), is_sequential=True)
+
+
+def _with_id(cluster: ClusterTree, name: str) -> TopicAssignment:
+    return cluster.topics[name].assignment._replace(topic_id=cluster.image.topics[name].topic_id)
+
+
+def _guarded(cluster: ClusterTree, operations: Iterable[Operation]) -> list[Multi]:
+    """Multis of about MULTI_BYTES, each with the check of the controller's epoch."""
+    guard = Check(CONTROLLER_EPOCH_PATH, cluster.controller_epoch_version)
+    multis: list[list[Operation]] = []
+    room = 0
+    for operation in operations:
+        room -= OVERHEAD_BYTES + len(operation.path) + len(getattr(operation, "data", None) or b"")
+        if room < 0 or not multis:
+            multis.append([guard])
+            room = MULTI_BYTES
+        multis[-1].append(operation)
+    return [tuple(multi) for multi in multis]
