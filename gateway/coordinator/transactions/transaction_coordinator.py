@@ -20,8 +20,9 @@ from headgate.gateway.coordinator.transactions.effects import MarkerWriter, Part
 from headgate.gateway.coordinator.transactions.settings import TransactionSettings
 from headgate.gateway.coordinator.transactions.transaction import (
     EPOCH_PER_TRANSACTION,
+    Transaction,
     TransactionState,
-    record_version,
+    encode,
 )
 from headgate.gateway.coordinator.transactions.transaction_shard import OVERDUE, REPLACED, TransactionShard
 from headgate.gateway.metadata import features
@@ -31,7 +32,7 @@ from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.internal.transactions import TransactionLogValue, encode_key, encode_value
+from headgate.protocol.internal.transactions import encode_key
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
 from headgate.protocol.records.compression import NONE
 
@@ -81,7 +82,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
             key_name="transactional id",
             invalid_key=ErrorCode.INVALID_REQUEST,
             encode_key=encode_key,
-            encode_value=self._encode_value,
+            encode_value=self._encode,
             partitions=config.transaction_state_log_num_partitions,
             replication_factor=config.transaction_state_log_replication_factor,
             configs={
@@ -97,8 +98,8 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
             logger=logger,
         )
 
-    def _encode_value(self, value: TransactionLogValue) -> bytes:
-        return encode_value(value, record_version(value, self.transaction_version()))
+    def _encode(self, transaction: Transaction) -> bytes:
+        return encode(transaction, self.transaction_version())
 
     def _new_shard(self) -> TransactionShard:
         return TransactionShard(
