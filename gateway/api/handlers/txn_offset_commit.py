@@ -14,6 +14,7 @@ as batches of clients do (`storage.log.verification`):
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -112,8 +113,11 @@ class _TransactionalCommit:
             )
         except KafkaError as error:
             return self._commit(error)
-        if broker.transactions.has_committed(request.transactional_id, producer, partitions):
-            word.is_verified = True
+        with suppress(KafkaError):  # which `verify` raises too
+            word.is_verified = broker.transactions.confirm(
+                request.transactional_id, producer, partitions, adds=self._adds
+            )
+        if word.is_verified:
             return self._commit()
         verify = partial(broker.transactions.verify, request.transactional_id, *producer, partitions, adds=self._adds)
         return self._take(verify, replica, word)

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.protocol.errors import MalformedRequest
@@ -56,6 +56,7 @@ NAMES = st.sampled_from(["t", "ü", "t" * 125, "t" * 126, "t" * 127]) | st.text(
 INDEXES = st.lists(st.integers(0, 1 << 30), max_size=17).map(tuple)
 
 
+@settings(max_examples=50)
 @example({"t" * 126: tuple(range(15))}, 0, 0)
 @example({str(number): (number,) for number in range(15)}, 0, 2)
 @given(st.dictionaries(NAMES, INDEXES, max_size=17), st.integers(-1, 0x7FFF), st.sampled_from([0, 2]))
