@@ -26,10 +26,11 @@ class CoordinatorShard(Protocol):
 
     timers: Timers
 
-    def replay(
-        self, key: Message, value: Any, timestamp_ms: int, producer: ProducerIdAndEpoch | None = None
-    ) -> None:
-        """Apply one of `decision.Records` to the hard state. `producer`: the record is part of this producer's open transaction."""
+    def replay(self, key: Message, value: Any, timestamp_ms: int, producer: ProducerIdAndEpoch | None = None) -> None:
+        """Apply one of `decision.Records` to the hard state.
+
+        `producer`: the record is part of this producer's open transaction.
+        """
 
     def replay_marker(self, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
         """End the producer's transaction in this log."""

@@ -95,7 +95,7 @@ class Transaction(NamedTuple):
 
     @property
     def next_holder(self) -> ProducerIdAndEpoch:
-        """The producer of the next transaction, once this one has ended: an exhausted epoch makes room for the next id."""
+        """The producer after the end of this transaction: an exhausted epoch makes room for the next id."""
         if self.next_producer_id != NO_ID:
             return ProducerIdAndEpoch(self.next_producer_id, 0)
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
