@@ -127,7 +127,7 @@ def test_what_kafka_left_open_and_prepared_is_ended(left_behind: tuple[Path, lis
         until(lambda: state(broker, "prepared") == "CompleteCommit", "the marker of the prepared one", LIMIT_S)
         assert headgate_txn(broker.bootstrap, "hanging", "--max-transaction-timeout", "0s") == []
         until(lambda: state(broker, "open") == "CompleteAbort", "the time-out of the open one", LIMIT_S)
-        assert any("the transaction of 'open' is aborted: producer " in line for line in broker.error_lines())
+        assert any("the transaction of 'open' is aborted by the coordinator: " in line for line in broker.error_lines())
         assert committed_values(broker, "open") == [b"inside"]
         assert committed_values(broker, "prepared") == []
         assert committed_offset(broker) == 5
