@@ -5,33 +5,9 @@ from __future__ import annotations
 import struct
 
 from compat_tests.waiting import until
-from compat_tests.wire import METADATA, ask, connect
+from compat_tests.wire import METADATA, Reader, ask, connect
 
 ALL_TOPICS = struct.pack(">i", -1)
-
-
-class Reader:
-    """Numbers and strings of an answer, one after another."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def number(self, kind: str) -> int:
-        (value,) = struct.unpack_from(f">{kind}", self._data, self._position)
-        self._position += struct.calcsize(kind)
-        return int(value)
-
-    def string(self) -> str:
-        start = self._position + 2
-        self._position = start + max(self.number("h"), 0)
-        return self._data[start : self._position].decode()
-
-    def skip(self, size: int) -> None:
-        self._position += size
-
-    def numbers(self) -> list[int]:
-        return [self.number("i") for _ in range(self.number("i"))]
 
 
 def leaders(bootstrap: str) -> dict[tuple[str, int], int]:

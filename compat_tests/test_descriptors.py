@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from compat_tests.broker import TARGET, Broker, LimitedBroker, running
-from compat_tests.leaders import Reader, until_all_led
+from compat_tests.leaders import until_all_led
 from compat_tests.steady import Steady, create_topics, produce_request, record_batch
 from compat_tests.waiting import until
-from compat_tests.wire import API_VERSIONS, FETCH, ask, connect, frame, receive_frame, request_header, string
+from compat_tests.wire import API_VERSIONS, FETCH, Reader, ask, connect, frame, receive_frame, request_header, string
 
 pytestmark = [
     pytest.mark.alone,

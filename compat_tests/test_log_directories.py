@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from compat_tests.broker import TARGET, Broker, HeadgateBroker
-from compat_tests.leaders import Reader, leaders
+from compat_tests.leaders import leaders
 from compat_tests.steady import create_topics, produce_request, record_batch
-from compat_tests.wire import ask, connect, receive_frame
+from compat_tests.wire import Reader, ask, connect, receive_frame
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="the broker is configured as only Headgate's is here")
 

@@ -50,3 +50,29 @@ def ask(stream: socket.socket, key: int, version: int, body: bytes) -> bytes:
     answer = receive_frame(stream)
     assert struct.unpack(">i", answer[:4]) == (1,), "the answer is to another request"
     return answer[4:]
+
+
+class Reader:
+    """Numbers and strings of an answer, one after another."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def number(self, kind: str) -> int:
+        (value,) = struct.unpack_from(f">{kind}", self._data, self._position)
+        self._position += struct.calcsize(kind)
+        return int(value)
+
+    def string(self) -> str:
+        return self.text(max(self.number("h"), 0))
+
+    def text(self, size: int) -> str:
+        self._position += size
+        return self._data[self._position - size : self._position].decode()
+
+    def skip(self, size: int) -> None:
+        self._position += size
+
+    def numbers(self) -> list[int]:
+        return [self.number("i") for _ in range(self.number("i"))]

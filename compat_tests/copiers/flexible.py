@@ -5,7 +5,7 @@ Independent of the product; from the protocol guide on kafka.apache.org.
 
 from __future__ import annotations
 
-import struct
+from compat_tests.wire import Reader
 
 NO_TAGS = b"\0"
 CONTINUED = 0x80
@@ -22,17 +22,8 @@ def length(count: int) -> bytes:
     return bytes((count + 1,))
 
 
-class Answer:
-    """Bytes of a response, taken one value after another."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def number(self, kind: str) -> int:
-        (value,) = struct.unpack_from(f">{kind}", self._data, self._position)
-        self._position += struct.calcsize(kind)
-        return int(value)
+class Answer(Reader):
+    """A response in a flexible version, taken one value after another."""
 
     def length(self) -> int:
         """Of a string or an array, -1 for null."""
@@ -42,9 +33,7 @@ class Answer:
 
     def string(self) -> str:
         """Empty for null."""
-        size = max(self.length(), 0)
-        self._position += size
-        return self._data[self._position - size : self._position].decode()
+        return self.text(max(self.length(), 0))
 
     def tags(self) -> None:
         assert self.number("B") == 0

@@ -287,7 +287,7 @@ class Coordinator(Generic[S]):
                 writer.append(data, ACKS_ALL, now_ms, written, validate)
                 return
             if failure_response is None or not _answers_only(decision, ticket) or len(data) > GATHER_BYTES:
-                info = partition.append(data, ACKS_ALL, now_ms, validate)
+                info = partition.append(data, ACKS_ALL, now_ms, validate or OWN, Made(decision.marker))
             else:
                 info = partition.stage_made(data, Made(decision.marker), now_ms, validate or OWN)
                 staged = partition.log.staged
@@ -434,12 +434,13 @@ class Coordinator(Generic[S]):
         """
         self._effects.append((self._end_offset, decision))
         if not self._effects_are_scheduled:
-            self._schedule_effects()
+            self._schedule_effects(is_staged=self.partition.log.staged is not None)
 
-    def _schedule_effects(self) -> None:
+    def _schedule_effects(self, *, is_staged: bool = False) -> None:
+        """`is_staged`: the end of the turn writes what the first effect waits for, so try it then."""
         self._effects_are_scheduled = True
         end_offset, perform = self._effects[0][0], partial(self._perform_effects, self.ended)
-        if self.partition.high_watermark >= end_offset:
+        if is_staged or self.partition.high_watermark >= end_offset:
             self.services.scheduler.call_soon(perform)
         else:
             self._await_commit(end_offset, NEVER, perform)
@@ -451,6 +452,7 @@ class Coordinator(Generic[S]):
         """
         if not is_committed:
             return
+        self.services.appends.commit()  # the first effect may wait for nothing else
         while ended is self.ended and self._effects and self.partition.high_watermark >= self._effects[0][0]:
             _, decision = self._effects.popleft()
             if self._is_fenced(decision):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.control import Marker
@@ -23,8 +23,9 @@ from headgate.protocol.schema import Message, Struct
 NEVER = math.inf
 """A time that never comes, in milliseconds of any clock."""
 
-Records = list[tuple[Message, Message | None]]
-"""Keys and values of `protocol.internal`; a value of None is a tombstone."""
+Records = list[tuple[Message, Any]]
+"""Keys of `protocol.internal`, and values: messages of it too, or the state that `encode_value` of the internal topic
+makes bytes of and that the shard replays as it is. A value of None is a tombstone."""
 
 Reply: TypeAlias = Struct | KafkaError
 """A whole response, or one row of a response that a handler assembles (`CoordinatorRuntime.gather`)."""

@@ -11,7 +11,7 @@ decided. For any other record it may raise; the load then counts and skips the r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch
 from headgate.gateway.coordinator.timers import Timers
@@ -26,10 +26,11 @@ class CoordinatorShard(Protocol):
 
     timers: Timers
 
-    def replay(
-        self, key: Message, value: Message | None, timestamp_ms: int, producer: ProducerIdAndEpoch | None = None
-    ) -> None:
-        """Apply one record to the hard state. `producer`: the record is part of this producer's open transaction."""
+    def replay(self, key: Message, value: Any, timestamp_ms: int, producer: ProducerIdAndEpoch | None = None) -> None:
+        """Apply one of `decision.Records` to the hard state.
+
+        `producer`: the record is part of this producer's open transaction.
+        """
 
     def replay_marker(self, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
         """End the producer's transaction in this log."""

@@ -20,7 +20,8 @@ itself is readable, serves the ready sockets in a bounded turn, then lets other 
   behind new requests of other clients. Sends continue for one more millisecond.
 - In a turn each socket is read for at most 256 KiB. A request that waited for an event of this round is answered in the
   next round. When all sockets are served, a turn waits a millisecond for more events, unless another task could have
-  work: to sleep and wake up through trio costs more than a request.
+  work: to sleep and wake up through trio costs more than a request. A turn that follows one whose time was over, and
+  after which the other tasks ran, begins with such a wait.
 - A `wake` from elsewhere only marks the connection and wakes this task: only the engine touches its sockets.
 - A fault in one connection closes only that connection.
 - Without free descriptors the listener pauses for 100 ms at a time, and clients wait in the backlog: the first free
@@ -498,7 +499,7 @@ class SocketEngine:
                     self._asleep = True
                     await self.poller.ready()
                     self._asleep = False
-                more = self._turn()
+                more = self._turn(more)
         finally:
             self._close()
 
@@ -513,12 +514,15 @@ class SocketEngine:
         driver.release()
         self._gone(driver)
 
-    def _turn(self) -> bool:
-        """Serve ready sockets for a millisecond or two. True if there may be more."""
+    def _turn(self, follows: bool) -> bool:
+        """Serve ready sockets for a millisecond or two. True if there may be more.
+
+        `follows`: the last turn ended by its time. Then this turn too waits for the next event before the task sleeps.
+        """
         self.now_ms = self.clock.monotonic_ms()
         self._end_ms = self.now_ms + self.max_turn_ms
         self._last_round_end_ms = self._end_ms + self.max_turn_ms
-        wait_s = 0.0
+        wait_s = self._poll_wait_s() if follows else 0.0
         self.scheduler.is_attended = True
         try:
             while True:

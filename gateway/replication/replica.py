@@ -135,13 +135,20 @@ class Replica:
         unwritten = log.being_written or log.staged
         return log.end_offset if unwritten is None else unwritten.first_offset
 
-    def append(self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None) -> AppendInfo:
+    def append(
+        self,
+        records: memoryview,
+        required_acks: int,
+        now_ms: int,
+        validate: str | None = None,
+        made: Made | None = None,
+    ) -> AppendInfo:
         """Append a client's batches as the leader; offsets are patched into `records` in place.
 
-        `validate`: the level of validation; None for the topic's.
+        `validate`: the level of validation; None for the topic's. `made`: a coordinator has just made the batch.
         Raises KafkaError: NOT_ENOUGH_REPLICAS, and the errors of `Log.append`.
         """
-        info = self.stage_owned(records, required_acks, now_ms, validate)
+        info = self.stage_owned(records, required_acks, now_ms, validate, made)
         self.write_staged()
         return info
 
@@ -164,13 +171,18 @@ class Replica:
         return self.log.stage(batch, self.leader_epoch, now_ms, validate, GATHER_BYTES, self, made)
 
     def stage_owned(
-        self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None
+        self,
+        records: memoryview,
+        required_acks: int,
+        now_ms: int,
+        validate: str | None = None,
+        made: Made | None = None,
     ) -> AppendInfo:
         """`stage` for a caller that writes itself: `records` must not change until the write."""
         if required_acks == ACKS_ALL:
             self._check_in_sync()
         self.check_writable()
-        return self.log.stage(records, self.leader_epoch, now_ms, validate or self.validate, owner=self)
+        return self.log.stage(records, self.leader_epoch, now_ms, validate or self.validate, owner=self, made=made)
 
     def _check_in_sync(self) -> None:
         least = self.log.config.min_insync_replicas

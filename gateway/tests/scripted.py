@@ -108,7 +108,14 @@ class ScriptedPartition:
     def advanced(self, partition: ScriptedPartition) -> None:
         self._purgatory.touch(partition.waiters)
 
-    def append(self, records: memoryview, required_acks: int, now_ms: int, validate: str | None = None) -> AppendInfo:
+    def append(
+        self,
+        records: memoryview,
+        required_acks: int,
+        now_ms: int,
+        validate: str | None = None,
+        made: Made | None = None,
+    ) -> AppendInfo:
         self.write_staged()
         self.appended += 1
         if self.fails is not None:

@@ -5,13 +5,16 @@ null value is a tombstone. The fields are those of Kafka's transaction-coordinat
 (`common/message/TransactionLog*.json`, 4.1); KIP-98, and KIP-890 for version 1.
 """
 
+import functools
 import struct
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from headgate.protocol.internal import version_prefix
 from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, nullable_array, string, v
 
 _LONG, _MANY = 127, 16
+_CACHED_TOPICS = 1024
 _KEY = struct.Struct(">hh")
 _HEAD = struct.Struct(">hqhib")
 _INDEXES = [struct.Struct(f">B{count}iB") for count in range(_MANY)]
@@ -84,35 +87,46 @@ def encode_value(value: TransactionLogValue, version: int = 0) -> bytes:
 
     Kafka writes version 1 if the feature transaction.version is at level 2, else version 0.
     """
-    encoded = _encode_common(value) if version == 1 else None
-    return version_prefix.encode(version, value, version) if encoded is None else encoded
+    return version_prefix.encode(version, value, version)
 
 
-def _encode_common(value: TransactionLogValue) -> bytes | None:
-    """`encode_value` in version 1 for short names, few partitions, and one producer id; None for any other value.
+def encode_common(
+    producer_id: int,
+    producer_epoch: int,
+    timeout_ms: int,
+    status: int,
+    partitions: Mapping[str, tuple[int, ...]],
+    last_update_ms: int,
+    start_ms: int,
+    client_version: int,
+) -> bytes | None:
+    """`encode_value` in version 1 of one producer id and few partitions; None for long names or many partitions.
 
     A transaction writes at least three such records, and the general writer takes twice as long.
     """
-    if value.previous_producer_id != -1 or value.next_producer_id != -1 or value.next_producer_epoch != -1:
+    if len(partitions) >= _MANY:
         return None
-    out = bytearray(
-        _HEAD.pack(1, value.producer_id, value.producer_epoch, value.transaction_timeout_ms, value.transaction_status)
-    )
-    topics = value.transaction_partitions
-    if topics is None or len(topics) >= _MANY or value.unknown_tags:
-        return None
-    out.append(len(topics) + 1)
-    for row in topics:
-        name, indexes = row.topic.encode(), row.partition_ids
-        if len(name) >= _LONG or len(indexes) >= _MANY or row.unknown_tags:
+    out = bytearray(_HEAD.pack(1, producer_id, producer_epoch, timeout_ms, status))
+    out.append(len(partitions) + 1)
+    for topic in partitions.items():
+        row = _encode_topic(topic)
+        if row is None:
             return None
-        out.append(len(name) + 1)
-        out += name
-        out += _INDEXES[len(indexes)].pack(len(indexes) + 1, *indexes, 0)
-    times = value.transaction_last_update_timestamp_ms, value.transaction_start_timestamp_ms
-    version = value.client_transaction_version
-    out += _TAIL.pack(*times, 1, 2, 2, version) if version else _TAIL_WITHOUT_TAGS.pack(*times, 0)
+        out += row
+    if client_version:
+        out += _TAIL.pack(last_update_ms, start_ms, 1, 2, 2, client_version)
+    else:
+        out += _TAIL_WITHOUT_TAGS.pack(last_update_ms, start_ms, 0)
     return bytes(out)
+
+
+@functools.lru_cache(_CACHED_TOPICS)
+def _encode_topic(topic: tuple[str, tuple[int, ...]]) -> bytes | None:
+    """A name and its partitions: the records of a transaction repeat them, and so do transactions."""
+    name, indexes = topic[0].encode(), topic[1]
+    if len(name) >= _LONG or len(indexes) >= _MANY:
+        return None
+    return bytes((len(name) + 1,)) + name + _INDEXES[len(indexes)].pack(len(indexes) + 1, *indexes, 0)
 
 
 def decode(key: bytes | memoryview, value: bytes | memoryview | None) -> Decoded:

@@ -17,6 +17,7 @@ offset and leader epoch without a new CRC. Attributes: bits 0-2 codec, 3 timesta
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -26,7 +27,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import Buffer
 from headgate.protocol.records import compression as codecs
 from headgate.protocol.records.checksum import crc32c
-from headgate.protocol.records.varint import read_varint, write_varint
+from headgate.protocol.records.varint import encode_varint, read_varint, write_varint
 from headgate.protocol.steps import Steps, finish
 
 HEADER_SIZE = 61
@@ -52,7 +53,7 @@ patch_head = struct.Struct(">qii").pack_into
 """`patch_head(view, 0, base offset, batch length, leader epoch)`: `patch` for a caller with the length."""
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
-_SHORT = 64  # a smaller size is a varint of one byte
+_CACHED_SIZES = 1024
 _CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION = 17, 21, 35
 
 Header: TypeAlias = tuple[str, bytes | None]
@@ -301,7 +302,7 @@ def build_one(
     _write_bytes(record, value)
     record.append(0)
     made = bytearray(HEADER_SIZE)
-    write_varint(made, len(record))
+    made += _encode_size(len(record))
     made += record
     # fmt: off
     HEADER.pack_into(
@@ -446,15 +447,14 @@ def _read_headers(data: bytes, position: int) -> tuple[list[Header], int]:
     return headers, position
 
 
+_encode_size = functools.lru_cache(_CACHED_SIZES)(encode_varint)
+
+
 def _write_bytes(out: bytearray, data: bytes | None) -> None:
     if data is None:
         out.append(1)  # -1 as a zigzag varint
         return
-    size = len(data)
-    if size < _SHORT:
-        out.append(size << 1)
-    else:
-        write_varint(out, size)
+    out += _encode_size(len(data))
     out += data
 
 
@@ -481,5 +481,5 @@ def _write_record(
             _write_bytes(record, content)
     else:
         record.append(0)
-    write_varint(out, len(record))
+    out += _encode_size(len(record))
     out += record

@@ -20,7 +20,6 @@ from headgate.gateway.coordinator.transactions.transaction_shard import Transact
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
 
 FENCED_SINCE = 2
 """The version since which clients know PRODUCER_FENCED."""
@@ -56,11 +55,11 @@ def _add(
 
     def decide(shard: TransactionShard, ticket: Ticket) -> Decision:
         return requests.add(
-            shard, transactional_id, producer, partitions, 0, ticket, knows_fenced=knows_fenced, respond=_response
+            shard, transactional_id, producer, partitions, 0, ticket, knows_fenced=knows_fenced, respond=_respond
         )
 
     return context.broker.transactions.submit(transactional_id, decide, lost)
 
 
-def _response(result: AddPartitionsToTxnResult) -> AddOffsetsToTxnResponse:
-    return AddOffsetsToTxnResponse(error_code=result.topic_results[0].results_by_partition[0].partition_error_code)
+def _respond(code: ErrorCode) -> AddOffsetsToTxnResponse:
+    return AddOffsetsToTxnResponse(error_code=code)

@@ -71,9 +71,12 @@ def add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: HandlerCo
     producer = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
     knows_fenced = version >= FENCED_SINCE
 
+    def respond(code: ErrorCode) -> AddPartitionsToTxnResponse:
+        return _of_client(requests.results(transactional_id, partitions, code))
+
     def decide(shard: TransactionShard, ticket: Ticket) -> Decision:
         return requests.add(
-            shard, transactional_id, producer, partitions, 0, ticket, knows_fenced=knows_fenced, respond=_of_client
+            shard, transactional_id, producer, partitions, 0, ticket, knows_fenced=knows_fenced, respond=respond
         )
 
     def lost(code: ErrorCode) -> AddPartitionsToTxnResponse:

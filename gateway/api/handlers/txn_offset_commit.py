@@ -3,8 +3,8 @@
 v2 leader epochs (KIP-320)   v3 flexible; members are checked (KIP-447)   v4 TRANSACTION_ABORTABLE (KIP-890)
 v5 adds the group to the transaction (KIP-890)   v6 topics by id (KIP-1319)
 
-The first offsets of a transaction in a partition of `__consumer_offsets` need the word of the transaction coordinator,
-as batches of clients do (`storage.log.verification`):
+The transaction coordinator confirms the first offsets of a transaction in a partition of `__consumer_offsets`, as with
+batches of clients (`storage.log.verification`):
 
     handler ──> the transaction is open in the log ───────────────────────────────> the group decides
        └──────> ask the transaction coordinator; from v5 on it adds the partition ──> the group decides, or refuses
@@ -14,6 +14,7 @@ as batches of clients do (`storage.log.verification`):
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -107,18 +108,21 @@ class _TransactionalCommit:
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         partitions = {CONSUMER_OFFSETS: [replica.index]}
         try:
-            word = replica.log.producers.begin_verification(
+            verification = replica.log.producers.begin_verification(
                 *producer, NO_SEQUENCE, broker.clock.now_ms(), begins_at_zero=False
             )
         except KafkaError as error:
             return self._commit(error)
-        if broker.transactions.has_committed(request.transactional_id, producer, partitions):
-            word.is_verified = True
+        with suppress(KafkaError):  # which `verify` raises too
+            verification.is_verified = broker.transactions.confirm(
+                request.transactional_id, producer, partitions, adds=self._adds
+            )
+        if verification.is_verified:
             return self._commit()
         verify = partial(broker.transactions.verify, request.transactional_id, *producer, partitions, adds=self._adds)
-        return self._take(verify, replica, word)
+        return self._take(verify, replica, verification)
 
-    def _take(self, ask: Callable[[], Any], replica: Replica, word: Verification) -> Any:
+    def _take(self, ask: Callable[[], Any], replica: Replica, verification: Verification) -> Any:
         """Take the answer, or wait for it; None: it is still to come."""
         answer: AddPartitionsToTxnResult | KafkaError | Waiting | None = value_of(ask)
         if answer is None:
@@ -129,19 +133,19 @@ class _TransactionalCommit:
             return Waiting(
                 waiting.lists,
                 NEVER,
-                lambda touched: self._take(lambda: waiting.attempt(touched), replica, word),
-                lambda: self._take(waiting.expire, replica, word),
+                lambda touched: self._take(lambda: waiting.attempt(touched), replica, verification),
+                lambda: self._take(waiting.expire, replica, verification),
             )
         if isinstance(answer, KafkaError):
             return self._commit(_refusal(answer.code, self._context.version))
         code = ErrorCode(answer.topic_results[0].results_by_partition[0].partition_error_code)
         if code is ErrorCode.NONE:
-            word.is_verified = True
+            verification.is_verified = True
             return self._commit()
         if code is ErrorCode.CONCURRENT_TRANSACTIONS and self._adds:
             return self._retry(replica)
         if code in (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED):  # else a peer could fill memory
-            replica.log.producers.end_verification(self._request.producer_id, word)
+            replica.log.producers.end_verification(self._request.producer_id, verification)
         return self._commit(_refusal(code, self._context.version))
 
     def _retry(self, replica: Replica) -> Any:

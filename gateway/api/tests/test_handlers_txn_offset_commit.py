@@ -217,6 +217,7 @@ def test_unknown_partitions_are_told_beside_the_error_of_the_transaction(produce
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, verify: Callable[..., Any]) -> None:
+    monkeypatch.setattr(TransactionCoordinator, "confirm", lambda *_, **__: False)
     monkeypatch.setattr(TransactionCoordinator, "verify", lambda *_, **__: verify())
 
 

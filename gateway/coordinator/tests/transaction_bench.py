@@ -17,12 +17,12 @@ from headgate.gateway.coordinator.tests.coordinator_bench import TIMEOUT_MS, Coo
 from headgate.gateway.coordinator.transactions import ending
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.settings import TransactionSettings
-from headgate.gateway.coordinator.transactions.transaction import Transaction, TransactionState
+from headgate.gateway.coordinator.transactions.transaction import Transaction, TransactionState, encode
 from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
 from headgate.gateway.tests.scripted import ScriptedPartition
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal import transactions
-from headgate.protocol.internal.transactions import TransactionLogKey, TransactionLogValue
+from headgate.protocol.internal.transactions import TransactionLogKey
 from headgate.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from headgate.protocol.messages.heartbeat import HeartbeatResponse
 from headgate.protocol.records.control import Marker
@@ -34,7 +34,7 @@ TRANSACTIONS_LOG = InternalTopic(
     key_name="transactional id",
     invalid_key=ErrorCode.INVALID_REQUEST,
     encode_key=transactions.encode_key,
-    encode_value=transactions.encode_value,
+    encode_value=lambda transaction: encode(transaction, 0),
     partitions=3,
     replication_factor=1,
     configs={},
@@ -58,15 +58,14 @@ class ShardWithTransactions(TransactionShard):
         return self.transactions, self.pending
 
     def replay(
-        self, key: Message, value: Message | None, timestamp_ms: int, producer: ProducerIdAndEpoch | None = None
+        self, key: Message, value: Transaction | None, timestamp_ms: int, producer: ProducerIdAndEpoch | None = None
     ) -> None:
         if producer is None:
             super().replay(key, value, timestamp_ms)
             return
         assert isinstance(key, TransactionLogKey)
-        assert isinstance(value, TransactionLogValue)
-        pending = self.pending.setdefault(producer.producer_id, {})
-        pending[key.transactional_id] = Transaction.from_value(value)
+        assert value is not None
+        self.pending.setdefault(producer.producer_id, {})[key.transactional_id] = value
 
     def replay_marker(self, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
         ended = self.pending.pop(producer.producer_id, {})

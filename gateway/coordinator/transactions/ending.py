@@ -83,11 +83,12 @@ def _prepare(
     version, now_ms = EPOCH_PER_TRANSACTION if is_new else 0, shard.timestamp_ms()
     prepared = transaction.prepared(is_commit, version, next_producer_id, now_ms)
     decision = shard.prepare(key, prepared)
-    decision.replies = [(ticket, _response(prepared.completed(now_ms), is_new))]
+    decision.replies = [(ticket, _response(prepared, is_new))]
     return decision
 
 
 def _response(transaction: Transaction, is_new: bool) -> EndTxnResponse:
     if not is_new:
         return EndTxnResponse()
-    return EndTxnResponse(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
+    producer_id, producer_epoch = transaction.next_holder
+    return EndTxnResponse(producer_id=producer_id, producer_epoch=producer_epoch)

@@ -6,6 +6,7 @@ Source: TransactionCoordinator.handleAddPartitionsToTransaction, handleVerifyPar
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
 from headgate.gateway.coordinator.transactions.effects import Partitions
@@ -21,10 +22,6 @@ from headgate.protocol.messages.add_partitions_to_txn import (
 from headgate.protocol.schema import Struct
 
 
-def _as_it_is(result: AddPartitionsToTxnResult) -> Struct:
-    return result
-
-
 def add(
     shard: TransactionShard,
     key: str,
@@ -34,18 +31,19 @@ def add(
     ticket: Ticket,
     *,
     knows_fenced: bool = True,
-    respond: Callable[[AddPartitionsToTxnResult], Struct] = _as_it_is,
+    respond: Callable[[ErrorCode], Struct] | None = None,
 ) -> Decision:
     """Add partitions; the first begin the transaction. One error refuses all.
 
     `client_version` of the protocol: 2 if a leader adds what a producer of the new protocol writes to. `respond` makes
-    the reply of the result.
+    the reply of the code; by default it is the `results` of all partitions.
     """
+    respond = respond or partial(results, key, partitions)
     try:
         transaction = _check(shard, key, producer, knows_fenced=knows_fenced)
     except KafkaError as error:
-        return Decision.reply(ticket, respond(results(key, partitions, error.code)))
-    accepted = respond(results(key, partitions, ErrorCode.NONE))
+        return Decision.reply(ticket, respond(error.code))
+    accepted = respond(ErrorCode.NONE)
     if transaction.state is TransactionState.ONGOING and transaction.has_all(partitions):
         return Decision.reply(ticket, accepted)
     begun = transaction.with_partitions(partitions, client_version, shard.timestamp_ms())

@@ -13,13 +13,19 @@ its epoch. Source: org.apache.kafka.coordinator.transaction.TransactionMetadata,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple, Self
 
 from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
 from headgate.gateway.coordinator.transactions.effects import Partitions, WriteMarkers
-from headgate.protocol.internal.transactions import STATES, PartitionsSchema, TransactionLogValue
+from headgate.protocol.internal.transactions import (
+    STATES,
+    PartitionsSchema,
+    TransactionLogValue,
+    encode_common,
+    encode_value,
+)
 
 NO_ID = -1
 NO_EPOCH = -1
@@ -59,7 +65,8 @@ class Transaction(NamedTuple):
     """The state of one transactional id.
 
     producer_epoch        of the holder; -1 before the first InitProducerId has ended
-    previous_producer_id  the id before the last transition; differs from `producer_id` after an exhausted epoch
+    previous_producer_id  the id before the last transition, if that was another one, as after an exhausted epoch; else
+                          -1. Records of others may name the same id
     next_producer_id      the id from the end of this transaction on, if its epoch is exhausted; else -1
     timeout_ms            of each transaction; set by InitProducerId
     partitions            topic -> indexes, both ascending; empty unless Ongoing or Prepare...
@@ -84,6 +91,13 @@ class Transaction(NamedTuple):
     @property
     def holder(self) -> ProducerIdAndEpoch:
         """The one producer that may begin, fill and end transactions."""
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
+    @property
+    def next_holder(self) -> ProducerIdAndEpoch:
+        """The producer after the end of this transaction: an exhausted epoch makes room for the next id."""
+        if self.next_producer_id != NO_ID:
+            return ProducerIdAndEpoch(self.next_producer_id, 0)
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
@@ -151,10 +165,11 @@ class Transaction(NamedTuple):
     def initialized(self, producer_id: int, producer_epoch: int, timeout_ms: int, now_ms: int) -> Self:
         """InitProducerId has given out this id and epoch; a repeated request gets those that it has."""
         is_repeated = (producer_id, producer_epoch) == (self.producer_id, self.producer_epoch)
+        previous = self.previous_producer_id if is_repeated else self.producer_id
         return self._replace(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            previous_producer_id=self.previous_producer_id if is_repeated else self.producer_id,
+            previous_producer_id=NO_ID if previous == producer_id else previous,
             next_producer_id=NO_ID,
             timeout_ms=timeout_ms,
             state=TransactionState.EMPTY,
@@ -168,7 +183,7 @@ class Transaction(NamedTuple):
         return type(self)(
             self.producer_id,
             self.producer_epoch,
-            self.producer_id,
+            NO_ID,
             self.next_producer_id,
             self.timeout_ms,
             TransactionState.ONGOING,
@@ -186,7 +201,7 @@ class Transaction(NamedTuple):
         return type(self)(
             self.producer_id,
             epoch,
-            self.producer_id,
+            NO_ID,
             next_producer_id,
             self.timeout_ms,
             TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT,
@@ -207,14 +222,12 @@ class Transaction(NamedTuple):
         return self._replace(producer_epoch=epoch).prepared(False, 0, NO_ID, now_ms)
 
     def completed(self, now_ms: int) -> Self:
-        """All markers are written. An exhausted epoch makes room for the next id."""
-        producer_id, epoch = self.producer_id, self.producer_epoch
-        if self.next_producer_id != NO_ID:
-            producer_id, epoch = self.next_producer_id, 0
+        """All markers are written."""
+        producer_id, epoch = self.next_holder
         return type(self)(
             producer_id,
             epoch,
-            self.producer_id,
+            NO_ID if producer_id == self.producer_id else self.producer_id,
             NO_ID,
             self.timeout_ms,
             TransactionState.COMPLETE_COMMIT if self.is_commit else TransactionState.COMPLETE_ABORT,
@@ -244,11 +257,10 @@ class Transaction(NamedTuple):
 
     def to_value(self) -> TransactionLogValue:
         """The record. Without need it has no field of version 1."""
-        previous = NO_ID if self.previous_producer_id == self.producer_id else self.previous_producer_id
         rows = [PartitionsSchema(topic, list(indexes)) for topic, indexes in self.partitions.items()]
         return TransactionLogValue(
             producer_id=self.producer_id,
-            previous_producer_id=previous,
+            previous_producer_id=self.previous_producer_id,
             next_producer_id=self.next_producer_id,
             producer_epoch=self.producer_epoch,
             transaction_timeout_ms=self.timeout_ms,
@@ -260,19 +272,43 @@ class Transaction(NamedTuple):
         )
 
 
-def record_version(value: TransactionLogValue, transaction_version: int) -> int:
+def encode(transaction: Transaction, transaction_version: int) -> bytes:
+    """The value of a transaction's record, where `transaction.version` has this level."""
+    if (
+        transaction_version
+        and transaction.next_producer_id == transaction.previous_producer_id == NO_ID
+        and transaction.state is not TransactionState.EMPTY
+    ):
+        encoded = encode_common(
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.timeout_ms,
+            transaction.state,
+            transaction.partitions,
+            transaction.last_update_ms,
+            transaction.start_ms,
+            transaction.client_version,
+        )
+        if encoded is not None:
+            return encoded
+    return encode_value(transaction.to_value(), record_version(transaction, transaction_version))
+
+
+def record_version(transaction: Transaction, transaction_version: int) -> int:
     """The version of a record: 1 where `transaction.version` is above 0, or where version 0 would lose a field.
 
     That happens after a downgrade of the feature, while clients of the new protocol are still connected.
     """
     needs_tags = (
-        value.client_transaction_version != 0 or value.next_producer_id != NO_ID or value.previous_producer_id != NO_ID
+        transaction.client_version != 0
+        or transaction.next_producer_id != NO_ID
+        or transaction.previous_producer_id != NO_ID
     )
     return 1 if transaction_version or needs_tags else 0
 
 
 def _union(known: Mapping[str, tuple[int, ...]], added: Partitions) -> dict[str, tuple[int, ...]]:
-    def merged(topic: str) -> Iterable[int]:
-        return {*known.get(topic, ()), *added.get(topic, ())}
-
-    return {topic: tuple(sorted(merged(topic))) for topic in sorted({*known, *added})}
+    merged = dict(known)
+    for topic, indexes in added.items():
+        merged[topic] = tuple(sorted({*merged.get(topic, ()), *indexes}))
+    return dict(sorted(merged.items()))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
@@ -20,8 +20,9 @@ from headgate.gateway.coordinator.transactions.effects import MarkerWriter, Part
 from headgate.gateway.coordinator.transactions.settings import TransactionSettings
 from headgate.gateway.coordinator.transactions.transaction import (
     EPOCH_PER_TRANSACTION,
+    Transaction,
     TransactionState,
-    record_version,
+    encode,
 )
 from headgate.gateway.coordinator.transactions.transaction_shard import OVERDUE, REPLACED, TransactionShard
 from headgate.gateway.metadata import features
@@ -31,7 +32,7 @@ from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.internal.transactions import TransactionLogValue, encode_key, encode_value
+from headgate.protocol.internal.transactions import encode_key
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
 from headgate.protocol.records.compression import NONE
 
@@ -40,6 +41,14 @@ logger = logging.getLogger("headgate.transactions")
 _ABORTS = {OVERDUE: "it is open for longer than its timeout", REPLACED: "another producer begins with the id"}
 WRITE_TIMEOUT_MS = 5_000
 """So long a reply waits for the high watermark, as those of groups do by default. Kafka: the transaction's timeout."""
+
+
+_YES, _NO = AddPartitionsToTxnResult(), AddPartitionsToTxnResult()
+"""The word for a leader that needs no row for each partition."""
+
+
+def _word(code: ErrorCode) -> AddPartitionsToTxnResult:
+    return _YES if code is ErrorCode.NONE else _NO
 
 
 class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
@@ -81,7 +90,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
             key_name="transactional id",
             invalid_key=ErrorCode.INVALID_REQUEST,
             encode_key=encode_key,
-            encode_value=self._encode_value,
+            encode_value=self._encode,
             partitions=config.transaction_state_log_num_partitions,
             replication_factor=config.transaction_state_log_replication_factor,
             configs={
@@ -97,8 +106,8 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
             logger=logger,
         )
 
-    def _encode_value(self, value: TransactionLogValue) -> bytes:
-        return encode_value(value, record_version(value, self.transaction_version()))
+    def _encode(self, transaction: Transaction) -> bytes:
+        return encode(transaction, self.transaction_version())
 
     def _new_shard(self) -> TransactionShard:
         return TransactionShard(
@@ -165,10 +174,15 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
                 return partition_requests.verify(shard, transactional_id, producer, partitions, ticket)
             return partition_requests.add(shard, transactional_id, producer, partitions, EPOCH_PER_TRANSACTION, ticket)
 
-        coordinator = self._coordinators.get(self.index_of(transactional_id))
-        if coordinator is not None and coordinator.partition.log.staged is not None:
-            self._services.appends.commit()  # records are not written on the word of a transaction that may be lost
-        return cast("AddPartitionsToTxnResult | Waiting", self.submit(transactional_id, decide))
+        return cast("AddPartitionsToTxnResult | Waiting", self._ask(transactional_id, decide))
+
+    def _ask(self, transactional_id: str, decide: Callable[[TransactionShard, Ticket], Decision]) -> Any:
+        """`submit` for a leader: no records are written on the word of a transaction that may be lost."""
+        index = self.index_of(transactional_id)
+        coordinator = self._coordinators.get(index) or self._open_late(index)
+        if coordinator.partition.log.staged is not None:
+            self._services.appends.commit()
+        return coordinator.submit(transactional_id, decide)
 
     def confirm(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions, *, adds: bool
@@ -179,12 +193,15 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         """
         if not adds:
             return self.has_committed(transactional_id, producer, partitions)
-        result = self.verify(transactional_id, *producer, partitions, adds=True)
-        return not isinstance(result, Waiting) and all(
-            partition.partition_error_code == ErrorCode.NONE
-            for topic in result.topic_results
-            for partition in topic.results_by_partition
-        )
+        if not transactional_id:
+            return False
+
+        def decide(shard: TransactionShard, ticket: Ticket) -> Decision:
+            return partition_requests.add(
+                shard, transactional_id, producer, partitions, EPOCH_PER_TRANSACTION, ticket, respond=_word
+            )
+
+        return self._ask(transactional_id, decide) is _YES
 
     def has_committed(self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions) -> bool:
         """Whether the records below the high watermark say that the producer's open transaction has these partitions.

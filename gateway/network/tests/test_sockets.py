@@ -424,6 +424,14 @@ def test_an_engine_alone_waits_a_moment_for_the_next_request() -> None:
     assert waits_after_a_request(alone=True) == [0.0, POLL_WAIT_MS / 1000]
 
 
+def test_a_turn_that_follows_one_without_time_left_waits_too() -> None:
+    def prepare(served: SimulatedEngine) -> None:
+        served.engine.max_turn_ms = 0.0
+
+    assert waits_after_a_request(alone=True, prepare=prepare) == [0.0, POLL_WAIT_MS / 1000]
+    assert set(waits_after_a_request(alone=False, prepare=prepare)) == {0.0}
+
+
 def test_an_engine_beside_others_leaves_the_turn_to_them() -> None:
     assert set(waits_after_a_request(alone=False)) == {0.0}
 
@@ -448,7 +456,7 @@ def test_who_waited_for_what_a_round_did_is_answered_in_the_same_turn() -> None:
         served.dispatcher.dispatch = and_wake  # type: ignore[method-assign, assignment]
         turns = served.engine._turn
         took: list[bool] = []
-        served.engine._turn = lambda: took.append(True) or turns()  # type: ignore[method-assign, func-returns-value]
+        served.engine._turn = lambda follows: took.append(True) or turns(follows)  # type: ignore[method-assign, func-returns-value]
         assert isinstance(other, SimulatedClient)
         other.socket.client_sends(framed(b"hello"))
         assert await other.read(5) == b"hello"

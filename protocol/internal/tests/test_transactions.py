@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.protocol.errors import MalformedRequest
@@ -19,6 +19,7 @@ from headgate.protocol.internal.transactions import (
     UnknownVersion,
     decode,
     decode_value,
+    encode_common,
     encode_key,
     encode_value,
     state_name,
@@ -51,34 +52,24 @@ def test_version_0_has_kafkas_bytes() -> None:
     assert decode(bytes.fromhex("00000003706179"), bytes.fromhex(ONGOING_BYTES)) == (KEY, ONGOING)
 
 
-COMMON = st.builds(
-    TransactionLogValue,
-    producer_id=st.integers(0, 1 << 40),
-    producer_epoch=st.integers(-1, 0x7FFF),
-    previous_producer_id=st.sampled_from([-1, -1, 6]),
-    next_producer_id=st.sampled_from([-1, -1, 8]),
-    transaction_timeout_ms=st.integers(0, 1 << 30),
-    transaction_status=st.integers(0, 5),
-    transaction_partitions=st.none()
-    | st.lists(
-        st.builds(
-            PartitionsSchema,
-            st.sampled_from(["t", "ü", "t" * 125, "t" * 126, "t" * 127]),
-            st.lists(st.integers(0, 1 << 30), max_size=17),
-        ),
-        max_size=17,
-    ),
-    transaction_last_update_timestamp_ms=st.integers(-1, THEN),
-    transaction_start_timestamp_ms=st.integers(-1, THEN),
-    client_transaction_version=st.sampled_from([0, 2]),
-)
+NAMES = st.sampled_from(["t", "ü", "t" * 125, "t" * 126, "t" * 127]) | st.text(max_size=3)
+INDEXES = st.lists(st.integers(0, 1 << 30), max_size=17).map(tuple)
 
 
-@example(TransactionLogValue(transaction_partitions=[PartitionsSchema("t" * 127, [0])]), 1)
-@example(TransactionLogValue(transaction_partitions=[PartitionsSchema("t", [0] * 127)]), 1)
-@given(COMMON, st.sampled_from([0, 1]))
-def test_common_values_have_the_bytes_of_the_general_writer(value: TransactionLogValue, version: int) -> None:
-    assert encode_value(value, version) == version_prefix.encode(version, value, version)
+@settings(max_examples=50)
+@example({"t" * 126: tuple(range(15))}, 0, 0)
+@example({str(number): (number,) for number in range(15)}, 0, 2)
+@given(st.dictionaries(NAMES, INDEXES, max_size=17), st.integers(-1, 0x7FFF), st.sampled_from([0, 2]))
+def test_common_values_have_the_bytes_of_the_general_writer(
+    partitions: dict[str, tuple[int, ...]], epoch: int, client_version: int
+) -> None:
+    encoded = encode_common(7, epoch, 60_000, 1, partitions, THEN + 1, THEN, client_version)
+    is_common = len(partitions) < 16 and all(
+        len(name.encode()) < 127 and len(indexes) < 16 for name, indexes in partitions.items()
+    )
+    rows = [PartitionsSchema(name, list(indexes)) for name, indexes in partitions.items()]
+    value = TransactionLogValue(7, -1, -1, epoch, -1, 60_000, 1, rows, THEN + 1, THEN, client_version)
+    assert encoded == (encode_value(value, 1) if is_common else None)
 
 
 @given(st.text())

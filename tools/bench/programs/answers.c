@@ -126,20 +126,20 @@ static void check_message(struct consumer *consumer, const uint8_t *message) {
     consumer->next_offset = offset + 1;
 }
 
-#define MOST_ABORTED 1024
+#define MAX_ABORTED 1024
 
 /* The aborted transactions in a partition of an answer: `count` entries of producer id and first offset, `stride` bytes apart. */
 struct aborted {
     const uint8_t *entries;
     int64_t count;
     size_t stride;
-    bool ended[MOST_ABORTED];
+    bool ended[MAX_ABORTED];
 };
 
 static void take_aborted(const struct checker *checker, struct aborted *aborted, struct cursor *c) {
     *aborted = (struct aborted){.count = take_count(c), .stride = c->flexible ? 17 : 16};
     if (aborted->count <= 0) return;
-    if (!checker->settings->committed || aborted->count > MOST_ABORTED)
+    if (!checker->settings->committed || aborted->count > MAX_ABORTED)
         die("Fetch answer: %" PRId64 " aborted transactions", aborted->count);
     aborted->entries = take(c, (uint64_t)aborted->count * aborted->stride);
 }

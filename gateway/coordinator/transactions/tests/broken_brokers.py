@@ -24,7 +24,7 @@ from headgate.gateway.replication.replica import Replica
 from headgate.storage.log.producers import Producers
 from headgate.storage.segment.transactions import Transactions
 
-MOST_HISTORIES = 1_000
+MAX_HISTORIES = 1_000
 
 Fault = tuple[tuple[Any, str, Any], ...]
 

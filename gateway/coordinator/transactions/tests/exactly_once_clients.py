@@ -34,7 +34,7 @@ from headgate.protocol.schema import Message
 PARTITIONS: Final = 2
 RECORDS: Final = 8
 """In each partition of `in`, and of each writer."""
-MOST_AT_ONCE: Final = 3
+MAX_AT_ONCE: Final = 3
 TIMEOUT_MS: Final = 4_000
 NAP: Final = 15
 """Turns; in each of them a tenth of a session passes."""
@@ -217,7 +217,7 @@ class Copier(Client):
     def _copy_some(self, index: int) -> Steps:
         """One transaction."""
         position = self._positions[index]
-        end = min(RECORDS, position + self._random.randint(1, MOST_AT_ONCE))
+        end = min(RECORDS, position + self._random.randint(1, MAX_AT_ONCE))
         try:
             yield from self._write(index, range(position, end))
             yield from self._nap()
@@ -299,7 +299,7 @@ class Writer(Client):
         while sequence < RECORDS:
             asked = []
             for _ in range(2 if sequence else 1):
-                numbers = range(sequence, min(RECORDS, sequence + self._random.randint(1, MOST_AT_ONCE)))
+                numbers = range(sequence, min(RECORDS, sequence + self._random.randint(1, MAX_AT_ONCE)))
                 if numbers:
                     values = [Record(timestamp=1, value=b"%d %d" % (self.number, number)) for number in numbers]
                     data = build(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.coordinator.transactions.tests import exactly_once
-from headgate.gateway.coordinator.transactions.tests.broken_brokers import BROKEN, MOST_HISTORIES
+from headgate.gateway.coordinator.transactions.tests.broken_brokers import BROKEN, MAX_HISTORIES
 
 FEW, MANY, VERY_MANY = 20, 300, 10_000
 AT_ONCE = 100
@@ -82,9 +82,9 @@ def test_a_run_of_fresh_histories_resumes(tmp_path: Path) -> None:
 def test_histories_find_a_broken_broker(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for owner, name, replacement in BROKEN[fault]:
         monkeypatch.setattr(owner, name, replacement)
-    for seed in range(MOST_HISTORIES):
+    for seed in range(MAX_HISTORIES):
         try:
             exactly_once.run(seed)
         except AssertionError:
             return
-    pytest.fail(f"{MOST_HISTORIES} histories do not notice: {fault}")
+    pytest.fail(f"{MAX_HISTORIES} histories do not notice: {fault}")

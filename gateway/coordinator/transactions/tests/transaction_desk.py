@@ -17,10 +17,10 @@ from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, 
 from headgate.gateway.coordinator.transactions import ending, initialization, partitions
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.settings import TransactionSettings
-from headgate.gateway.coordinator.transactions.transaction import Transaction, record_version
+from headgate.gateway.coordinator.transactions.transaction import Transaction, encode
 from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.internal.transactions import TransactionLogValue, encode_key, encode_value
+from headgate.protocol.internal.transactions import TransactionLogValue, decode_value, encode_key
 from headgate.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -80,10 +80,10 @@ class Desk:
             self.shard.note_due(key)
             return [KafkaError(ErrorCode.NOT_COORDINATOR) for _ in decision.replies]
         for record_key, value in decision.records:
-            assert value is None or isinstance(value, TransactionLogValue)
-            encoded = None if value is None else encode_value(value, record_version(value, self.version))
+            assert value is None or isinstance(value, Transaction)
+            encoded = None if value is None else encode(value, self.version)
             self.log.append((encode_key(record_key), encoded))  # type: ignore[arg-type]
-            self.written.append(value)
+            self.written.append(None if encoded is None else decode_value(encoded))
             self.shard.replay(record_key, value, 0)
         self.effects += decision.effects  # type: ignore[arg-type]
         self.shard.note_due(key)
