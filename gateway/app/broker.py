@@ -77,6 +77,7 @@ class Broker:
         self.config = config
         self.endpoints: list[str] = []
         self.metrics_port: int | None = None
+        self._ports: dict[str, int] = {}
         self.parts = BrokerParts(config, seams or Seams())
         self.services = self.parts.services
         self.server = self.parts.server
@@ -94,12 +95,19 @@ class Broker:
                 await nursery.start(self.services.scheduler.run)
                 self.parts.start()
                 await nursery.start(self.server.serve, listeners)
+                await self._announce()
                 await self._serve_metrics(nursery)
                 task_status.started()
                 await self.server.stopped.wait()
                 nursery.cancel_scope.cancel()
         finally:
             self.parts.close()
+
+    async def _announce(self) -> None:
+        """Register where clients look for brokers, and wait for that."""
+        announced = trio.Event()
+        self.parts.announce(self._ports, announced.set)
+        await announced.wait()
 
     async def _serve_metrics(self, nursery: trio.Nursery) -> None:
         """Serve metrics, if that is configured. Raises OSError if nothing can listen there."""
@@ -127,5 +135,6 @@ class Broker:
             for socket_listener in await trio.open_tcp_listeners(listener.port, host=host, backlog=backlog):
                 opened.append((listener.name, socket_listener))
                 host, port = socket_listener.socket.getsockname()[:2]
+                self._ports.setdefault(listener.name, port)  # a name with several addresses opens several
                 self.endpoints.append(f"{listener.name}://{f'[{host}]' if ':' in host else host}:{port}")
         return opened

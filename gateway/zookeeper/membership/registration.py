@@ -1,0 +1,42 @@
+"""`/brokers/ids/<id>`: the addresses of this broker, for clients of the 0.8 age and for Kafka's tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from headgate.gateway.config.listeners import Listener
+from headgate.gateway.zookeeper.layout.brokers import PLAINTEXT, BrokerRegistration, Endpoint
+from headgate.gateway.zookeeper.membership.joining import Member, Overtaken, commit
+from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.session import Check, Create, Session, Watch
+from headgate.gateway.zookeeper.steps import Steps, get
+
+if TYPE_CHECKING:
+    from headgate.gateway.config import BrokerConfig
+
+
+def registration(config: BrokerConfig, ports: Mapping[str, int], now_ms: int) -> BrokerRegistration:
+    """What to register. `ports`: the port of each open listener; a listener that is not there has the configured one."""
+    endpoints = tuple(_endpoint(config, listener, ports.get(listener.name, listener.port)) for listener in config.listeners)
+    return BrokerRegistration(endpoints, now_ms, config.broker_rack)
+
+
+def _endpoint(config: BrokerConfig, listener: Listener, port: int) -> Endpoint:
+    host, port = config.advertised_address(listener.name, listener.host, port)
+    return Endpoint(listener.name, host, port, PLAINTEXT)
+
+
+def register(session: Session, member: Member, wanted: BrokerRegistration, watch: Watch) -> Steps[None]:
+    """Create the registration, unless this session has it. Raises Overtaken, ZooKeeperRefusal, Lost.
+
+    `watch` tells when the registration is gone.
+    """
+    path = BrokerRegistration.path(member.node_id)
+    found = yield from get(session, path, watch)
+    if found is None:
+        operations = [Check(Owner.path(member.node_id)), Create(path, wanted.encode(), is_ephemeral=True)]
+        yield from commit(session, member, operations, "the registration")
+        found = yield from get(session, path, watch)
+    if found is None or found.stat.ephemeral_owner != session.session_id:
+        raise Overtaken(f"{path} is another session's")
