@@ -13,6 +13,7 @@ import trio
 from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.app.ready_line import ready_line
 from headgate.gateway.config import BrokerConfig
+from headgate.storage.errors import StorageError
 
 logger = logging.getLogger("headgate.broker")
 
@@ -104,10 +105,17 @@ class Broker:
             self.parts.close()
 
     async def _announce(self) -> None:
-        """Register where clients look for brokers, and wait for that."""
-        announced = trio.Event()
-        self.parts.announce(self._ports, announced.set)
-        await announced.wait()
+        """Register this broker where clients look for brokers. Raises StorageError."""
+        ended, errors = trio.Event(), list[StorageError | None]()
+
+        def announced(error: StorageError | None) -> None:
+            errors.append(error)
+            ended.set()
+
+        self.parts.announce(self._ports, announced)
+        await ended.wait()
+        for error in filter(None, errors):
+            raise error
 
     async def _serve_metrics(self, nursery: trio.Nursery) -> None:
         """Serve metrics, if that is configured. Raises OSError if nothing can listen there."""

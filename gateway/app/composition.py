@@ -51,6 +51,7 @@ from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.disk.pool import Pool
 from headgate.storage.disk.reserve import Reserve
+from headgate.storage.errors import StorageError
 from headgate.storage.files import Files, parent
 
 if TYPE_CHECKING:  # a start needs no compaction, and no ZooKeeper unless it is configured
@@ -82,8 +83,11 @@ class MetadataSource(Protocol):
     def start(self) -> None:
         """Begin the recurring work. The scheduler runs."""
 
-    def announce(self, ports: Mapping[str, int], done: Callable[[], None]) -> None:
-        """The listeners are open, each at this port; `done` is called when this broker may say that it is ready."""
+    def announce(self, ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
+        """The listeners are open, each at this port; `done` is called when clients can find this broker.
+
+        It gets the reason if they cannot.
+        """
 
     def stop(self) -> None:
         """Begin no more work."""
@@ -140,9 +144,9 @@ class EmbeddedSource:
         """Write snapshots from now on."""
         self.generator.start()
 
-    def announce(self, _ports: Mapping[str, int], done: Callable[[], None]) -> None:
-        """Nobody looks for this broker anywhere."""
-        done()
+    def announce(self, _ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
+        """Clients know the address."""
+        done(None)
 
     def stop(self) -> None:
         """Begin no further snapshot."""
@@ -352,8 +356,8 @@ class BrokerParts:
         self.log_loader.start()
         self._source.start()
 
-    def announce(self, ports: Mapping[str, int], done: Callable[[], None]) -> None:
-        """The listeners are open, each at this port; `done` is called when the broker is ready."""
+    def announce(self, ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
+        """The listeners are open, each at this port; `done`: see `MetadataSource.announce`."""
         self._source.announce(ports, done)
 
     def stop(self) -> None:

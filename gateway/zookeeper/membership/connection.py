@@ -19,7 +19,7 @@ from headgate.gateway.zookeeper.membership.joining import EarlierSession, Overta
 from headgate.gateway.zookeeper.membership.pump import Pump
 from headgate.gateway.zookeeper.session import Session
 from headgate.gateway.zookeeper.shared_session import OpenSession, SharedSession
-from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, exists, get, run
+from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, ensure, exists, get, run
 from headgate.storage.directory.kafka_directory import CLUSTER_METADATA, OWN_METADATA
 from headgate.storage.disk import layout
 from headgate.storage.files import Files
@@ -48,8 +48,10 @@ class ZooKeeperConnection:
         self.pump = Pump(clock) if pump is None else pump
         self._clock = clock
         self._session_timeout_ms = config.zookeeper_session_timeout_ms
-        self._wait_ms = float(config.zookeeper_connection_timeout_ms or config.zookeeper_session_timeout_ms)
-        self._deadline_ms = clock.monotonic_ms() + self._wait_ms
+        self._open_session = open_session
+        self.wait_ms = float(config.zookeeper_connection_timeout_ms or config.zookeeper_session_timeout_ms)
+        """The longest wait of a start for ZooKeeper."""
+        self._deadline_ms = clock.monotonic_ms() + self.wait_ms
         self._earlier_id, self._end_ms, self._line_ms = 0, 0.0, 0.0
         self._is_closing = False
         self._closed: list[bool] = []
@@ -83,6 +85,26 @@ class ZooKeeperConnection:
             if self.cluster_id is None and partitions:
                 raise refusals.no_cluster(self.connect, path, meta.cluster_id, len(partitions))
 
+    def create_chroot(self) -> None:
+        """Create the chroot, as Kafka does: the directories are not those of another cluster. Raises ZooKeeperRefusal."""
+        if self.has_chroot:
+            return
+        servers, _, chroot = self.connect.partition("/")
+        shared = SharedSession(servers, self._session_timeout_ms, self.pump, self._open_session)
+        shared.session.start()
+        results: list[object] = []
+        closed: list[bool] = []
+        try:
+            if self._wait(lambda: shared.session.is_connected, self._deadline_ms, "a connection"):
+                run(ensure(shared.session, f"/{chroot}"), results.append)
+                self._wait(lambda: bool(results), self._deadline_ms, f"the creation of /{chroot}")
+        finally:
+            shared.session.close(closed.append)
+            self.pump.run_until(lambda: bool(closed), self._clock.monotonic_ms() + CLOSE_MS)
+        if results != [None]:
+            raise refusals.unwritable(self.connect, f"the path /{chroot}", str(*results) or "no answer")
+        logger.info("created /%s in ZooKeeper at %s, which did not exist", chroot, servers)
+
     def complete(self, make: Callable[[], Steps[T]], what: str) -> T:
         """Run steps to their end, again after each interruption. Raises ZooKeeperRefusal, or what the steps raise."""
         while True:
@@ -90,7 +112,7 @@ class ZooKeeperConnection:
             results: list[T | Exception] = []
             run(make(), results.append)
             if not self._wait(lambda: bool(results), self._deadline_ms, what):
-                raise refusals.no_end(self.connect, self._wait_ms, what)
+                raise refusals.no_end(self.connect, self.wait_ms, what)
             result = results[0]
             if isinstance(result, EarlierSession):
                 self._await_end(result)
@@ -121,7 +143,7 @@ class ZooKeeperConnection:
 
     def _connect(self) -> None:
         if not self._wait(lambda: self.session.is_connected, self._deadline_ms, "a connection"):
-            raise refusals.no_answer(self.connect, self._wait_ms)
+            raise refusals.no_answer(self.connect, self.wait_ms)
 
     def _pause(self) -> None:
         self.pump.run_until(lambda: False, self._clock.monotonic_ms() + _PAUSE_MS)

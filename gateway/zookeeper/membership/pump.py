@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
@@ -47,7 +46,7 @@ def take(arrived: Arrived, seconds: float) -> Callable[[], None] | None:
 
 
 class Pump:
-    """A queue of callbacks, run by whoever waits."""
+    """A queue of callbacks, run by whoever waits, or by a scheduler."""
 
     def __init__(self, clock: Clock, take: Callable[[Arrived, float], Callable[[], None] | None] = take) -> None:
         """`take` waits for the next callback; a test moves its clock there."""
@@ -57,23 +56,18 @@ class Pump:
         self._timers: list[tuple[float, int, _PumpTimer]] = []
         self._numbers = itertools.count()
         self._scheduler: Scheduling | None = None
-        self._lock = threading.Lock()
 
     def call_soon(self, callback: Callable[[], None]) -> None:
+        self._arrived.put(callback)
         if self._scheduler is not None:
-            self._scheduler.call_soon(callback)
-        else:
-            self._arrived.put(callback)
+            self._scheduler.call_soon(self._run_next)
 
     def call_from_thread(self, callback: Callable[[], None]) -> None:
+        # In this order: `hand_over` either sees the callback, or is over
+        self._arrived.put(callback)
         scheduler = self._scheduler
-        if scheduler is None:
-            with self._lock:  # the queue must not be passed on meanwhile
-                scheduler = self._scheduler
-                if scheduler is None:
-                    self._arrived.put(callback)
-                    return
-        scheduler.call_from_thread(callback)
+        if scheduler is not None:
+            scheduler.call_from_thread(self._run_next)
 
     def call_after(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         if self._scheduler is not None:
@@ -96,18 +90,20 @@ class Pump:
 
     def hand_over(self, scheduler: Scheduling) -> None:
         """Have a scheduler run all further callbacks, and those that have arrived before."""
-        with self._lock:
-            while not self._arrived.empty():
-                scheduler.call_from_thread(self._arrived.get())
-            self._scheduler = scheduler
+        self._scheduler = scheduler
+        for _ in range(self._arrived.qsize()):
+            scheduler.call_from_thread(self._run_next)
         for when_ms, _, timer in sorted(self._timers):
             scheduler.call_after(max(when_ms - self._clock.monotonic_ms(), 0), timer.run)
         self._timers.clear()
 
     def take_back(self) -> None:
-        """Collect all further callbacks here: the scheduler has ended."""
-        with self._lock:
-            self._scheduler = None
+        """Collect callbacks here again, with those that the scheduler did not run before its end."""
+        self._scheduler = None
+
+    def _run_next(self) -> None:
+        if not self._arrived.empty():  # as the only reader
+            self._arrived.get()()
 
     def _run_due(self) -> None:
         while self._timers and self._timers[0][0] <= self._clock.monotonic_ms():

@@ -117,6 +117,14 @@ def lives_on(connect: str, node_id: int, owner: Owner) -> ZooKeeperRefusal:
     )
 
 
+def not_registered(connect: str, node_id: int, waited_ms: float, problem: str) -> ZooKeeperRefusal:
+    """The broker runs, but is not registered: nobody would find it."""
+    return ZooKeeperRefusal(
+        f"broker {node_id} could not be registered in ZooKeeper at {connect} within {waited_ms / 1000:.0f} s: {problem};"
+        " start again once ZooKeeper answers"
+    )
+
+
 def unreadable(connect: str, error: InvalidNode) -> ZooKeeperRefusal:
     """A node that decides about a start has data of nobody."""
     return ZooKeeperRefusal(f"ZooKeeper at {connect}: {error}; another program wrote that node: correct or delete it")

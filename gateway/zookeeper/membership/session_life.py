@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.zookeeper.layout.brokers import BrokerRegistration
+from headgate.gateway.zookeeper.membership import refusals
 from headgate.gateway.zookeeper.membership.joining import EarlierSession, Member, Overtaken, join
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal, earlier_session
 from headgate.gateway.zookeeper.membership.registration import register
@@ -48,7 +50,8 @@ class SessionLife:
         self._clock = clock
         self._store: Store | None = None
         self._registration: BrokerRegistration | None = None
-        self._announced: Callable[[], None] = lambda: None
+        self._announced: Callable[[ZooKeeperRefusal | None], None] | None = None
+        self._deadline: Timer | None = None
         self._is_whole = True  # the session is connected, and everything of it is in ZooKeeper
         self._attempt = 0
         self._lost_ms = 0.0
@@ -62,17 +65,35 @@ class SessionLife:
         """The store to suspend and to resume."""
         self._store = store
 
-    def announce(self, registration: BrokerRegistration, done: Callable[[], None]) -> None:
-        """Register this broker, now and after each loss; `done` is called once it is registered for the first time."""
+    def announce(
+        self, registration: BrokerRegistration, within_ms: float, done: Callable[[ZooKeeperRefusal | None], None]
+    ) -> None:
+        """Register this broker, now and after each loss.
+
+        `done` is called once it is registered for the first time, or with the reason why it is not within this time.
+        """
         self._registration, self._announced = registration, done
+        self._deadline = self._scheduling.call_after(within_ms, partial(self._not_announced, within_ms))
         if self._is_whole:
             self._begin(self._register())
 
+    def _not_announced(self, waited_ms: float) -> None:
+        problem = self._problem or "no answer"
+        self._tell(refusals.not_registered(self._shared.connect, self._member.node_id, waited_ms, problem))
+
+    def _tell(self, error: ZooKeeperRefusal | None) -> None:
+        announced, self._announced = self._announced, None
+        if announced is not None:
+            assert self._deadline is not None
+            self._deadline.cancel()
+            announced(error)
+
     def stop(self) -> None:
         """Follow no more events."""
-        self._shared.listeners.remove(self._follow)
+        if self._follow in self._shared.listeners:
+            self._shared.listeners.remove(self._follow)
         self._attempt += 1
-        for timer in (self._line, self._retry):
+        for timer in (self._line, self._retry, self._deadline):
             if timer is not None:
                 timer.cancel()
 
@@ -161,8 +182,7 @@ class SessionLife:
     def _whole(self) -> None:
         self._problem = ""
         if self._registration is not None:
-            announced, self._announced = self._announced, lambda: None
-            announced()
+            self._tell(None)
         if self._is_whole:
             return
         self._is_whole = True

@@ -33,6 +33,7 @@ from headgate.gateway.zookeeper.session import Create, Session
 from headgate.gateway.zookeeper.steps import Steps, ensure, get
 from headgate.storage.directory.log_directory import LOCK
 from headgate.storage.directory.log_manager import LogManager
+from headgate.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
@@ -61,6 +62,7 @@ class ZooKeeperSource:
         """Join the cluster, become its controller, and read it. Raises ZooKeeperRefusal."""
         self._base = base
         self._connection = connection
+        connection.create_chroot()
         self._watches = Watches()
         self._member = Member(connection.connect, base.config.node_id, _owner(base))
         self._store: ZooKeeperMetadataStore | None = None
@@ -97,10 +99,12 @@ class ZooKeeperSource:
         self._connection.pump.hand_over(self._base.scheduler)
         self._store.start()
 
-    def announce(self, ports: Mapping[str, int], done: Callable[[], None]) -> None:
-        """Register this broker: its listeners are open."""
+    def announce(self, ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
+        """Register this broker: its listeners are open. `done` gets the reason if that takes too long."""
         base = self._base
-        self._life.announce(registration(base.config, ports, base.clock.now_ms()), done)
+        self._life.announce(
+            registration(base.config, ports, base.clock.now_ms()), self._connection.wait_ms, done
+        )
 
     def stop(self) -> None:
         """Begin no more writes."""
