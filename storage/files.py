@@ -313,7 +313,7 @@ class Files:
             os.close(descriptor)
 
     def identity(self, path: str) -> str:
-        """A text that no other file of this machine has, under any name, until it is removed or the machine restarts."""
+        """A text that no other file of this machine has, until this one is removed or the machine restarts."""
         found = os.stat(path)
         return f"{found.st_dev}:{found.st_ino}"
 

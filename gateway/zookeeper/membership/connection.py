@@ -86,7 +86,7 @@ class ZooKeeperConnection:
                 raise refusals.no_cluster(self.connect, path, meta.cluster_id, len(partitions))
 
     def create_chroot(self) -> None:
-        """Create the chroot, as Kafka does: the directories are not those of another cluster. Raises ZooKeeperRefusal."""
+        """Create a missing chroot, as Kafka does; the directories are new then. Raises ZooKeeperRefusal."""
         if self.has_chroot:
             return
         servers, _, chroot = self.connect.partition("/")
@@ -109,11 +109,7 @@ class ZooKeeperConnection:
         """Run steps to their end, again after each interruption. Raises ZooKeeperRefusal, or what the steps raise."""
         while True:
             self._connect()
-            results: list[T | Exception] = []
-            run(make(), results.append)
-            if not self._wait(lambda: bool(results), self._deadline_ms, what):
-                raise refusals.no_end(self.connect, self.wait_ms, what)
-            result = results[0]
+            result = self._run(make(), what)
             if isinstance(result, EarlierSession):
                 self._await_end(result)
             elif isinstance(result, Lost | Overtaken):
@@ -127,6 +123,13 @@ class ZooKeeperConnection:
                 raise result
             else:
                 return result
+
+    def _run(self, steps: Steps[T], what: str) -> T | Exception:
+        results: list[T | Exception] = []
+        run(steps, results.append)
+        if not self._wait(lambda: bool(results), self._deadline_ms, what):
+            raise refusals.no_end(self.connect, self.wait_ms, what)
+        return results[0]
 
     def close(self) -> None:
         """End the session, and wait for that: ZooKeeper then deletes its nodes at once. No loop may be running."""
@@ -168,7 +171,8 @@ class ZooKeeperConnection:
         if now_ms >= self._end_ms:
             raise refusals.lives_on(self.connect, earlier.node_id, earlier.owner)
         if now_ms >= self._line_ms:
-            logger.warning("%s", refusals.earlier_session(earlier.node_id, earlier.owner, (self._end_ms - now_ms) / 1000))
+            what, left_s = refusals.earlier_session(earlier.node_id, earlier.owner), (self._end_ms - now_ms) / 1000
+            logger.warning("waiting for ZooKeeper at %s: %s, for at most %.0f s", self.connect, what, left_s)
             self._line_ms += LINE_MS
         self._pause()
         self._deadline_ms += self._clock.monotonic_ms() - now_ms

@@ -77,7 +77,7 @@ class Pump:
         return timer
 
     def run_until(self, is_done: Callable[[], bool], deadline_ms: float) -> bool:
-        """Run callbacks until `is_done`, or until the clock's `monotonic_ms` reaches the deadline. Returns `is_done`."""
+        """Run callbacks until `is_done`, or until `monotonic_ms` reaches the deadline. Returns `is_done`."""
         while not is_done():
             self._run_due()
             left_ms = min([deadline_ms, *(when_ms for when_ms, _, _ in self._timers[:1])]) - self._clock.monotonic_ms()

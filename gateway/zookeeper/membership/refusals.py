@@ -120,8 +120,8 @@ def lives_on(connect: str, node_id: int, owner: Owner) -> ZooKeeperRefusal:
 def not_registered(connect: str, node_id: int, waited_ms: float, problem: str) -> ZooKeeperRefusal:
     """The broker runs, but is not registered: nobody would find it."""
     return ZooKeeperRefusal(
-        f"broker {node_id} could not be registered in ZooKeeper at {connect} within {waited_ms / 1000:.0f} s: {problem};"
-        " start again once ZooKeeper answers"
+        f"broker {node_id} could not be registered in ZooKeeper at {connect} within {waited_ms / 1000:.0f} s:"
+        f" {problem}; start again once ZooKeeper answers"
     )
 
 
@@ -135,11 +135,11 @@ def of_failure(connect: str, what: str, error: Failed) -> ZooKeeperRefusal | Los
     return error if isinstance(error, Lost) else unwritable(connect, what, error.error.name)
 
 
-def earlier_session(node_id: int, owner: Owner, seconds_left: float) -> str:
+def earlier_session(node_id: int, owner: Owner) -> str:
     """What is waited for while an earlier session of this broker lives on."""
     return (
-        f"waiting for ZooKeeper to end the earlier session of broker {node_id} (process {owner.process} on"
-        f" {owner.host}, since {_time(owner.since_ms)}), for at most {seconds_left:.0f} s more"
+        f"the end of the earlier session of broker {node_id} (process {owner.process} on {owner.host}, since"
+        f" {_time(owner.since_ms)})"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -9,17 +10,19 @@ from headgate.gateway.config.listeners import Listener
 from headgate.gateway.zookeeper.layout.brokers import PLAINTEXT, BrokerRegistration, Endpoint
 from headgate.gateway.zookeeper.membership.joining import Member, Overtaken, commit
 from headgate.gateway.zookeeper.membership.owner import Owner
-from headgate.gateway.zookeeper.session import Check, Create, Session, Watch
+from headgate.gateway.zookeeper.session import Check, Create, Operation, Session, Watch
 from headgate.gateway.zookeeper.steps import Steps, get
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
 
+logger = logging.getLogger("headgate.zookeeper")
+
 
 def registration(config: BrokerConfig, ports: Mapping[str, int], now_ms: int) -> BrokerRegistration:
-    """What to register. `ports`: the port of each open listener; a listener that is not there has the configured one."""
-    endpoints = tuple(_endpoint(config, listener, ports.get(listener.name, listener.port)) for listener in config.listeners)
-    return BrokerRegistration(endpoints, now_ms, config.broker_rack)
+    """What to register. `ports`: the open port of each listener; others have the configured one."""
+    endpoints = [_endpoint(config, one, ports.get(one.name, one.port)) for one in config.listeners]
+    return BrokerRegistration(tuple(endpoints), now_ms, config.broker_rack)
 
 
 def _endpoint(config: BrokerConfig, listener: Listener, port: int) -> Endpoint:
@@ -35,8 +38,13 @@ def register(session: Session, member: Member, wanted: BrokerRegistration, watch
     path = BrokerRegistration.path(member.node_id)
     found = yield from get(session, path, watch)
     if found is None:
-        operations = [Check(Owner.path(member.node_id)), Create(path, wanted.encode(), is_ephemeral=True)]
+        operations: list[Operation] = [
+            Check(Owner.path(member.node_id)),
+            Create(path, wanted.encode(), is_ephemeral=True),
+        ]
         yield from commit(session, member, operations, "the registration")
+        addresses = ", ".join(map(str, wanted.endpoints))
+        logger.info("broker %d is registered in ZooKeeper at %s with %s", member.node_id, member.connect, addresses)
         found = yield from get(session, path, watch)
     if found is None or found.stat.ephemeral_owner != session.session_id:
         raise Overtaken(f"{path} is another session's")

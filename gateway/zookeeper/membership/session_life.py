@@ -152,7 +152,7 @@ class SessionLife:
         elif isinstance(result, Lost):
             pass  # an event tells when there is a connection again
         elif isinstance(result, EarlierSession):
-            self._problem = earlier_session(self._member.node_id, result.owner)
+            self._problem = earlier_session(result.node_id, result.owner)
             self._try_again(RETRY_MS)
         elif isinstance(result, Overtaken):
             logger.info("ZooKeeper at %s: %s; looking again", self._shared.connect, result)

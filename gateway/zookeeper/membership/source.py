@@ -44,7 +44,6 @@ logger = logging.getLogger("headgate.zookeeper")
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
-
 class Foundation(Protocol):
     """What a source needs of the broker, see `gateway.app.composition.Foundation`."""
 
@@ -102,9 +101,7 @@ class ZooKeeperSource:
     def announce(self, ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
         """Register this broker: its listeners are open. `done` gets the reason if that takes too long."""
         base = self._base
-        self._life.announce(
-            registration(base.config, ports, base.clock.now_ms()), self._connection.wait_ms, done
-        )
+        self._life.announce(registration(base.config, ports, base.clock.now_ms()), self._connection.wait_ms, done)
 
     def stop(self) -> None:
         """Begin no more writes."""
