@@ -31,10 +31,7 @@ FIRST_LINE_MS, LONGEST_LINE_MS = 5_000.0, 60_000.0
 
 
 class Store(Protocol):
-    """What the session's life does to the metadata store."""
-
-    def suspended(self) -> None:
-        """Write nothing until `resume`."""
+    """The metadata store. It learns of a lost connection by the errors of its requests."""
 
     def resume(self) -> None:
         """Read everything again, become the controller again, and go on."""
@@ -62,7 +59,7 @@ class SessionLife:
         shared.listeners.append(self._follow)
 
     def serve(self, store: Store) -> None:
-        """The store to suspend and to resume."""
+        """The store to resume."""
         self._store = store
 
     def announce(
@@ -112,8 +109,6 @@ class SessionLife:
             self._lost_ms = self._clock.monotonic_ms()
             self._lines.reset()
             self._line = self._scheduling.call_after(self._lines.next_wait_ms(), self._say)
-            if self._store is not None:
-                self._store.suspended()
 
     def _say(self) -> None:
         logger.warning(
