@@ -140,6 +140,12 @@ class ZooKeeperMetadataStore(MetadataStore):
         """Begin nothing more."""
         self._is_started = False
 
+    def suspended(self) -> None:
+        """The connection is lost: changes wait for `resume`."""
+        self._is_connected = False
+        if self._queue:
+            logger.warning("%d changes of the metadata wait for ZooKeeper", len(self._queue))
+
     def resume(self) -> None:
         """The session is connected, again or as a new one (then this broker is registered): look at everything."""
         self._connections += 1
@@ -219,7 +225,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._is_busy = False
         if isinstance(result, Lost):
             if connections == self._connections:
-                self._is_connected = False  # `resume` follows
+                self._is_connected = False
         elif isinstance(result, NotController):
             self._watches.note(CONTROLLER_PATH)
         elif isinstance(result, Exception):

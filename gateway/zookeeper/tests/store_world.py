@@ -62,7 +62,7 @@ class StoreWorld:
     """A broker's metadata, from start to start; `settings` as in server.properties."""
 
     def __init__(self, keeper: ZooKeeperModel | None = None, settings: str = "", seed: int = 0) -> None:
-        self.keeper = ZooKeeperModel(now_ms=lambda: self.time.clock.now_ms()) if keeper is None else keeper
+        self.keeper = ZooKeeperModel(now_ms=self._now_ms) if keeper is None else keeper
         self.tool = Tool(self.keeper)
         self.config = BrokerConfig.load(settings)
         self.random = Random(seed)
@@ -156,6 +156,9 @@ class StoreWorld:
         results = self.finish(multi(self.session, one))
         assert not isinstance(results, Refused)
         self.nodes.apply(one, results)
+
+    def _now_ms(self) -> int:
+        return self.time.clock.now_ms()
 
     def _topic_id(self) -> bytes:
         return self.random.randbytes(16)
