@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from headgate.gateway.config import group_config as group_configs
 from headgate.gateway.config import topic_config as topic_configs
@@ -23,13 +23,15 @@ from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.records import config_records
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.zookeeper import plans
+from headgate.gateway.zookeeper import orders, plans
 from headgate.gateway.zookeeper.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.differences import Touched, changed_configs, topic_records
 from headgate.gateway.zookeeper.layout.admin import (
     DELETE_TOPICS_PATH,
     PREFERRED_REPLICA_ELECTION_PATH,
     REASSIGN_PARTITIONS_PATH,
+    PartitionReassignments,
+    PreferredReplicaElection,
 )
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
 from headgate.gateway.zookeeper.layout.cluster import (
@@ -48,10 +50,11 @@ from headgate.gateway.zookeeper.layout.configs import (
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, ZNode, read_cluster
+from headgate.gateway.zookeeper.orders import Decision
 from headgate.gateway.zookeeper.reading import CONFIGURED, Tree, Watches, read_node, read_topic
 from headgate.gateway.zookeeper.session import Refused, Session
 from headgate.gateway.zookeeper.steps import Steps, children, delete, exists, gather, get, multi
-from headgate.protocol.errors import KafkaError
+from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     GROUP_RESOURCE,
     FeatureLevelRecord,
@@ -64,6 +67,8 @@ if TYPE_CHECKING:
     from headgate.gateway.metadata.store import Change
 
 logger = logging.getLogger("headgate.zookeeper")
+
+Order = TypeVar("Order")
 
 NOTIFICATION_MS: Final = 15 * 60 * 1000
 _ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
@@ -118,6 +123,8 @@ class ClusterFollower:
         self._closely = set[str]()  # topics to read with all partitions, also if their assignment is the same
         self._notifications: dict[str, int] = {}  # name -> when it was created, in ms
         self._told = set[str]()
+        self._ordered: dict[Change, str] = {}  # changes that do an order -> its path
+        self._postponed = set[str]()  # orders that wait until all partitions are led
 
     def begin(self) -> None:
         """Look at what the first reading left open."""
@@ -169,7 +176,7 @@ class ClusterFollower:
 
     def look(self, paths: Iterable[str]) -> Steps[None]:
         """Look at all of these again."""
-        orders = [path for path in paths if path in _ORDERS]
+        ordered = [path for path in paths if path in _ORDERS]
         subjects = {path: None for path in paths if path not in _ORDERS and path not in _SINGLES}
         if TOPICS_PATH in subjects:
             del subjects[TOPICS_PATH]
@@ -183,7 +190,7 @@ class ClusterFollower:
         yield from gather([self._look(path) for path in subjects])
         if any(path in _SINGLES for path in paths):
             yield from self._look_at_singles()
-        for path in orders:
+        for path in ordered:
             yield from self._ORDERED[path](self)
 
     def _look(self, path: str) -> Steps[None]:
@@ -388,18 +395,57 @@ class ClusterFollower:
         for name in names:
             if name in self._store.planned.topics:
                 try:
-                    self._store.delete_topic(name)
+                    self._ordered[self._store.delete_topic(name)] = DELETE_TOPICS_PATH
                     continue
                 except KafkaError as error:
-                    logger.warning("the order to delete topic %s is refused: %s", name, error.message)
+                    if error.code is not ErrorCode.TOPIC_DELETION_DISABLED:
+                        raise
+                    logger.error("topic %s is not deleted, as ordered in ZooKeeper: %s", name, error.message)
+            elif name in self._store.written_image.topics:
+                continue  # the deletion waits
             yield from delete(self._session, f"{DELETE_TOPICS_PATH}/{name}")
             self._nodes.put_deleting([one for one in self._nodes.deleting if one != name])
 
     def _reassign(self) -> Steps[None]:
-        yield from exists(self._session, REASSIGN_PARTITIONS_PATH, self._watches.note)
+        yield from self._do_order(REASSIGN_PARTITIONS_PATH, PartitionReassignments.decode, orders.reassign)
 
     def _elect_preferred(self) -> Steps[None]:
-        yield from exists(self._session, PREFERRED_REPLICA_ELECTION_PATH, self._watches.note)
+        path = PREFERRED_REPLICA_ELECTION_PATH
+        yield from self._do_order(path, PreferredReplicaElection.decode, orders.elect_preferred)
+
+    def _do_order(
+        self, path: str, decode: Callable[[bytes | None], Order], decide: Callable[[Image, int, Order], Decision]
+    ) -> Steps[None]:
+        """Do an order, and delete it once nothing is left to do."""
+        if (yield from exists(self._session, path, self._watches.note)) is None:
+            return
+        found = yield from get(self._session, path)
+        if found is None or self.leaderless or path in self._ordered.values():
+            self._postponed.update([path] if found is not None else ())
+            return
+        try:
+            decision = decide(self._store.planned, self._config.node_id, decode(found.data))
+        except InvalidNode as error:
+            decision = Decision([], [str(error)])
+        if decision.records:
+            self._ordered[self._store.submit(decision.records)] = path
+            return
+        for refusal in decision.refusals:
+            logger.error("an order in ZooKeeper's %s is refused: %s", path, refusal)
+        yield from delete(self._session, path, found.stat.version)
+
+    def ended(self, change: Change) -> bool:
+        """A change has ended. True if it was ordered: then look whether the order is done."""
+        path = self._ordered.pop(change, None)
+        if path is not None:
+            self._watches.note(path)
+        return path is not None
+
+    def all_are_led(self) -> None:
+        """No partition waits for its leader: do the orders that waited for that."""
+        postponed, self._postponed = self._postponed, set()
+        for path in postponed:
+            self._watches.note(path)
 
     _ORDERED: Final[Mapping[str, Callable[[ClusterFollower], Steps[None]]]] = {
         DELETE_TOPICS_PATH: _delete_topics,

@@ -187,8 +187,12 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._queue.popleft()
         if submitted.timer is not None:
             submitted.timer.cancel()
-        if submitted.change is self._raising:
-            self._raised(error)
+        is_own = submitted.change is self._raising
+        if is_own:
+            self._raising = None
+        if (self._follower.ended(submitted.change) or is_own) and error is not None:
+            logger.warning("a change that this broker makes by itself is tried again: %s", error.message)
+            self._pause()
         self._end_offset += 1
         self._written(submitted.change, error)
 
@@ -197,9 +201,11 @@ class ZooKeeperMetadataStore(MetadataStore):
     def _go_on(self) -> None:
         if self._is_busy or self._is_paused or not (self._is_started and self._is_connected):
             return
-        steps = self._next()
-        if steps is not None:
-            self._is_busy = True
+        self._is_busy = True
+        steps = self._next() or (self._next() if self._watches.changed else None)
+        if steps is None:
+            self._is_busy = False
+        else:
             run(steps, partial(self._done, self._connections))
 
     def _next(self) -> Steps[None] | None:
@@ -216,7 +222,8 @@ class ZooKeeperMetadataStore(MetadataStore):
             changed.clear()
             return self._follower.look(paths)
         if is_elected:
-            self._raise_some()
+            if len(self._queue) < MAX_WAITING:
+                self._raise_some()
             if self._queue:
                 return self._store(self._queue[0])
         return None
@@ -298,37 +305,27 @@ class ZooKeeperMetadataStore(MetadataStore):
     # Leader epochs
 
     def _raise_some(self) -> None:
-        """Lead some of the partitions that wait for it, internal topics first."""
-        if self._raising is not None or not self._follower.leaderless:
+        """Lead some of the partitions that wait for it."""
+        if self._raising is not None:
             return
         records = self._raised_states()
         if records:
-            try:
-                self._raising = change = self.submit(records)
-            except KafkaError as error:
-                self._raising = None
-                logger.warning("leader epochs rise later: %s", error.message)
-                return
-            if change.is_settled:
-                self._raising = None
+            self._raising = self.submit(records)
+        else:
+            self._follower.all_are_led()
 
     def _raised_states(self) -> list[MetadataRecord]:
         node_id, leaderless, planned = self._config.node_id, self._follower.leaderless, self.planned
         records: list[MetadataRecord] = []
-        for name, index in list(islice(leaderless, RAISED_AT_ONCE)):
-            topic = planned.topics.get(name)
-            if topic is None or index >= len(topic.partitions) or topic.partitions[index].leader == node_id:
-                del leaderless[name, index]
-            else:
-                state = plans.led_by(topic.partitions[index], node_id, {node_id})
-                records += partition_records(topic.topic_id, index, (state,))
+        while leaderless and not records:
+            for name, index in list(islice(leaderless, RAISED_AT_ONCE)):
+                topic = planned.topics.get(name)
+                if topic is None or index >= len(topic.partitions) or topic.partitions[index].leader == node_id:
+                    del leaderless[name, index]
+                else:
+                    state = plans.led_by(topic.partitions[index], node_id, {node_id})
+                    records += partition_records(topic.topic_id, index, (state,))
         return records
-
-    def _raised(self, error: KafkaError | None) -> None:
-        self._raising = None
-        if error is not None:
-            logger.warning("leader epochs rise later: %s", error.message)
-            self._pause()
 
 
 def _refusal(head: _Submitted, error: ValueError) -> KafkaError:
