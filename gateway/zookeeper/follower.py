@@ -49,7 +49,7 @@ from headgate.gateway.zookeeper.layout.configs import (
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
-from headgate.gateway.zookeeper.layout.tree import ClusterTree, ZNode, read_cluster
+from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
 from headgate.gateway.zookeeper.orders import Decision
 from headgate.gateway.zookeeper.reading import CONFIGURED, Tree, Watches, read_node, read_topic
 from headgate.gateway.zookeeper.session import Refused, Session
@@ -60,6 +60,7 @@ from headgate.protocol.internal.metadata import (
     FeatureLevelRecord,
     MetadataRecord,
     ProducerIdsRecord,
+    RemoveTopicRecord,
 )
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ class ClusterFollower:
     ) -> None:
         self.leaderless: dict[tuple[str, int], None] = {}
         """Partitions that this broker has to lead, and does not yet."""
+        self.has_last_block = False
+        """Whether this broker has taken the last block of producer ids, as of the last look."""
         self._session = session
         self._watches = watches
         self._nodes = nodes
@@ -124,6 +127,7 @@ class ClusterFollower:
         self._notifications: dict[str, int] = {}  # name -> when it was created, in ms
         self._told = set[str]()
         self._ordered: dict[Change, str] = {}  # changes that do an order -> its path
+        self._deletions = set[bytes]()  # ids of topics whose deletion was given up, but may be done
         self._postponed = set[str]()  # orders that wait until all partitions are led
 
     def begin(self) -> None:
@@ -155,11 +159,16 @@ class ClusterFollower:
         for path in _SINGLES if subjects.has_others else ():
             self._watches.note(path)
 
-    def look_again(self, image: Image, subjects: Touched) -> Steps[Image]:
-        """The image with these subjects as they are in ZooKeeper, leaders included. Nobody is told.
+    def may_be_deleted(self, records: Iterable[MetadataRecord]) -> None:
+        """A change was given up, and may be in ZooKeeper all the same."""
+        self._deletions |= {record.topic_id for record in records if isinstance(record, RemoveTopicRecord)}
 
-        Raises ValueError if another broker has taken producer ids.
+    def look_again(self, image: Image, subjects: Touched) -> Steps[Image]:
+        """The image with these subjects as they are in ZooKeeper, leaders included.
+
+        Nobody is told yet; that follows (`look_closely`).
         """
+        self.look_closely(subjects)
         for name in sorted(subjects.topics):
             part = yield from self._read_topic(name)
             self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
@@ -227,6 +236,9 @@ class ClusterFollower:
             return
         if name in part.without_id:
             part = yield from self._give_id(name, part)
+            if name not in part.topics or name in part.without_id:
+                self._closely.add(name)  # others write the topic too, or another is the controller: a look follows
+                return
         self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
         topic = _told_topic(part.image.topics[name], before, self._config)
         self._report_invalid(part)
@@ -254,15 +266,20 @@ class ClusterFollower:
         cluster = self._nodes.tree(part.image)._replace(topics=part.topics, without_id=part.without_id)
         for one in plans.give_topic_ids(cluster):
             results = yield from multi(self._session, one)
-            if isinstance(results, Refused):  # others write the topic; the watch has told, or will
-                self._watches.note(CONTROLLER_PATH if results.place == 0 else f"{TOPICS_PATH}/{name}")
-            else:
+            if not isinstance(results, Refused):
                 logger.info("topic %s has an id in ZooKeeper now: %s", name, part.image.topics[name].topic_id.hex())
+            else:
+                self._watches.note(CONTROLLER_PATH if results.place == 0 else f"{TOPICS_PATH}/{name}")
         return (yield from self._read_topic(name))
 
     def _tell_missing(self, name: str, part: ClusterTree, before: Topic | None) -> None:
         self._report_invalid(part)
-        if before is not None and not part.invalid:
+        if before is None or part.invalid:
+            return
+        if before.topic_id in self._deletions:
+            self._deletions.discard(before.topic_id)
+            self._store.tell([RemoveTopicRecord(topic_id=before.topic_id)])
+        else:
             self._tell_once(
                 f"topic {name} is gone from ZooKeeper, though nobody has ordered its deletion: it is served on, and "
                 "its data stay on the disk; delete it with kafka-topics, or write the topic again"
@@ -348,26 +365,20 @@ class ClusterFollower:
     # Single nodes
 
     def _read_singles(self) -> Steps[ClusterTree]:
-        """Producer ids and features. Raises ValueError if another broker has taken producer ids."""
+        """Producer ids and features."""
         tree: Tree = {}
         for path in _SINGLES:
             tree |= yield from read_node(self._session, path)
         part = read_cluster(tree, bytes)
         self._nodes.put_versions(part)
         self._report_invalid(part)
-        if part.image.next_producer_id != self._store.written_image.next_producer_id:
-            block = ProducerIdBlock.decode(tree.get(PRODUCER_IDS_PATH, ZNode(None, 0)).data)
-            if block is not None and block.broker_id != self._config.node_id:
-                raise ValueError("another broker has taken these producer ids")
+        if not part.invalid and PRODUCER_IDS_PATH in tree:
+            block = ProducerIdBlock.decode(tree[PRODUCER_IDS_PATH].data)
+            self.has_last_block = block is not None and block.broker_id == self._config.node_id
         return part
 
     def _look_at_singles(self) -> Steps[None]:
-        tree: Tree = {}
-        for path in _SINGLES:
-            tree |= yield from read_node(self._session, path)
-        part = read_cluster(tree, bytes)
-        self._nodes.put_versions(part)
-        self._report_invalid(part)
+        part = yield from self._read_singles()
         image, found = self._store.written_image, part.image
         levels = {name: level for name, level in found.features.items() if image.features.get(name) != level}
         records: list[MetadataRecord] = [

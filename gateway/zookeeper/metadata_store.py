@@ -23,6 +23,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from headgate.gateway.metadata.image import Image, Node
+from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
 from headgate.gateway.runtime.clock import Clock
@@ -38,7 +39,7 @@ from headgate.gateway.zookeeper.reading import Watches
 from headgate.gateway.zookeeper.session import KeeperError, Refused, Session
 from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, multi, run
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.internal.metadata import MetadataRecord, TopicRecord
+from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, TopicRecord
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
@@ -140,12 +141,6 @@ class ZooKeeperMetadataStore(MetadataStore):
         """Begin nothing more."""
         self._is_started = False
 
-    def suspended(self) -> None:
-        """The connection is lost: changes wait for `resume`."""
-        self._is_connected = False
-        if self._queue:
-            logger.warning("%d changes of the metadata wait for ZooKeeper", len(self._queue))
-
     def resume(self) -> None:
         """The session is connected, again or as a new one (then this broker is registered): look at everything."""
         self._connections += 1
@@ -180,6 +175,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         """A change is in ZooKeeper, or is given up."""
         if error is not None or submitted.is_over:
             self._follower.look_closely(touched(submitted.change.records, self.written_image, submitted.change.image))
+            self._follower.may_be_deleted(submitted.change.records if submitted.is_in_doubt else ())
         if submitted.is_over:
             return
         assert submitted is self._queue[0]
@@ -251,10 +247,9 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._go_on()
 
     def _elect(self) -> Steps[None]:
-        yield from self._election.elect()
-        if self._election.is_elected and self._election.others_wrote:
+        if (yield from self._election.elect()):
+            self._follower.look_at_everything(closely=self._election.others_wrote)
             self._election.others_wrote = False
-            self._follower.look_at_everything(closely=True)
 
     # The oldest change
 
@@ -284,9 +279,20 @@ class ZooKeeperMetadataStore(MetadataStore):
         if head.is_in_doubt:
             image = yield from self._follower.look_again(image, touched(records, image, head.change.image))
         head.image = image
+        self._check_producer_ids(head, image)
         wanted = overlay(image, records) if head.is_in_doubt else image.apply_all(records)
         names = touched(records, image, wanted).topics
         return plans.change_image(self._nodes.tree(image), wanted, names, self._config.node_id)
+
+    def _check_producer_ids(self, head: _Submitted, image: Image) -> None:
+        """Raises ValueError if another broker has taken these producer ids."""
+        for record in head.change.records:
+            if isinstance(record, ProducerIdsRecord):
+                is_ours = head.is_in_doubt and self._follower.has_last_block
+                if record.next_producer_id - BLOCK_SIZE < image.next_producer_id and not (
+                    is_ours and record.next_producer_id == image.next_producer_id
+                ):
+                    raise ValueError(f"producer ids are taken up to {image.next_producer_id}")
 
     def _send(self, head: _Submitted, wanted: Sequence[plans.Multi]) -> Steps[bool]:
         """Whether all of it took effect. Raises Failed, NotController."""

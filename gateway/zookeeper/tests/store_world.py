@@ -130,7 +130,8 @@ class StoreWorld:
         assert image.topics == found.image.topics
         assert image.topic_names == found.image.topic_names
         assert {key: one for key, one in image.configs.items() if one} == found.image.configs
-        assert (image.features, image.next_producer_id) == (found.image.features, found.image.next_producer_id)
+        assert image.features == found.image.features
+        assert image.next_producer_id <= found.image.next_producer_id  # what others take is seen when it is needed
         assert cluster.topics == found.topics
         assert cluster.controller_epoch_version == found.controller_epoch_version
         for entity, node in found.configs.items():
