@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.purgatory import Purgatory
     from headgate.gateway.runtime.scheduler import Scheduler
     from headgate.gateway.runtime.time_slices import TimeSlices
+    from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
 
 
 class CloseConnection(Exception):
@@ -82,6 +83,8 @@ class Services:
     metrics: Metrics
     authorizer: Authorizer | None = None
     quota: Quota | None = None
+    offset_stores: OffsetStores | None = None
+    """The second store of offsets; None without ZooKeeper."""
 
 
 @dataclass(slots=True)
