@@ -27,7 +27,10 @@ def _authorize_topics(authorization: Authorization) -> None:
 
 
 @handles(
-    OffsetCommitRequest, versions="0", authorize=every(group(AclOperation.READ), _authorize_topics), needs_zookeeper=True
+    OffsetCommitRequest,
+    versions="0",
+    authorize=every(group(AclOperation.READ), _authorize_topics),
+    needs_zookeeper=True,
 )
 def offset_commit_zero(request: OffsetCommitRequest, context: HandlerContext) -> Any:
     """Write to the store of the group; the response waits for it."""

@@ -1,7 +1,7 @@
 """The offsets of one group in ZooKeeper: nodes below `/consumers/<group>/offsets`, read and written by callbacks.
 
-A write of many partitions is one multi for every MOST_A_MULTI of them. A conditional write has for each node the
-version that `versions` knows, or that a read found just before: so a request that a lost connection has left behind
+A write of many partitions is one multi for every MOST_A_MULTI of them. It has for each node the version that `versions`
+knows, or that a read found just before: so a request that a lost connection has left behind
 cannot replace what another client wrote after it. ZooKeeper's servers may lag behind: a read begins with a sync.
 """
 
@@ -21,7 +21,6 @@ from headgate.gateway.zookeeper.layout.consumers import (
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
 from headgate.gateway.zookeeper.session import (
-    ANY_VERSION,
     Children,
     Create,
     Delete,
@@ -215,8 +214,6 @@ class OffsetNodes:
             except InvalidNode:
                 failed[place] = KeeperError.BAD_ARGUMENTS
         pieces = [places[start : start + MOST_A_MULTI] for start in range(0, len(places), MOST_A_MULTI)]
-        if not is_conditional:
-            self.versions.update((place, ANY_VERSION) for place in places)
 
         def write_piece(piece: list[Partition], answered: Callable[[KeeperError | None], None]) -> None:
             wanted = {place: targets[place] for place in piece}
@@ -225,7 +222,7 @@ class OffsetNodes:
                 failed.update(refused)
                 answered(None)
 
-            _Write(self, wanted, ended, is_conditional, is_over or _never).go_on()
+            _Write(self, wanted, ended, is_over or _never).go_on()
 
         _each(pieces, write_piece, lambda _: done(failed))
 
@@ -260,13 +257,10 @@ class OffsetNodes:
 class _Write:
     """The write of at most MOST_A_MULTI partitions: read what is unknown, create parents, then one multi; again."""
 
-    def __init__(
-        self, nodes: OffsetNodes, targets: Targets, done: Written, is_conditional: bool, is_over: Callable[[], bool]
-    ) -> None:
+    def __init__(self, nodes: OffsetNodes, targets: Targets, done: Written, is_over: Callable[[], bool]) -> None:
         self._nodes = nodes
         self._targets = targets
         self._done = done
-        self._is_conditional = is_conditional
         self._is_over = is_over
         self._attempts = 0
 
@@ -356,10 +350,8 @@ class _Write:
         versions = self._nodes.versions
         if versions[place] == ABSENT and error is KeeperError.NO_NODE:
             self._nodes.forget_parents()
-        elif self._is_conditional:
-            del versions[place]
         else:
-            versions[place] = ABSENT if error is KeeperError.NO_NODE else ANY_VERSION
+            del versions[place]
         self.go_on()
 
     def _fail(self, error: KeeperError, *, is_known: bool = False) -> None:

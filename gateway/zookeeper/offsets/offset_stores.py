@@ -52,7 +52,9 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
+    OffsetFetchResponse,
     OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
 )
 from headgate.protocol.wire import ZERO_UUID
 
@@ -268,7 +270,7 @@ class OffsetStores:
 
         def created(answer: str | KeeperError) -> None:
             is_there = not isinstance(answer, KeeperError) or answer is KeeperError.NODE_EXISTS
-            done(None if is_there else refusal(answer))  # type: ignore[arg-type]
+            done(None if is_there else refusal(answer))
 
         for parent in ("/headgate", MARKS_PATH):
             self._session.create(Create(parent), lambda _: None)
@@ -276,7 +278,7 @@ class OffsetStores:
 
     def _unmark(self, group_id: str, done: Ended) -> None:
         def deleted(answer: KeeperError | None) -> None:
-            done(None if answer in (None, KeeperError.NO_NODE) else refusal(answer))  # type: ignore[arg-type]
+            done(None if answer in (None, KeeperError.NO_NODE) else refusal(answer))
 
         self._session.delete(child_path(MARKS_PATH, group_id), ANY_VERSION, deleted)
 
@@ -315,9 +317,7 @@ class OffsetStores:
         )
         return group.commit(partitions, decide)
 
-    def look(
-        self, wanted: Sequence[OffsetFetchRequestGroup], then: Callable[[dict[str, KafkaError]], Any]
-    ) -> Any:
+    def look(self, wanted: Sequence[OffsetFetchRequestGroup], then: Callable[[dict[str, KafkaError]], Any]) -> Any:
         """Take up what others wrote of the dual groups in an OffsetFetch, then answer.
 
         `then` gets the errors by group.
@@ -404,8 +404,10 @@ class OffsetStores:
             request.group_id,
             topics=[
                 OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes)
-                for topic in request.topics or ()
-            ],
+                for topic in request.topics
+            ]
+            if request.topics
+            else None,
         )
 
         def assemble(replies: list[Any]) -> Any:
@@ -441,9 +443,7 @@ def _rows_of_zero(request: OffsetFetchRequest, row_of_group: Any) -> Any:
         raise row_of_group
     if row_of_group.error_code != ErrorCode.NONE:
         raise KafkaError(ErrorCode(row_of_group.error_code))
-    rows = {
-        (topic.name, row.partition_index): row for topic in row_of_group.topics for row in topic.partitions
-    }
+    rows = {(topic.name, row.partition_index): row for topic in row_of_group.topics for row in topic.partitions}
 
     def row(topic: str, index: int) -> OffsetFetchResponsePartition:
         found = rows[topic, index]
@@ -452,4 +452,11 @@ def _rows_of_zero(request: OffsetFetchRequest, row_of_group: Any) -> Any:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return OffsetFetchResponsePartition(index, found.committed_offset, -1, found.metadata, code)
 
-    return version_zero.fetched(request, row)
+    if request.topics:
+        return version_zero.fetched(request, row)
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(topic.name, [row(topic.name, one.partition_index) for one in topic.partitions])
+            for topic in row_of_group.topics
+        ]
+    )

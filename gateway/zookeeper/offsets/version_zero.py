@@ -1,7 +1,8 @@
 """OffsetCommit 0 and OffsetFetch 0 of a group whose two stores are separate: nodes in ZooKeeper, as in Kafka 0.8.2.
 
 A commit replaces what the node has, whoever wrote it. Metadata are checked, and not kept. No offset, and an unknown
-partition: -1 with UNKNOWN_TOPIC_OR_PARTITION.
+partition: -1 with UNKNOWN_TOPIC_OR_PARTITION. A fetch without topics has all offsets of the group, unlike Kafka's, which
+is empty: `headgate groups migrate` compares the stores with it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, Found, OffsetNodes
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
 from headgate.gateway.zookeeper.session import KeeperError, Session
-from headgate.protocol.errors import ErrorCode
+from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -62,7 +63,7 @@ def commit(
     except InvalidNode:
         done(_committed(request, dict.fromkeys(targets, ErrorCode.UNKNOWN_SERVER_ERROR) | codes))
     else:
-        nodes.write(targets, written, is_conditional=False)
+        nodes.write(targets, written)
 
 
 def _committed(request: OffsetCommitRequest, codes: dict[Partition, ErrorCode]) -> OffsetCommitResponse:
@@ -86,9 +87,9 @@ def fetch(
     session: Session,
     request: OffsetFetchRequest,
     partitions_of: PartitionsOf,
-    done: Callable[[OffsetFetchResponse], None],
+    done: Callable[[OffsetFetchResponse | KafkaError], None],
 ) -> None:
-    """Read the offsets of a request; `done` gets the response."""
+    """Read the offsets of a request; `done` gets the response, or an error if nothing has a row for it."""
     wanted = [
         (topic.name, index)
         for topic in request.topics or ()
@@ -107,14 +108,29 @@ def fetch(
                 return OffsetFetchResponsePartition(index, -1, -1, "", ErrorCode.UNKNOWN_SERVER_ERROR)
             return OffsetFetchResponsePartition(index, node.offset, -1, "")
 
-        done(fetched(request, row))
+        if request.topics:
+            done(fetched(request, row))
+        elif isinstance(found, KeeperError):
+            done(KafkaError(code_of(found), f"ZooKeeper: {found.name}"))
+        else:
+            done(_all(found, row))
 
     try:
         nodes = OffsetNodes(session, request.group_id)
     except InvalidNode:
         read({})
     else:
-        nodes.read(wanted, read)
+        if request.topics:
+            nodes.read(wanted, read)
+        else:
+            nodes.read_all(read)
+
+
+def _all(found: Found, row: Callable[[str, int], OffsetFetchResponsePartition]) -> OffsetFetchResponse:
+    rows: dict[str, list[OffsetFetchResponsePartition]] = {}
+    for topic, index in found:
+        rows.setdefault(topic, []).append(row(topic, index))
+    return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(topic, each) for topic, each in rows.items()])
 
 
 def fetched(request: OffsetFetchRequest, row: Callable[[str, int], Any]) -> OffsetFetchResponse:
