@@ -24,26 +24,31 @@ Failed = Callable[[KafkaError], None]
 class MarkerOffsets:
     """What the writer of markers asks before it commits offsets in a partition of `__consumer_offsets`."""
 
-    def __init__(self, groups: GroupCoordinator, dual: Mapping[str, DualGroup]) -> None:
+    def __init__(self, groups: GroupCoordinator, dual: Callable[[str], DualGroup | None]) -> None:
+        """`dual`: the group with an id, if its offsets are in both stores; raises KafkaError while that is unknown."""
         self._groups = groups
         self._dual = dual
 
     def hold_back(self, index: int, producer_id: int, append: Append, failed: Failed) -> bool:
         """Whether the marker has to wait; then `append` or `failed` is called later."""
-        if not self._dual or not self.pending(index, producer_id):
-            return False
+        try:
+            if not self.pending(index, producer_id):
+                return False
+        except KafkaError as error:
+            failed(error)
+            return True
         _Push(self, index, producer_id, append, failed).begin()
         return True
 
     def pending(self, index: int, producer_id: int) -> dict[DualGroup, dict[Partition, int]]:
-        """The pending offsets of a producer, by dual group."""
+        """The pending offsets of a producer, by dual group. Raises KafkaError."""
         shard = self._groups.shard_of(index)
         if shard is None:
             return {}
         offsets = shard.offsets
         found = {
             group: offsets.pending_offsets(group.group_id, producer_id)
-            for group in map(self._dual.get, offsets.groups_of(producer_id))
+            for group in map(self._dual, offsets.groups_of(producer_id))
             if group is not None
         }
         return {group: pending for group, pending in found.items() if pending}

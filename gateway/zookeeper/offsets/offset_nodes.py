@@ -351,7 +351,7 @@ class _Write:
         if versions[place] == ABSENT and error is KeeperError.NO_NODE:
             self._nodes.forget_parents()
         else:
-            del versions[place]
+            versions.pop(place, None)
         self.go_on()
 
     def _fail(self, error: KeeperError, *, is_known: bool = False) -> None:

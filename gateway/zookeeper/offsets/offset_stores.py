@@ -107,7 +107,7 @@ class OffsetStores:
         self._is_ready = False
         self._is_stopped = False
         self._background = Background()
-        self.markers = MarkerOffsets(groups, self._groups)
+        self.markers = MarkerOffsets(groups, self.dual)
 
     # Life
 
@@ -269,8 +269,10 @@ class OffsetStores:
         """Note that the group's offsets were carried over."""
 
         def created(answer: str | KeeperError) -> None:
-            is_there = not isinstance(answer, KeeperError) or answer is KeeperError.NODE_EXISTS
-            done(None if is_there else refusal(answer))
+            if isinstance(answer, KeeperError) and answer is not KeeperError.NODE_EXISTS:
+                done(refusal(answer))
+            else:
+                done(None)
 
         for parent in ("/headgate", MARKS_PATH):
             self._session.create(Create(parent), lambda _: None)

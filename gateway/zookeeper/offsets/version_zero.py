@@ -1,8 +1,8 @@
 """OffsetCommit 0 and OffsetFetch 0 of a group whose two stores are separate: nodes in ZooKeeper, as in Kafka 0.8.2.
 
 A commit replaces what the node has, whoever wrote it. Metadata are checked, and not kept. No offset, and an unknown
-partition: -1 with UNKNOWN_TOPIC_OR_PARTITION. A fetch without topics has all offsets of the group, unlike Kafka's, which
-is empty: `headgate groups migrate` compares the stores with it.
+partition: -1 with UNKNOWN_TOPIC_OR_PARTITION. A fetch without topics has all offsets of the group; that of Kafka has
+none. `headgate groups migrate` compares the stores with it.
 """
 
 from __future__ import annotations
