@@ -135,12 +135,15 @@ class OldConsumer:
 
     def leave(self) -> None:
         """The end of its input: it commits and leaves in order; its files are removed."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
         try:
-            self.process.communicate(timeout=LIMIT_S)
+            self.process.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"{self.name} did not end:\n{self.said()}") from None
         self._reader.join()
+        self.process.__exit__(None, None, None)
         assert self.process.returncode == 0, f"{self.name} ended with {self.process.returncode}:\n{self.said()}"
         shutil.rmtree(self.directory)
 

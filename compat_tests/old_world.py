@@ -9,9 +9,11 @@ import contextlib
 import itertools
 import json
 import struct
+import threading
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +30,8 @@ from compat_tests.zookeeper import ZooKeeper
 ON_ZOOKEEPER: Final = {"kafka08": "broker08", "kafka28": "broker28", "kafka39": "broker39"}
 IS_HEADGATE: Final = TARGET == "headgate"
 SETTINGS: Final = {"zookeeper.session.timeout.ms": "6000", "offsets.topic.num.partitions": "1"}
+INCREMENTAL_ALTER_CONFIGS, GROUP, DELETE = 44, 32, 1
+PERIOD_S: Final = 0.02
 _NUMBERS: Final = itertools.count()
 
 
@@ -58,6 +62,23 @@ class World:
             values = [f"{topic} {partition} {next(_NUMBERS)}".encode() for _ in range(count)]
             produce(self.broker.bootstrap, topic, partition, values)
             self.sent[topic] += [(partition, value) for value in values]
+
+    @contextlib.contextmanager
+    def producing(self, topic: str, partitions: int) -> Iterator[None]:
+        """Messages come to all partitions in turn, some hundred a second, until the block ends."""
+        is_over = threading.Event()
+
+        def run() -> None:
+            while not is_over.wait(PERIOD_S):
+                self.produce(topic, dict.fromkeys(range(partitions), 1))
+
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(run)
+            try:
+                yield
+            finally:
+                is_over.set()
+            running.result()
 
     def offset(self, group: str, topic: str, partition: int) -> int | None:
         """The committed offset in ZooKeeper."""
@@ -132,3 +153,15 @@ def produce(bootstrap: str, topic: str, partition: int, values: Iterable[bytes])
 def _message(value: bytes) -> bytes:
     body = struct.pack(">bbii", 0, 0, -1, len(value)) + value
     return struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
+
+
+def alter_group(bootstrap: str, group: str, configs: Mapping[str, str | None]) -> None:
+    """IncrementalAlterConfigs v0 of a group: None deletes a config."""
+    rows = [
+        wire.string(name) + (struct.pack(">bh", DELETE, -1) if value is None else b"\0" + wire.string(value))
+        for name, value in configs.items()
+    ]
+    resource = struct.pack(">b", GROUP) + wire.string(group) + struct.pack(">i", len(rows)) + b"".join(rows)
+    with wire.connect(bootstrap, 60) as stream:
+        answer = wire.ask(stream, INCREMENTAL_ALTER_CONFIGS, 0, struct.pack(">i", 1) + resource + b"\0")
+    assert answer[8:10] == bytes(2), f"the configs of {group} were answered with {answer[8:]!r}"
