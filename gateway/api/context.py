@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.purgatory import Purgatory
     from headgate.gateway.runtime.scheduler import Scheduler
     from headgate.gateway.runtime.time_slices import TimeSlices
+    from headgate.gateway.zookeeper.shared_session import SharedSession
 
 
 class CloseConnection(Exception):
@@ -80,6 +81,8 @@ class Services:
     conversions: Conversions
     appends: WriteBatcher
     metrics: Metrics
+    zookeeper: SharedSession | None = None
+    """The session with ZooKeeper; None without `zookeeper.connect`."""
     authorizer: Authorizer | None = None
     quota: Quota | None = None
 
