@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headgate.protocol.errors import ErrorCode
 from headgate.tools.cluster import Cluster, Failure, TopicPartition, by_topic, group_by_failure, select_partitions
-from headgate.tools.groups import arguments, export_format
+from headgate.tools.groups import arguments, export_format, zookeeper_text
 from headgate.tools.groups.arguments import Shift
 from headgate.tools.groups.lag import PartitionLag, measure_lag
 from headgate.tools.groups.members import (
@@ -225,8 +225,13 @@ def _partitions(cluster: Cluster, options: argparse.Namespace) -> tuple[list[Top
 
 def run_import(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`import`: commit the offsets of an export, of all groups or of the named ones."""
+    text = _read(options.file)
+    cluster_id = None
     try:
-        found, cluster_id = export_format.parse_document(_read(options.file), options.group)
+        if zookeeper_text.is_zookeeper_text(text):
+            found = zookeeper_text.parse_text(text, options.group)
+        else:
+            found, cluster_id = export_format.parse_document(text, options.group)
     except UsageError as error:
         raise UsageError(f"{options.file}: {error}") from None
     if not found:
@@ -334,8 +339,11 @@ def run_export(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     failures += _group_failures(failed)
     if failures:
         return CommandResult(failures=[*failures, "nothing is exported"])
-    cluster.refresh([])
-    text = json.dumps(export_format.build_document(groups, offsets, cluster.cluster_id, now_ms()), indent=2)
+    if options.format == "zookeeper":
+        text = zookeeper_text.build_text(offsets)
+    else:
+        cluster.refresh([])
+        text = json.dumps(export_format.build_document(groups, offsets, cluster.cluster_id, now_ms()), indent=2)
     if options.output is None:
         return CommandResult(notes=notes, document=text)
     _write(options.output, text)
