@@ -18,6 +18,7 @@ from headgate.tools.groups.lag import PartitionLag, measure_lag
 from headgate.tools.groups.members import (
     CLASSIC,
     CONSUMER,
+    ZOOKEEPER,
     Group,
     complete_states,
     delete_groups,
@@ -26,10 +27,11 @@ from headgate.tools.groups.members import (
 )
 from headgate.tools.groups.offsets import CommittedOffsets, delete_offsets, fetch_committed
 from headgate.tools.groups.reset import OffsetChange, ResetTarget, ResetTargets, apply_changes, plan_reset
+from headgate.tools.groups.stores import fetch_offsets
 from headgate.tools.output import DRY_RUN, CommandResult, Row, UsageError
 
 _NOTHING_CHANGED = "nothing is changed"
-_TYPES_WITH_OFFSETS = (CLASSIC, CONSUMER, "")
+_TYPES_WITH_OFFSETS = (CLASSIC, CONSUMER, ZOOKEEPER, "")
 _NO_GROUPS = "there are no groups yet"
 
 
@@ -335,7 +337,7 @@ def _numbered(numbers: list[int] | None) -> str:
 def run_export(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`export`: a complete document, or none if anything failed."""
     groups, failures, notes = _selected_groups(cluster, options.groups)
-    offsets, failed = fetch_committed(cluster, groups)
+    offsets, failed = fetch_offsets(cluster, groups)
     failures += _group_failures(failed)
     if failures:
         return CommandResult(failures=[*failures, "nothing is exported"])

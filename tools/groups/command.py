@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from headgate.tools.arguments import TopicsAction, WordsAction, offset
 from headgate.tools.client import ClientError
 from headgate.tools.cluster import Cluster
-from headgate.tools.groups import actions, arguments
+from headgate.tools.groups import actions, arguments, migrate
 from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from headgate.tools.output import (
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="headgate groups", description="Consumer groups and their offsets; docs/groups.md has examples."
     )
-    commands = parser.add_subparsers(required=True, metavar="list|describe|lag|reset|delete|export|import")
+    commands = parser.add_subparsers(required=True, metavar="list|describe|lag|reset|delete|export|import|migrate")
     common = common_options()
 
     def add(
@@ -102,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     import_.add_argument("file", help="of `export` or ExportZkOffsets; - for standard input")
     import_.add_argument("--group", action="append", default=[], help="only this group; may be repeated")
     add_execution_options(import_, "change the offsets")
+    migrate.add_options(commands, common)
     return parser
 
 
