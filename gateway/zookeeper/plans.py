@@ -8,17 +8,20 @@ leaves too, and what the next controller completes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
+from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.zookeeper.layout.admin import TopicDeletion
 from headgate.gateway.zookeeper.layout.cluster import (
     CONTROLLER_EPOCH_PATH,
+    OWN_FEATURES_PATH,
     PRODUCER_IDS_PATH,
     Controller,
     ControllerEpoch,
+    OwnFeatures,
     ProducerIdBlock,
 )
 from headgate.gateway.zookeeper.layout.configs import BROKERS, GROUPS, TOPICS, ConfigChange, ConfigEntity, EntityConfigs
@@ -35,7 +38,7 @@ from headgate.protocol.internal.metadata import BROKER_RESOURCE, GROUP_RESOURCE
 
 MULTI_BYTES: Final = 256 * 1024
 """About the most of one multi, which ZooKeeper does in one piece while others wait."""
-_ENTITY_TYPES: Final = {BROKER_RESOURCE: BROKERS, GROUP_RESOURCE: GROUPS}
+ENTITY_TYPES: Final = {BROKER_RESOURCE: BROKERS, GROUP_RESOURCE: GROUPS}
 
 Multi = tuple[Operation, ...]
 
@@ -64,23 +67,33 @@ def give_topic_ids(cluster: ClusterTree) -> list[Multi]:
 def raise_leader_epochs(cluster: ClusterTree, node_id: int) -> list[Multi]:
     """Multis for a start: this broker leads with the next leader epoch, and dead brokers are not in sync any more.
 
-    That is for partitions that it led, and for those without a live leader where it is in sync, or where there is no
-    state yet.
+    That is for the partitions of `may_lead`. The image's leaders are those of ZooKeeper here.
     """
     alive = {node_id, *cluster.image.brokers}
     wanted = []
     for name, topic in cluster.image.topics.items():
         for index, state in enumerate(topic.partitions):
-            candidates = state.replicas if state.leader_epoch == NO_EPOCH else state.isr
-            if state.leader == node_id or (state.leader not in alive and node_id in candidates):
-                isr = tuple([broker for broker in state.isr if broker in alive]) or (node_id,)
-                epochs = state.leader_epoch + 1, state.partition_epoch + 1
-                raised = PartitionState(node_id, epochs[0], state.replicas, isr, epochs[1])
-                wanted.append(_write_state(cluster, name, index, raised))
+            if may_lead(state, node_id, alive):
+                wanted.append(_write_state(cluster, name, index, led_by(state, node_id, alive)))
     return _guarded(cluster, chain.from_iterable(wanted))
 
 
-def change_image(cluster: ClusterTree, new: Image, names: Iterable[str]) -> list[Multi]:
+def may_lead(state: PartitionState, node_id: int, alive: Container[int]) -> bool:
+    """Whether a broker leads a partition by the state in ZooKeeper, or has to take it.
+
+    It takes a partition without a live leader where it is in sync, or where there is no state yet.
+    """
+    candidates = state.replicas if state.leader_epoch == NO_EPOCH else state.isr
+    return state.leader == node_id or (state.leader not in alive and node_id in candidates)
+
+
+def led_by(state: PartitionState, node_id: int, alive: Container[int]) -> PartitionState:
+    """The next state of a partition, in which this broker leads, and of the others the live ones are in sync."""
+    isr = tuple([broker for broker in state.isr if broker in alive]) or (node_id,)
+    return PartitionState(node_id, state.leader_epoch + 1, state.replicas, isr, state.partition_epoch + 1)
+
+
+def change_image(cluster: ClusterTree, new: Image, names: Iterable[str], node_id: int = -1) -> list[Multi]:
     """Multis that turn the cluster's image into `new`; topics differ in `names` only.
 
     A changed partition must have the next partition epoch, which is the version of its node. Raises ValueError.
@@ -96,18 +109,32 @@ def change_image(cluster: ClusterTree, new: Image, names: Iterable[str]) -> list
             operations += _change_topic(cluster, old, topic)
     for (resource_type, resource), configs in new.configs.items():
         if configs != cluster.image.configs.get((resource_type, resource)):
-            entity = ConfigEntity(_ENTITY_TYPES[resource_type], resource or None)
+            entity = ConfigEntity(ENTITY_TYPES[resource_type], resource or None)
             operations += _write_configs(cluster, entity, configs)
-    return _guarded(cluster, operations)
+    if new.features != cluster.image.features:
+        operations.append(_put(OWN_FEATURES_PATH, OwnFeatures(new.features).encode(), cluster.features_version))
+    taken = new.next_producer_id - cluster.image.next_producer_id
+    if taken:
+        if taken < BLOCK_SIZE:
+            raise ValueError(f"other brokers have taken producer ids up to {cluster.image.next_producer_id}")
+        operations += take_producer_ids(cluster, node_id, taken)
+    multis = _guarded(cluster, operations)
+    if len(multis) > 1:  # a deletion that stops in between has to go on, instead of leaving a topic without data
+        orders = [TopicDeletion(name) for name in names if name not in new.topics and name not in cluster.deleting]
+        multis = _guarded(cluster, [Create(one.path(one.topic)) for one in orders]) + multis if orders else multis
+    return multis
 
 
 def take_producer_ids(cluster: ClusterTree, node_id: int, size: int) -> Multi:
     """The operation that takes the next block of producer ids. Brokers that are not the controller take blocks too."""
     first = cluster.image.next_producer_id
     data = ProducerIdBlock(node_id, first, first + size - 1).encode()
-    if cluster.producer_ids_version == ABSENT:
-        return (Create(PRODUCER_IDS_PATH, data),)
-    return (SetData(PRODUCER_IDS_PATH, data, cluster.producer_ids_version),)
+    return (_put(PRODUCER_IDS_PATH, data, cluster.producer_ids_version),)
+
+
+def _put(path: str, data: bytes, version: int) -> Operation:
+    """Write a node with this version, or one that is absent."""
+    return Create(path, data) if version == ABSENT else SetData(path, data, version)
 
 
 def _create_topic(cluster: ClusterTree, topic: Topic) -> Iterator[Operation]:
@@ -177,9 +204,21 @@ def _write_configs(
     if known is None:
         yield Create(path, EntityConfigs(configs).encode())
     else:
-        yield SetData(path, known.configs._replace(configs=configs).encode(), known.version)
+        refused = {} if is_new else _refused_configs(cluster, entity, known)
+        yield SetData(path, known.configs._replace(configs={**refused, **configs}).encode(), known.version)
     if not is_new:
         yield Create(ConfigChange.path(), ConfigChange(entity).encode(), is_sequential=True)
+
+
+def _refused_configs(cluster: ClusterTree, entity: ConfigEntity, known: ConfigNode) -> Mapping[str, str]:
+    """What others wrote and the image does not have, as this version refuses it: it stays in the node."""
+    if entity.entity_type == TOPICS:
+        topic = cluster.image.topics.get(entity.name or "")
+        image = {} if topic is None else topic.configs
+    else:
+        resource_types = {kind: resource_type for resource_type, kind in ENTITY_TYPES.items()}
+        image = cluster.image.configs.get((resource_types[entity.entity_type], entity.name or ""), {})
+    return {name: value for name, value in known.configs.configs.items() if name not in image}
 
 
 def _with_id(cluster: ClusterTree, name: str) -> TopicAssignment:

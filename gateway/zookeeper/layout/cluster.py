@@ -24,6 +24,7 @@ CONTROLLER_EPOCH_PATH: Final = "/controller_epoch"
 CLUSTER_ID_PATH: Final = "/cluster/id"
 FEATURES_PATH: Final = "/feature"
 PRODUCER_IDS_PATH: Final = "/latest_producer_id_block"
+OWN_FEATURES_PATH: Final = "/headgate/feature"
 # What else a broker of Kafka 3.9 creates at its start
 PERSISTENT_PATHS: Final = (
     "/consumers",
@@ -149,7 +150,7 @@ class Features(NamedTuple):
     """The finalized feature levels (KIP-584). `is_enabled` is false below inter.broker.protocol.version 2.7.
 
     Version 1 of the node has a lowest level too, equal to the level; brokers before 3.3 read no other version.
-    A broker of Kafka ends itself when it finds a feature here that it does not know.
+    A broker of Kafka ends itself when it finds a feature here that it does not know; see `OwnFeatures`.
     """
 
     levels: Mapping[str, int]
@@ -179,3 +180,24 @@ class Features(NamedTuple):
             if version == 1 and feature.integer("min_version_level", low=1) > levels[name]:
                 raise InvalidNode(FEATURES_PATH, f"`min_version_level` of {name} is above its `max_version_level`")
         return cls(levels, bool(status), version, fields.unknown())
+
+
+class OwnFeatures(NamedTuple):
+    """The finalized levels of features that Kafka in ZooKeeper mode does not have; level 0 is off. Headgate's own."""
+
+    levels: Mapping[str, int]
+    unknown: Mapping[str, Any] = NO_FIELDS
+
+    @staticmethod
+    def path() -> str:
+        return OWN_FEATURES_PATH
+
+    def encode(self) -> bytes:
+        return with_unknown({"version": 1, "levels": dict(self.levels)}, self.unknown)
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> Self:
+        """Raises InvalidNode."""
+        fields = decode_fields(OWN_FEATURES_PATH, data)
+        fields.integer("version", low=1, high=1)
+        return cls(fields.mapping_of_integers("levels"), fields.unknown())

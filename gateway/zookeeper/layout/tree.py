@@ -16,12 +16,12 @@ from headgate.gateway.zookeeper.layout.cluster import (
     CLUSTER_ID_PATH,
     CONTROLLER_EPOCH_PATH,
     CONTROLLER_PATH,
-    FEATURES_PATH,
+    OWN_FEATURES_PATH,
     PRODUCER_IDS_PATH,
     ClusterId,
     Controller,
     ControllerEpoch,
-    Features,
+    OwnFeatures,
     ProducerIdBlock,
 )
 from headgate.gateway.zookeeper.layout.configs import (
@@ -58,12 +58,15 @@ Tree = Mapping[str, ZNode]
 
 
 class TopicNodes(NamedTuple):
-    """The nodes of a topic that are there: `states` by partition; `parents` are the paths of their parents."""
+    """The nodes of a topic that are there: `states` by partition; `parents` are the paths of their parents.
+
+    `ClusterNodes` changes both in place.
+    """
 
     assignment: TopicAssignment
     version: int
-    states: Mapping[int, LeaderAndIsr]
-    parents: frozenset[str]
+    states: dict[int, LeaderAndIsr]
+    parents: set[str]
 
 
 class ConfigNode(NamedTuple):
@@ -124,7 +127,7 @@ class _Reading:
             0 if epoch is None else epoch.epoch,
             self._version(CONTROLLER_EPOCH_PATH),
             self._version(PRODUCER_IDS_PATH),
-            self._version(FEATURES_PATH),
+            self._version(OWN_FEATURES_PATH),
             frozenset(name for name, nodes in topics.items() if nodes.assignment.topic_id is None),
             frozenset(self._children.get(DELETE_TOPICS_PATH, ())),
             tuple(self._invalid),
@@ -138,7 +141,7 @@ class _Reading:
         controller: Controller | None,
     ) -> Image:
         cluster_id = self._single(CLUSTER_ID_PATH, ClusterId.decode)
-        features = self._single(FEATURES_PATH, Features.decode)
+        features = self._single(OWN_FEATURES_PATH, OwnFeatures.decode)
         block = self._single(PRODUCER_IDS_PATH, ProducerIdBlock.decode)
         return Image(
             "" if cluster_id is None else cluster_id.cluster_id,
@@ -185,7 +188,7 @@ class _Reading:
         parent = partitions_path(name)
         parents = [f"{parent}/{child}" for child in self._children.get(parent, ())]
         parents += [parent] if parent in self._tree else []
-        return TopicNodes(assignment, self._tree[path].version, states, frozenset(parents))
+        return TopicNodes(assignment, self._tree[path].version, states, set(parents))
 
     def _configs(self) -> Iterator[tuple[ConfigEntity, ConfigNode]]:
         for path, node in self._tree.items():

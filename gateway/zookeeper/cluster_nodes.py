@@ -1,0 +1,145 @@
+"""What this broker knows of the cluster's nodes: versions, parents, unknown fields. It makes conditional writes possible.
+
+Reads and own writes are applied in the order of their answers, which is the order of ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.zookeeper.layout.admin import DELETE_TOPICS_PATH
+from headgate.gateway.zookeeper.layout.cluster import (
+    CONTROLLER_EPOCH_PATH,
+    CONTROLLER_PATH,
+    OWN_FEATURES_PATH,
+    PRODUCER_IDS_PATH,
+    Controller,
+    ControllerEpoch,
+)
+from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH, CONFIG_PATH, ConfigEntity, EntityConfigs
+from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, LeaderAndIsr, TopicAssignment, partition_of
+from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, ConfigNode, TopicNodes
+from headgate.gateway.zookeeper.plans import Multi
+from headgate.gateway.zookeeper.session import Check, Create, Delete, Operation, Results, SetData, Stat
+
+
+class ClusterNodes:
+    """The nodes of a cluster, without the image."""
+
+    def __init__(self, cluster: ClusterTree) -> None:
+        self._cluster = cluster._replace(image=Image.empty(), invalid=())
+        self._topics = dict(cluster.topics)
+        self._configs = dict(cluster.configs)
+        self._deleting = set(cluster.deleting)
+
+    def tree(self, image: Image) -> ClusterTree:
+        """The nodes with an image, as plans take them: valid until the nodes change. `without_id` is that of the start."""
+        return self._cluster._replace(
+            image=image, topics=self._topics, configs=self._configs, deleting=frozenset(self._deleting)
+        )
+
+    def topic(self, name: str) -> TopicNodes | None:
+        """The nodes of a topic."""
+        return self._topics.get(name)
+
+    @property
+    def deleting(self) -> Set[str]:
+        """The topics that tools have ordered to delete."""
+        return self._deleting
+
+    @property
+    def controller_epoch_version(self) -> int:
+        """The version that every write of this controller is conditional on."""
+        return self._cluster.controller_epoch_version
+
+    @property
+    def controller_epoch(self) -> int:
+        """The epoch of the last controller."""
+        return self._cluster.controller_epoch
+
+    # What was read
+
+    def put_topic(self, name: str, part: ClusterTree, entity: ConfigEntity) -> None:
+        """A topic was read: `part` has it and its configs, as far as they are there."""
+        if name in part.topics:
+            self._topics[name] = part.topics[name]
+        else:
+            self._topics.pop(name, None)
+        self.put_configs(entity, part)
+
+    def put_configs(self, entity: ConfigEntity, part: ClusterTree) -> None:
+        """Configs were read."""
+        if entity in part.configs:
+            self._configs[entity] = part.configs[entity]
+        else:
+            self._configs.pop(entity, None)
+
+    def put_versions(self, part: ClusterTree) -> None:
+        """The nodes of producer ids and features were read."""
+        self._cluster = self._cluster._replace(
+            producer_ids_version=part.producer_ids_version, features_version=part.features_version
+        )
+
+    def put_controller_epoch(self, part: ClusterTree) -> None:
+        """The epoch of the last controller was read."""
+        self._cluster = self._cluster._replace(
+            controller_epoch=part.controller_epoch, controller_epoch_version=part.controller_epoch_version
+        )
+
+    def put_deleting(self, names: Sequence[str]) -> None:
+        """The orders to delete topics were read."""
+        self._deleting = set(names)
+
+    # What was written
+
+    def apply(self, multi: Multi, results: Results) -> None:
+        """A multi took effect."""
+        for operation, result in zip(multi, results, strict=True):
+            if not isinstance(operation, Check):
+                self._apply(operation, result.version if isinstance(result, Stat) else 0)
+
+    def _apply(self, operation: Create | SetData | Delete, version: int) -> None:
+        path = operation.path
+        if isinstance(operation, Delete):
+            version = ABSENT
+        data = None if isinstance(operation, Delete) else operation.data
+        if path.startswith(f"{TOPICS_PATH}/"):
+            name, _, rest = path.removeprefix(f"{TOPICS_PATH}/").partition("/")
+            self._apply_topic(name, rest, data, version)
+        elif path == PRODUCER_IDS_PATH:
+            self._cluster = self._cluster._replace(producer_ids_version=version)
+        elif path == OWN_FEATURES_PATH:
+            self._cluster = self._cluster._replace(features_version=version)
+        elif path == CONTROLLER_EPOCH_PATH:
+            epoch = ControllerEpoch.decode(data).epoch
+            self._cluster = self._cluster._replace(controller_epoch=epoch, controller_epoch_version=version)
+        elif path == CONTROLLER_PATH:
+            self._cluster = self._cluster._replace(controller=Controller.decode(data))
+        elif path.startswith(f"{DELETE_TOPICS_PATH}/"):
+            change = self._deleting.discard if version == ABSENT else self._deleting.add
+            change(path.removeprefix(f"{DELETE_TOPICS_PATH}/"))
+        elif path.startswith(f"{CONFIG_PATH}/") and not path.startswith(CONFIG_CHANGES_PATH):
+            entity = ConfigEntity.of(path.removeprefix(f"{CONFIG_PATH}/"))
+            if version == ABSENT:
+                self._configs.pop(entity, None)
+            else:
+                self._configs[entity] = ConfigNode(EntityConfigs.decode(entity, data), version)
+
+    def _apply_topic(self, name: str, rest: str, data: bytes | None, version: int) -> None:
+        nodes = self._topics.get(name)
+        if not rest:
+            if version == ABSENT:
+                self._topics.pop(name, None)
+            else:
+                assignment = TopicAssignment.decode(name, data)
+                states, parents = ({}, set[str]()) if nodes is None else (nodes.states, nodes.parents)
+                self._topics[name] = TopicNodes(assignment, version, states, parents)
+        elif nodes is not None and rest.endswith("/state"):
+            index = partition_of(name, rest.split("/")[1])
+            if version == ABSENT:
+                nodes.states.pop(index, None)
+            else:
+                nodes.states[index] = LeaderAndIsr.decode(name, index, data)
+        elif nodes is not None:
+            change = nodes.parents.discard if version == ABSENT else nodes.parents.add
+            change(f"{TOPICS_PATH}/{name}/{rest}")

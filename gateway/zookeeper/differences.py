@@ -1,0 +1,83 @@
+"""What others changed in ZooKeeper, as records: from what the image has to what was read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from headgate.gateway.metadata.image import Image, PartitionState, Topic
+from headgate.gateway.metadata.records import config_records, partition_records
+from headgate.protocol.internal.metadata import (
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+
+def topic_records(old: Topic | None, new: Topic | None) -> list[MetadataRecord]:
+    """The records that turn a topic into another of its name. The number of partitions never falls."""
+    records: list[MetadataRecord] = []
+    if old is not None and (new is None or new.topic_id != old.topic_id):
+        records.append(RemoveTopicRecord(topic_id=old.topic_id))
+        old = None
+    if new is None:
+        return records
+    if old is None:
+        records.append(TopicRecord(name=new.name, topic_id=new.topic_id))
+    before: Sequence[PartitionState] = () if old is None else old.partitions
+    for index, state in enumerate(new.partitions):
+        if index >= len(before) or state != before[index]:
+            records += partition_records(new.topic_id, index, (state,))
+    configs = {} if old is None else old.configs
+    return records + config_records(new.name, changed_configs(configs, new.configs))
+
+
+def changed_configs(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str | None]:
+    """The configs that were set or removed; None for the latter."""
+    changed: dict[str, str | None] = {name: None for name in old if name not in new}
+    return changed | {name: value for name, value in new.items() if old.get(name) != value}
+
+
+def overlay(image: Image, records: Sequence[MetadataRecord]) -> Image:
+    """The image after a change of which a part, or all, may be there already.
+
+    Raises ValueError if somebody else's change is there instead.
+    """
+    return image.apply_all(_missing(image, records))
+
+
+def _missing(image: Image, records: Sequence[MetadataRecord]) -> Iterator[MetadataRecord]:
+    for record in records:
+        is_there = isinstance(record, TopicRecord) and image.topic_names.get(record.topic_id) == record.name
+        is_gone = isinstance(record, RemoveTopicRecord) and record.topic_id not in image.topic_names
+        if not is_there and not is_gone:
+            yield record
+
+
+class Touched(NamedTuple):
+    """What records change: topics by name; the configs of other resources; whether producer ids or features too."""
+
+    topics: set[str]
+    resources: set[tuple[int, str]]
+    has_others: bool
+
+
+def touched(records: Sequence[MetadataRecord], *images: Image) -> Touched:
+    """What records change; one of the images has the topics."""
+    topics, resources, has_others = set[str](), set[tuple[int, str]](), False
+    for record in records:
+        match record:
+            case TopicRecord():
+                topics.add(record.name)
+            case PartitionRecord() | RemoveTopicRecord():
+                topics.update(one.topic_names[record.topic_id] for one in images if record.topic_id in one.topic_names)
+            case ConfigRecord(resource_type=resource_type) if resource_type == TOPIC_RESOURCE:
+                topics.add(record.resource_name)
+            case ConfigRecord():
+                resources.add((record.resource_type, record.resource_name))
+            case _:
+                has_others = True
+    return Touched(topics, resources, has_others)

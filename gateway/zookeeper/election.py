@@ -1,0 +1,95 @@
+"""The controller: one broker at a time, by an ephemeral node, with an epoch that rises with each election.
+
+Each write of the controller is conditional on the version of `/controller_epoch`, so a controller that was replaced
+unnoticed writes nothing. Whoever deletes `/controller` has the next one elected: operators of Kafka do that on purpose.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.zookeeper.cluster_nodes import ClusterNodes
+from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH, Controller
+from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.layout.tree import read_cluster
+from headgate.gateway.zookeeper.plans import become_controller
+from headgate.gateway.zookeeper.reading import read_node
+from headgate.gateway.zookeeper.session import Refused, Session, Watch
+from headgate.gateway.zookeeper.steps import Steps, delete, exists, get, multi
+
+logger = logging.getLogger("headgate.zookeeper")
+
+_ATTEMPTS: Final = 10
+
+
+class ControllerElection:
+    """Whether this broker is the controller, and how it becomes it again."""
+
+    def __init__(
+        self, session: Session, nodes: ClusterNodes, node_id: int, now_ms: Callable[[], int], watch: Watch
+    ) -> None:
+        self.is_elected = False
+        self.others_wrote = False
+        """Another controller, or an unknown one, may have written since this broker was the controller."""
+        self._session = session
+        self._nodes = nodes
+        self._node_id = node_id
+        self._now_ms = now_ms
+        self._watch = watch
+        self._told = ""
+
+    def elect(self) -> Steps[None]:
+        """Become the controller, unless another broker is; then the watch tells when it is not any more."""
+        self.is_elected = False
+        for _ in range(_ATTEMPTS):
+            stat = yield from exists(self._session, CONTROLLER_PATH, self._watch)
+            if stat is None:
+                self.is_elected = yield from self._become()
+            elif stat.ephemeral_owner == self._session.session_id:
+                self.is_elected = not (yield from self._read_epoch())
+                if not self.is_elected:  # the epoch is not ours: only a new one is known to be
+                    yield from delete(self._session, CONTROLLER_PATH, stat.version)
+            else:
+                yield from self._tell_other()
+                return
+            if self.is_elected:
+                self._told = ""
+                return
+
+    def _become(self) -> Steps[bool]:
+        self.others_wrote |= yield from self._read_epoch()
+        wanted = become_controller(self._nodes.tree(Image.empty()), self._node_id, self._now_ms())
+        results = yield from multi(self._session, wanted)
+        if isinstance(results, Refused):
+            return False
+        self._nodes.apply(wanted, results)
+        logger.info("this broker is the controller again, with epoch %d", self._nodes.controller_epoch)
+        return True
+
+    def _read_epoch(self) -> Steps[bool]:
+        """Whether the epoch was written since this broker read it."""
+        known = self._nodes.controller_epoch_version
+        self._nodes.put_controller_epoch(
+            read_cluster((yield from read_node(self._session, CONTROLLER_EPOCH_PATH)), bytes)
+        )
+        return self._nodes.controller_epoch_version != known
+
+    def _tell_other(self) -> Steps[None]:
+        found = yield from get(self._session, CONTROLLER_PATH)
+        if found is None:
+            return
+        try:
+            other = f"broker {Controller.decode(found.data).broker_id}"
+        except InvalidNode as error:
+            other = f"an unknown broker ({error})"
+        told = f"{other} in session 0x{found.stat.ephemeral_owner & 0xFFFF_FFFF_FFFF_FFFF:x}"
+        if told != self._told:
+            self._told = told
+            logger.error(
+                "%s is the controller in ZooKeeper: this broker changes no metadata until that session has ended; "
+                "clusters of several brokers are not supported yet: stop the other one",
+                told,
+            )

@@ -1,0 +1,496 @@
+"""What others write in ZooKeeper, taken up: topics, partitions, configs, and the orders of tools.
+
+A watch names a path; the follower reads there again, with a new watch, and tells the store what is different.
+
+- A topic without an id, as tools before 2.8 make it, gets one in ZooKeeper before anybody sees the topic.
+- A topic that is gone from ZooKeeper without an order to delete it stays, with one line in the log: whoever empties
+  ZooKeeper must not empty the disks.
+- Configs that this version refuses are left out, with one line in the log; they stay in ZooKeeper.
+- `/config/changes` has notifications in three forms. They are deleted after 15 minutes, as Kafka's brokers do it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Final, Protocol
+
+from headgate.gateway.config import group_config as group_configs
+from headgate.gateway.config import topic_config as topic_configs
+from headgate.gateway.metadata.image import Image, PartitionState, Topic
+from headgate.gateway.metadata.new_topics import new_topic_id
+from headgate.gateway.metadata.records import config_records
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.zookeeper import plans
+from headgate.gateway.zookeeper.cluster_nodes import ClusterNodes
+from headgate.gateway.zookeeper.differences import Touched, changed_configs, topic_records
+from headgate.gateway.zookeeper.layout.admin import (
+    DELETE_TOPICS_PATH,
+    PREFERRED_REPLICA_ELECTION_PATH,
+    REASSIGN_PARTITIONS_PATH,
+)
+from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
+from headgate.gateway.zookeeper.layout.cluster import (
+    CONTROLLER_PATH,
+    OWN_FEATURES_PATH,
+    PRODUCER_IDS_PATH,
+    ProducerIdBlock,
+)
+from headgate.gateway.zookeeper.layout.configs import (
+    CONFIG_CHANGES_PATH,
+    CONFIG_PATH,
+    TOPICS,
+    ConfigChange,
+    ConfigEntity,
+)
+from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
+from headgate.gateway.zookeeper.layout.tree import ClusterTree, ZNode, read_cluster
+from headgate.gateway.zookeeper.reading import CONFIGURED, Tree, Watches, read_node, read_topic
+from headgate.gateway.zookeeper.session import Refused, Session
+from headgate.gateway.zookeeper.steps import Steps, children, delete, exists, gather, get, multi
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.internal.metadata import (
+    GROUP_RESOURCE,
+    FeatureLevelRecord,
+    MetadataRecord,
+    ProducerIdsRecord,
+)
+
+if TYPE_CHECKING:
+    from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.metadata.store import Change
+
+logger = logging.getLogger("headgate.zookeeper")
+
+NOTIFICATION_MS: Final = 15 * 60 * 1000
+_ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
+_DIRECTORIES: Final = (BROKER_IDS_PATH, CONFIG_CHANGES_PATH, TOPICS_PATH, *CONFIGURED)
+_SINGLES: Final = (PRODUCER_IDS_PATH, OWN_FEATURES_PATH)
+
+
+class Store(Protocol):
+    """What the follower needs of the store."""
+
+    @property
+    def written_image(self) -> Image:
+        """The image of what is known to be in ZooKeeper."""
+
+    @property
+    def planned(self) -> Image:
+        """The image behind all changes that wait."""
+
+    def tell(self, records: Sequence[MetadataRecord]) -> None:
+        """Others have changed this."""
+
+    def delete_topic(self, name: str) -> Change:
+        """Delete a topic. Raises KafkaError."""
+
+    def submit(self, records: Sequence[MetadataRecord]) -> Change:
+        """Change this. Raises KafkaError."""
+
+
+class ClusterFollower:
+    """Keeps the store's image, and what is known of the nodes, in step with ZooKeeper."""
+
+    def __init__(
+        self,
+        session: Session,
+        watches: Watches,
+        nodes: ClusterNodes,
+        config: BrokerConfig,
+        random: Random,
+        clock: Clock,
+        store: Store,
+    ) -> None:
+        self.leaderless: dict[tuple[str, int], None] = {}
+        """Partitions that this broker has to lead, and does not yet."""
+        self._session = session
+        self._watches = watches
+        self._nodes = nodes
+        self._config = config
+        self._random = random
+        self._clock = clock
+        self._store = store
+        self._watched = set[str]()  # topics whose assignment has a watch
+        self._closely = set[str]()  # topics to read with all partitions, also if their assignment is the same
+        self._notifications: dict[str, int] = {}  # name -> when it was created, in ms
+        self._told = set[str]()
+
+    def begin(self) -> None:
+        """Look at what the first reading left open."""
+        image = self._store.written_image
+        self._watched.update(image.topics)
+        for topic in sorted(image.topics.values(), key=lambda topic: not topic.is_internal):
+            self._find_leaderless(topic)
+        for path in _ORDERS:
+            self._watches.note(path)
+
+    # What to look at
+
+    def look_at_everything(self, *, closely: bool = False) -> None:
+        """All watches are gone. `closely`: states of partitions may have been written by others too."""
+        names = self._store.written_image.topics
+        if closely:
+            self._closely.update(names)
+        for path in (CONTROLLER_PATH, *_SINGLES, *_DIRECTORIES, *_ORDERS, *(f"{TOPICS_PATH}/{name}" for name in names)):
+            self._watches.note(path)
+
+    def look_closely(self, subjects: Touched) -> None:
+        """A change of these may be in ZooKeeper, in full or in part."""
+        self._closely |= subjects.topics
+        for name in subjects.topics:
+            self._watches.note(f"{TOPICS_PATH}/{name}")
+        for entity in _entities(subjects):
+            self._watches.note(f"{CONFIG_PATH}/{entity.entity_path}")
+        for path in _SINGLES if subjects.has_others else ():
+            self._watches.note(path)
+
+    def look_again(self, image: Image, subjects: Touched) -> Steps[Image]:
+        """The image with these subjects as they are in ZooKeeper, leaders included. Nobody is told.
+
+        Raises ValueError if another broker has taken producer ids.
+        """
+        for name in sorted(subjects.topics):
+            part = yield from self._read_topic(name)
+            self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
+            image = _with_topic(image, name, part.image.topics.get(name))
+        for entity in _entities(subjects):
+            part = yield from self._read_configs(entity)
+            self._nodes.put_configs(entity, part)
+            configs = {key: value for key, value in image.configs.items() if key != _resource(entity)}
+            image = image._replace(configs=configs | dict(part.image.configs))
+        if subjects.has_others:
+            part = yield from self._read_singles()
+            image = image._replace(features=part.image.features, next_producer_id=part.image.next_producer_id)
+        return image
+
+    def look(self, paths: Iterable[str]) -> Steps[None]:
+        """Look at all of these again."""
+        orders = [path for path in paths if path in _ORDERS]
+        subjects = {path: None for path in paths if path not in _ORDERS and path not in _SINGLES}
+        if TOPICS_PATH in subjects:
+            del subjects[TOPICS_PATH]
+            subjects |= dict.fromkeys((yield from self._new_topics()))
+        if CONFIG_CHANGES_PATH in subjects:
+            del subjects[CONFIG_CHANGES_PATH]
+            subjects |= dict.fromkeys((yield from self._changed_configs()))
+        for path in [path for path in subjects if path in CONFIGURED]:
+            del subjects[path]
+            subjects |= dict.fromkeys((yield from self._all_configs(path)))
+        yield from gather([self._look(path) for path in subjects])
+        if any(path in _SINGLES for path in paths):
+            yield from self._look_at_singles()
+        for path in orders:
+            yield from self._ORDERED[path](self)
+
+    def _look(self, path: str) -> Steps[None]:
+        if path.startswith(f"{TOPICS_PATH}/"):
+            yield from self._look_at_topic(path.removeprefix(f"{TOPICS_PATH}/"))
+        elif path == BROKER_IDS_PATH:
+            yield from self._look_at_brokers()
+        elif path.startswith(f"{CONFIG_PATH}/"):
+            yield from self._look_at_configs(ConfigEntity.of(path.removeprefix(f"{CONFIG_PATH}/")))
+
+    # Topics
+
+    def _new_topics(self) -> Steps[Iterator[str]]:
+        """The paths of topics that are new, or are gone."""
+        names = yield from children(self._session, TOPICS_PATH, self._watches.note)
+        known = self._store.written_image.topics
+        new = set(names) - (self._watched & known.keys())
+        return (f"{TOPICS_PATH}/{name}" for name in new.union(known.keys() - names))
+
+    def _look_at_topic(self, name: str) -> Steps[None]:
+        known, is_close = self._nodes.topic(name), name in self._closely
+        if known is not None and not is_close and name in self._store.written_image.topics:
+            found = yield from get(self._session, f"{TOPICS_PATH}/{name}", self._watches.note)
+            if found is not None and found.stat.version == known.version:
+                self._watched.add(name)
+                yield from self._look_at_configs(ConfigEntity(TOPICS, name))
+                return
+        part = yield from self._read_topic(name)
+        self._closely.discard(name)
+        before = self._store.written_image.topics.get(name)
+        if name not in part.topics:
+            self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
+            self._tell_missing(name, part, before)
+            return
+        if name in part.without_id:
+            part = yield from self._give_id(name, part)
+        self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
+        topic = _told_topic(part.image.topics[name], before, self._config)
+        self._report_invalid(part)
+        if before is not None and before.topic_id == topic.topic_id and len(topic.partitions) < len(before.partitions):
+            self._tell_once(f"topic {name} has {len(topic.partitions)} partitions in ZooKeeper and had "
+                            f"{len(before.partitions)}: the others stay")  # fmt: skip
+            topic = topic._replace(partitions=topic.partitions + before.partitions[len(topic.partitions) :])
+        records = topic_records(before, topic)
+        if records:
+            self._store.tell(records)
+        self._find_leaderless(topic)
+
+    def _read_topic(self, name: str) -> Steps[ClusterTree]:
+        tree: Tree = yield from read_topic(self._session, name, self._watches.note)
+        (self._watched.add if tree else self._watched.discard)(name)
+        return read_cluster(tree, partial(self._topic_id, name))
+
+    def _topic_id(self, name: str) -> bytes:
+        """The id of a topic that has none in ZooKeeper: the one that its logs have."""
+        image = self._store.written_image
+        known = image.topics.get(name)
+        return new_topic_id(self._random, image.topic_names) if known is None else known.topic_id
+
+    def _give_id(self, name: str, part: ClusterTree) -> Steps[ClusterTree]:
+        cluster = self._nodes.tree(part.image)._replace(topics=part.topics, without_id=part.without_id)
+        for one in plans.give_topic_ids(cluster):
+            results = yield from multi(self._session, one)
+            if isinstance(results, Refused):  # others write the topic; the watch has told, or will
+                self._watches.note(CONTROLLER_PATH if results.place == 0 else f"{TOPICS_PATH}/{name}")
+            else:
+                logger.info("topic %s has an id in ZooKeeper now: %s", name, part.image.topics[name].topic_id.hex())
+        return (yield from self._read_topic(name))
+
+    def _tell_missing(self, name: str, part: ClusterTree, before: Topic | None) -> None:
+        self._report_invalid(part)
+        if before is not None and not part.invalid:
+            self._tell_once(
+                f"topic {name} is gone from ZooKeeper, though nobody has ordered its deletion: it is served on, and "
+                "its data stay on the disk; delete it with kafka-topics, or write the topic again"
+            )
+
+    def _find_leaderless(self, topic: Topic) -> None:
+        """Find the partitions that this broker has to lead, and does not yet."""
+        nodes, node_id = self._nodes.topic(topic.name), self._config.node_id
+        if nodes is None or topic.name in self._nodes.deleting:
+            return
+        for index, state in enumerate(topic.partitions):
+            if state.leader != node_id:
+                found = nodes.states.get(index)
+                kept = state._replace(leader=-1 if found is None else found.leader)
+                if plans.may_lead(kept, node_id, {node_id}):
+                    self.leaderless[topic.name, index] = None
+
+    # Configs
+
+    def _changed_configs(self) -> Steps[Iterator[str]]:
+        """The paths of configs that somebody has told of since the last look."""
+        names = yield from children(self._session, CONFIG_CHANGES_PATH, self._watches.note)
+        new = [name for name in names if name not in self._notifications]
+        found = yield from gather([self._read_notification(name) for name in new])
+        self._notifications = {name: self._notifications[name] for name in names if name in self._notifications}
+        yield from self._purge()
+        entities = {entity for entity in found if entity is not None}
+        return (f"{CONFIG_PATH}/{entity.entity_path}" for entity in entities)
+
+    def _read_notification(self, name: str) -> Steps[ConfigEntity | None]:
+        found = yield from get(self._session, f"{CONFIG_CHANGES_PATH}/{name}")
+        if found is None:
+            return None
+        self._notifications[name] = found.stat.ctime_ms
+        try:
+            return ConfigChange.decode(name, found.data).entity
+        except InvalidNode as error:
+            self._tell_once(str(error))
+            return None
+
+    def _purge(self) -> Steps[None]:
+        """Delete old notifications; every broker does it."""
+        before_ms = self._clock.now_ms() - NOTIFICATION_MS
+        old = [name for name, created_ms in self._notifications.items() if created_ms < before_ms]
+        for name in old:
+            yield from delete(self._session, f"{CONFIG_CHANGES_PATH}/{name}")
+            del self._notifications[name]
+
+    def _all_configs(self, parent: str) -> Steps[set[str]]:
+        names = yield from children(self._session, parent)
+        entity_type = parent.removeprefix(f"{CONFIG_PATH}/")
+        known = (_entity(*key) for key in self._store.written_image.configs)
+        gone = (f"{CONFIG_PATH}/{one.entity_path}" for one in known if one.entity_type == entity_type)
+        return {f"{parent}/{name}" for name in names}.union(gone)
+
+    def _read_configs(self, entity: ConfigEntity) -> Steps[ClusterTree]:
+        return read_cluster((yield from read_node(self._session, f"{CONFIG_PATH}/{entity.entity_path}")), bytes)
+
+    def _look_at_configs(self, entity: ConfigEntity) -> Steps[None]:
+        if entity.entity_type != TOPICS and entity.entity_type not in plans.ENTITY_TYPES.values():
+            return
+        part = yield from self._read_configs(entity)
+        self._report_invalid(part)
+        if part.invalid:
+            return
+        self._nodes.put_configs(entity, part)
+        image = self._store.written_image
+        found = part.configs.get(entity)
+        configs: Mapping[str, str] = {} if found is None else found.configs.configs
+        if entity.entity_type == TOPICS:
+            topic = image.topics.get(entity.name or "")
+            if topic is None:
+                return
+            changed = changed_configs(topic.configs, accepted_configs(topic.name, configs))
+            records = config_records(topic.name, changed)
+        else:
+            key = _resource(entity)
+            configs = accepted_group_configs(self._config, key[1], configs) if key[0] == GROUP_RESOURCE else configs
+            records = config_records(key[1], changed_configs(image.configs.get(key, {}), configs), key[0])
+        if records:
+            self._store.tell(records)
+
+    # Single nodes
+
+    def _read_singles(self) -> Steps[ClusterTree]:
+        """Producer ids and features. Raises ValueError if another broker has taken producer ids."""
+        tree: Tree = {}
+        for path in _SINGLES:
+            tree |= yield from read_node(self._session, path)
+        part = read_cluster(tree, bytes)
+        self._nodes.put_versions(part)
+        self._report_invalid(part)
+        if part.image.next_producer_id != self._store.written_image.next_producer_id:
+            block = ProducerIdBlock.decode(tree.get(PRODUCER_IDS_PATH, ZNode(None, 0)).data)
+            if block is not None and block.broker_id != self._config.node_id:
+                raise ValueError("another broker has taken these producer ids")
+        return part
+
+    def _look_at_singles(self) -> Steps[None]:
+        tree: Tree = {}
+        for path in _SINGLES:
+            tree |= yield from read_node(self._session, path)
+        part = read_cluster(tree, bytes)
+        self._nodes.put_versions(part)
+        self._report_invalid(part)
+        image, found = self._store.written_image, part.image
+        levels = {name: level for name, level in found.features.items() if image.features.get(name) != level}
+        records: list[MetadataRecord] = [
+            FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()
+        ]
+        if found.next_producer_id > image.next_producer_id:
+            records.append(ProducerIdsRecord(broker_id=-1, next_producer_id=found.next_producer_id))
+        if records:
+            self._store.tell(records)
+
+    def _look_at_brokers(self) -> Steps[None]:
+        names = yield from children(self._session, BROKER_IDS_PATH, self._watches.note)
+        for name in names:
+            if name != str(self._config.node_id):
+                self._tell_once(
+                    f"broker {name} has registered itself in the same ZooKeeper: clusters of several brokers are not "
+                    "supported yet; stop it, as no partition moves there"
+                )
+
+    # Orders of tools
+
+    def _delete_topics(self) -> Steps[None]:
+        names = yield from children(self._session, DELETE_TOPICS_PATH, self._watches.note)
+        self._nodes.put_deleting(names)
+        for name in names:
+            if name in self._store.planned.topics:
+                try:
+                    self._store.delete_topic(name)
+                    continue
+                except KafkaError as error:
+                    logger.warning("the order to delete topic %s is refused: %s", name, error.message)
+            yield from delete(self._session, f"{DELETE_TOPICS_PATH}/{name}")
+            self._nodes.put_deleting([one for one in self._nodes.deleting if one != name])
+
+    def _reassign(self) -> Steps[None]:
+        yield from exists(self._session, REASSIGN_PARTITIONS_PATH, self._watches.note)
+
+    def _elect_preferred(self) -> Steps[None]:
+        yield from exists(self._session, PREFERRED_REPLICA_ELECTION_PATH, self._watches.note)
+
+    _ORDERED: Final[Mapping[str, Callable[[ClusterFollower], Steps[None]]]] = {
+        DELETE_TOPICS_PATH: _delete_topics,
+        REASSIGN_PARTITIONS_PATH: _reassign,
+        PREFERRED_REPLICA_ELECTION_PATH: _elect_preferred,
+    }
+
+    # Log lines
+
+    def _report_invalid(self, part: ClusterTree) -> None:
+        for error in part.invalid:
+            self._tell_once(f"{error}; the broker goes on with what it knew")
+
+    def _tell_once(self, sentence: str) -> None:
+        if sentence not in self._told and len(self._told) < 10_000:
+            self._told.add(sentence)
+            logger.error("%s", sentence)
+
+
+def broker_of_one(found: Image, before: Image, config: BrokerConfig) -> Image:
+    """The image that was read, as this broker tells of it, after it has told of `before`."""
+    topics = {name: _told_topic(topic, before.topics.get(name), config) for name, topic in found.topics.items()}
+    configs = {
+        key: accepted_group_configs(config, key[1], one) if key[0] == GROUP_RESOURCE else one
+        for key, one in found.configs.items()
+    }
+    return found._replace(topics=topics, configs=configs)
+
+
+def _told_topic(topic: Topic, before: Topic | None, config: BrokerConfig) -> Topic:
+    """A topic that was read: nobody leads but this broker, and it leads only what it led before."""
+    node_id = config.node_id
+    known: Sequence[PartitionState] = ()
+    if before is not None and before.topic_id == topic.topic_id:
+        known = before.partitions
+    states = [
+        state
+        if state.leader == node_id and index < len(known) and known[index].leader == node_id
+        else state._replace(leader=-1)
+        for index, state in enumerate(topic.partitions)
+    ]
+    return topic._replace(partitions=tuple(states), configs=accepted_configs(topic.name, topic.configs))
+
+
+def accepted_configs(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:
+    """The configs of a topic that this version accepts; of a contradiction both sides are left out."""
+    accepted = {}
+    for key, value in configs.items():
+        try:
+            topic_configs.check({key: value})
+        except KafkaError as error:
+            logger.error("a config of topic %s in ZooKeeper has no effect: %s", name, error.message)
+        else:
+            accepted[key] = value
+    try:
+        topic_configs.check(accepted)
+    except KafkaError as error:
+        logger.error("configs of topic %s in ZooKeeper contradict each other: %s", name, error.message)
+        accepted = {key: value for key, value in accepted.items() if not key.endswith("compaction.lag.ms")}
+    return accepted
+
+
+def accepted_group_configs(config: BrokerConfig, group_id: str, configs: Mapping[str, str]) -> Mapping[str, str]:
+    """The configs of a group, or none if this version refuses them."""
+    try:
+        group_configs.check(config, configs)
+    except KafkaError as error:
+        logger.error("the configs of group %s in ZooKeeper have no effect: %s", group_id, error.message)
+        return {}
+    return configs
+
+
+def _with_topic(image: Image, name: str, topic: Topic | None) -> Image:
+    topics, names = dict(image.topics), dict(image.topic_names)
+    old = topics.pop(name, None)
+    if old is not None:
+        del names[old.topic_id]
+    if topic is not None:
+        topics[name] = topic
+        names[topic.topic_id] = name
+    return image._replace(topics=topics, topic_names=names)
+
+
+def _entities(subjects: Touched) -> list[ConfigEntity]:
+    return [_entity(*key) for key in sorted(subjects.resources)]
+
+
+def _entity(resource_type: int, name: str) -> ConfigEntity:
+    return ConfigEntity(plans.ENTITY_TYPES[resource_type], name or None)
+
+
+def _resource(entity: ConfigEntity) -> tuple[int, str]:
+    resource_types = {kind: resource_type for resource_type, kind in plans.ENTITY_TYPES.items()}
+    return resource_types[entity.entity_type], entity.name or ""

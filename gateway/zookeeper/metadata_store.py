@@ -1,0 +1,349 @@
+"""The metadata of a broker of one in ZooKeeper, which others change too: tools, and whoever writes there.
+
+One thing is done at a time, as a generator of requests (`steps.py`): a look at what has changed, an election, or the
+write of the oldest change. So what is known of the nodes (`cluster_nodes.py`) is as old as the last answer, and never
+mixed. A change is one or more multis, conditional on the versions of what it was planned upon. If ZooKeeper refuses
+one, or the connection ends before the answer, the store looks at what the change touches, and completes it or gives it
+up: nothing is guessed.
+
+Without a connection changes wait for `CHANGE_WITHIN_MS`, then fail with an error after which clients ask again.
+
+Leader epochs rise by ordinary changes, `RAISED_AT_ONCE` partitions in each. In the image a partition that this broker
+leads in ZooKeeper has no leader until that: so it is served once its own epoch is written, whoever created it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from headgate.gateway.metadata.image import Image, Node
+from headgate.gateway.metadata.records import partition_records
+from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.purgatory import WaitList
+from headgate.gateway.zookeeper import plans
+from headgate.gateway.zookeeper.cluster_nodes import ClusterNodes
+from headgate.gateway.zookeeper.differences import overlay, touched
+from headgate.gateway.zookeeper.election import ControllerElection
+from headgate.gateway.zookeeper.follower import ClusterFollower, broker_of_one
+from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH
+from headgate.gateway.zookeeper.layout.tree import ClusterTree
+from headgate.gateway.zookeeper.reading import Watches
+from headgate.gateway.zookeeper.session import KeeperError, Refused, Session
+from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, multi, run
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import MetadataRecord, TopicRecord
+
+if TYPE_CHECKING:
+    from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.runtime.scheduler import Scheduler, Timer
+
+logger = logging.getLogger("headgate.zookeeper")
+
+CHANGE_WITHIN_MS: Final = 15_000.0
+"""The longest wait of a change for ZooKeeper; clients give up a request after 30 s or more."""
+MAX_WAITING: Final = 256
+"""Changes that wait at most. Each has an image of its own."""
+RAISED_AT_ONCE: Final = 64
+PAUSE_MS: Final = 1_000.0
+"""The wait after an error that another attempt may not have."""
+_ATTEMPTS: Final = 3
+
+
+class NotController(Exception):
+    """ZooKeeper has another epoch of the controller than this broker."""
+
+
+class _Submitted:
+    """A change that waits, or is being written; `is_in_doubt`: a part of it may be in ZooKeeper."""
+
+    __slots__ = ("change", "image", "is_in_doubt", "is_over", "timer", "until_ms")
+
+    def __init__(self, change: Change, until_ms: float) -> None:
+        self.change = change
+        self.image: Image | None = None  # what the change was planned upon last
+        self.until_ms = until_ms
+        self.timer: Timer | None = None
+        self.is_in_doubt = self.is_over = False
+
+
+def first_image(cluster: ClusterTree, config: BrokerConfig) -> Image:
+    """The image of a start: this broker is the only one, and leads nothing yet."""
+    node_id = config.node_id
+    image = broker_of_one(cluster.image, Image.empty(), config)
+    return image._replace(controller_id=node_id, brokers={node_id: Node(node_id, config.broker_rack, {})})
+
+
+class ZooKeeperMetadataStore(MetadataStore):
+    """The metadata in ZooKeeper, of which this broker is the controller."""
+
+    def __init__(
+        self,
+        session: Session,
+        watches: Watches,
+        nodes: ClusterNodes,
+        image: Image,
+        config: BrokerConfig,
+        clock: Clock,
+        random: Random,
+        scheduler: Scheduler,
+        prepare: Prepare = prepare_nothing,
+        touch: Callable[[WaitList], None] = lambda _: None,
+    ) -> None:
+        """`nodes` and `image` (see `first_image`) are of one reading, with this broker as the controller."""
+        super().__init__(image, config, random, prepare, touch)
+        self._session = session
+        self._watches = watches
+        self._nodes = nodes
+        self._clock = clock
+        self._scheduler = scheduler
+        self._queue: deque[_Submitted] = deque()
+        self._election = ControllerElection(session, nodes, config.node_id, clock.now_ms, watches.note)
+        self._election.is_elected = True
+        self._follower = ClusterFollower(session, watches, nodes, config, random, clock, self)
+        self._raising: Change | None = None
+        self._is_busy = self._is_paused = False
+        self._is_started = False
+        self._connections = 0
+        self._is_connected = True
+        self._end_offset = 0
+
+    @property
+    def end_offset(self) -> int:
+        """The number of changes since the start, those of others included."""
+        return self._end_offset
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._election.is_elected
+
+    @property
+    def leaderless(self) -> int:
+        """How many partitions wait for their first leader epoch of this start."""
+        return len(self._follower.leaderless)
+
+    def start(self) -> None:
+        """Raise leader epochs, and do what tools have ordered. The scheduler runs."""
+        self._is_started = True
+        self._watches.notify = self._go_on
+        self._follower.begin()
+        self._go_on()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._is_started = False
+
+    def resume(self) -> None:
+        """The session is connected, again or as a new one (then this broker is registered): look at everything."""
+        self._connections += 1
+        self._is_connected = True
+        self._follower.look_at_everything()
+        self._go_on()
+
+    # Changes
+
+    def _write(self, change: Change) -> None:
+        if len(self._queue) >= MAX_WAITING:
+            raise _timed_out(f"{MAX_WAITING} changes wait for ZooKeeper already; ask again later")
+        submitted = _Submitted(change, self._clock.monotonic_ms() + CHANGE_WITHIN_MS)
+        submitted.timer = self._scheduler.call_after(CHANGE_WITHIN_MS, self._expire)
+        self._queue.append(submitted)
+        self._go_on()
+
+    def tell(self, records: Sequence[MetadataRecord]) -> None:
+        """Others have changed this."""
+        self._end_offset += 1
+        self._written_by_others(records)
+
+    def _expire(self) -> None:
+        """Give up the changes that have waited too long: the oldest ones."""
+        while self._queue and self._queue[0].until_ms <= self._clock.monotonic_ms():
+            submitted = self._queue[0]
+            state = "has not answered" if self._session.is_connected else "has not been reachable"
+            kept = "; it may still be done" if submitted.is_in_doubt else ""
+            self._finish(submitted, _timed_out(f"ZooKeeper {state} for {CHANGE_WITHIN_MS / 1000:.0f} s{kept}"))
+
+    def _finish(self, submitted: _Submitted, error: KafkaError | None) -> None:
+        """A change is in ZooKeeper, or is given up."""
+        if error is not None or submitted.is_over:
+            self._follower.look_closely(touched(submitted.change.records, self.written_image, submitted.change.image))
+        if submitted.is_over:
+            return
+        assert submitted is self._queue[0]
+        submitted.is_over = True
+        self._queue.popleft()
+        if submitted.timer is not None:
+            submitted.timer.cancel()
+        if submitted.change is self._raising:
+            self._raised(error)
+        self._end_offset += 1
+        self._written(submitted.change, error)
+
+    # One thing at a time
+
+    def _go_on(self) -> None:
+        if self._is_busy or self._is_paused or not (self._is_started and self._is_connected):
+            return
+        steps = self._next()
+        if steps is not None:
+            self._is_busy = True
+            run(steps, partial(self._done, self._connections))
+
+    def _next(self) -> Steps[None] | None:
+        changed = self._watches.changed
+        if CONTROLLER_PATH in changed:
+            del changed[CONTROLLER_PATH]
+            return self._elect()
+        head = self._queue[0] if self._queue else None
+        is_elected = self._election.is_elected
+        if is_elected and head is not None and head.is_in_doubt:
+            return self._store(head)
+        if changed:
+            paths = list(changed)
+            changed.clear()
+            return self._follower.look(paths)
+        if is_elected:
+            self._raise_some()
+            if self._queue:
+                return self._store(self._queue[0])
+        return None
+
+    def _done(self, connections: int, result: object) -> None:
+        self._is_busy = False
+        if isinstance(result, Lost):
+            if connections == self._connections:
+                self._is_connected = False  # `resume` follows
+        elif isinstance(result, NotController):
+            self._watches.note(CONTROLLER_PATH)
+        elif isinstance(result, Exception):
+            logger.error("the metadata in ZooKeeper: %s; the next attempt follows", result, exc_info=result)
+            self._pause()
+            self._follower.look_at_everything()
+        self._go_on()
+
+    def _pause(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self._scheduler.call_after(PAUSE_MS, self._paused)
+
+    def _paused(self) -> None:
+        self._is_paused = False
+        self._go_on()
+
+    def _elect(self) -> Steps[None]:
+        yield from self._election.elect()
+        if self._election.is_elected and self._election.others_wrote:
+            self._election.others_wrote = False
+            self._follower.look_at_everything(closely=True)
+
+    # The oldest change
+
+    def _store(self, head: _Submitted) -> Steps[None]:
+        for _ in range(_ATTEMPTS):
+            if head.is_over:
+                break
+            try:
+                wanted = yield from self._plan(head)
+            except ValueError as error:
+                self._finish(head, _refusal(head, error))
+                return
+            try:
+                if (yield from self._send(head, wanted)):
+                    self._finish(head, None)
+                    return
+            except Lost:
+                raise
+            except Failed as error:
+                self._finish(head, _refused(error))
+                return
+        self._finish(head, KafkaError(ErrorCode.NOT_CONTROLLER, "others changed the same in ZooKeeper; ask again"))
+
+    def _plan(self, head: _Submitted) -> Steps[list[plans.Multi]]:
+        """The multis that are still missing. Raises ValueError if others have changed the same."""
+        records, image = head.change.records, self.written_image
+        if head.is_in_doubt:
+            image = yield from self._follower.look_again(image, touched(records, image, head.change.image))
+        head.image = image
+        wanted = overlay(image, records) if head.is_in_doubt else image.apply_all(records)
+        names = touched(records, image, wanted).topics
+        return plans.change_image(self._nodes.tree(image), wanted, names, self._config.node_id)
+
+    def _send(self, head: _Submitted, wanted: Sequence[plans.Multi]) -> Steps[bool]:
+        """Whether all of it took effect. Raises Failed, NotController."""
+        for one in wanted:
+            if head.is_over:
+                return False
+            head.is_in_doubt = True
+            results = yield from multi(self._session, one)
+            if isinstance(results, Refused):
+                if results.place == 0:
+                    raise NotController
+                return False
+            self._nodes.apply(one, results)
+        return True
+
+    # Leader epochs
+
+    def _raise_some(self) -> None:
+        """Lead some of the partitions that wait for it, internal topics first."""
+        if self._raising is not None or not self._follower.leaderless:
+            return
+        records = self._raised_states()
+        if records:
+            try:
+                self._raising = change = self.submit(records)
+            except KafkaError as error:
+                self._raising = None
+                logger.warning("leader epochs rise later: %s", error.message)
+                return
+            if change.is_settled:
+                self._raising = None
+
+    def _raised_states(self) -> list[MetadataRecord]:
+        node_id, leaderless, planned = self._config.node_id, self._follower.leaderless, self.planned
+        records: list[MetadataRecord] = []
+        for name, index in list(islice(leaderless, RAISED_AT_ONCE)):
+            topic = planned.topics.get(name)
+            if topic is None or index >= len(topic.partitions) or topic.partitions[index].leader == node_id:
+                del leaderless[name, index]
+            else:
+                state = plans.led_by(topic.partitions[index], node_id, {node_id})
+                records += partition_records(topic.topic_id, index, (state,))
+        return records
+
+    def _raised(self, error: KafkaError | None) -> None:
+        self._raising = None
+        if error is not None:
+            logger.warning("leader epochs rise later: %s", error.message)
+            self._pause()
+
+
+def _refusal(head: _Submitted, error: ValueError) -> KafkaError:
+    """The error of a change that does not fit what others have written."""
+    records, image = head.change.records, head.image
+    assert image is not None
+    created = [one.name for one in records if isinstance(one, TopicRecord)]
+    if any(name in image.topics for name in created):
+        return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"another broker or tool has created the topic: {error}")
+    topics = touched(records, image, head.change.image).topics
+    if any(name not in image.topics for name in topics.difference(created)):
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the topic was deleted in ZooKeeper: {error}")
+    return KafkaError(ErrorCode.NOT_CONTROLLER, f"others were faster in ZooKeeper; ask again: {error}")
+
+
+def _timed_out(sentence: str) -> KafkaError:
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, sentence)
+
+
+def _refused(failed: Failed) -> KafkaError:
+    if failed.error is KeeperError.TOO_LARGE:
+        return KafkaError(ErrorCode.POLICY_VIOLATION, f"this is more than ZooKeeper takes at once: {failed}")
+    logger.error("a change of the metadata was refused: %s", failed)
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused the change: {failed}")

@@ -1,0 +1,115 @@
+"""Reads of the cluster's nodes: all at a start, single topics later. Each returns a part of the tree by path.
+
+Whatever others may change is read with a watch. A watch only collects the path (`Watches`); the store looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Final
+
+from headgate.gateway.zookeeper.layout.admin import (
+    DELETE_TOPICS_PATH,
+    PREFERRED_REPLICA_ELECTION_PATH,
+    REASSIGN_PARTITIONS_PATH,
+)
+from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
+from headgate.gateway.zookeeper.layout.cluster import (
+    CLUSTER_ID_PATH,
+    CONTROLLER_EPOCH_PATH,
+    CONTROLLER_PATH,
+    OWN_FEATURES_PATH,
+    PERSISTENT_PATHS,
+    PRODUCER_IDS_PATH,
+)
+from headgate.gateway.zookeeper.layout.configs import BROKERS, CONFIG_CHANGES_PATH, CONFIG_PATH, GROUPS, TOPICS
+from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
+from headgate.gateway.zookeeper.layout.tree import ZNode
+from headgate.gateway.zookeeper.session import NodeData, Session, Watch
+from headgate.gateway.zookeeper.steps import Steps, children, ensure, exists, gather, get
+
+Tree = dict[str, ZNode]
+
+CONFIGURED: Final = tuple(f"{CONFIG_PATH}/{kind}" for kind in (BROKERS, GROUPS))
+"""The parents of configs without an owner elsewhere in the tree."""
+_OWN_PATHS: Final = (f"{CONFIG_PATH}/{GROUPS}", OWN_FEATURES_PATH.rpartition("/")[0])
+_ORDERS: Final = (REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
+
+
+class Watches:
+    """The paths at which a watch has fired. `notify` is called for each path that is new."""
+
+    def __init__(self) -> None:
+        self.changed: dict[str, None] = {}
+        self.notify: Callable[[], None] = lambda: None
+
+    def note(self, path: str) -> None:
+        """The watch of all reads."""
+        if path not in self.changed:
+            self.changed[path] = None
+            self.notify()
+
+
+def ensure_paths(session: Session) -> Steps[None]:
+    """Create the directories that a broker expects. Raises Failed."""
+    for path in (*PERSISTENT_PATHS, *_OWN_PATHS):
+        yield from ensure(session, path)
+
+
+def read_tree(session: Session, watch: Watch) -> Steps[Tree]:
+    """All nodes of the cluster that a broker of one uses. Raises Failed."""
+    yield from children(session, CONFIG_CHANGES_PATH, watch)  # configs are read behind their notifications
+    parts: list[Tree] = []
+    parts += yield from gather([_watched(session, path, watch) for path in (CONTROLLER_PATH, *_ORDERS)])
+    singles = (CONTROLLER_EPOCH_PATH, CLUSTER_ID_PATH, OWN_FEATURES_PATH, PRODUCER_IDS_PATH)
+    parts += yield from gather([read_node(session, path) for path in singles])
+    orders = yield from children(session, DELETE_TOPICS_PATH, watch)
+    parts.append({f"{DELETE_TOPICS_PATH}/{name}": ZNode(None, 0) for name in orders})
+    brokers = yield from children(session, BROKER_IDS_PATH, watch)
+    parts += yield from gather([read_node(session, f"{BROKER_IDS_PATH}/{name}") for name in brokers])
+    parts += yield from gather([read_all_configs(session, path) for path in CONFIGURED])
+    names = yield from children(session, TOPICS_PATH, watch)
+    parts += yield from gather([read_topic(session, name, watch) for name in names])
+    return _joined(parts)
+
+
+def read_topic(session: Session, name: str, watch: Watch | None) -> Steps[Tree]:
+    """A topic with its partitions and configs; empty if it does not exist. The watch is on its assignment."""
+    path = f"{TOPICS_PATH}/{name}"
+    tree = yield from read_node(session, path, watch)
+    if not tree:
+        return tree
+    tree |= yield from read_node(session, f"{CONFIG_PATH}/{TOPICS}/{name}")
+    names = yield from children(session, f"{path}/partitions")
+    if names:
+        tree[f"{path}/partitions"] = ZNode(None, 0)
+        tree |= {f"{path}/partitions/{child}": ZNode(None, 0) for child in names}
+        states = yield from gather([read_node(session, f"{path}/partitions/{child}/state") for child in names])
+        for state in states:
+            tree |= state
+    return tree
+
+
+def read_all_configs(session: Session, parent: str) -> Steps[Tree]:
+    """The configs of all entities of a type. Raises Failed."""
+    names = yield from children(session, parent)
+    return _joined((yield from gather([read_node(session, f"{parent}/{name}") for name in names])))
+
+
+def read_node(session: Session, path: str, watch: Watch | None = None) -> Steps[Tree]:
+    """One node; empty if it does not exist. Raises Failed."""
+    found: NodeData | None = yield from get(session, path, watch)
+    return {} if found is None else {path: ZNode(found.data, found.stat.version)}
+
+
+def _watched(session: Session, path: str, watch: Watch) -> Steps[Tree]:
+    """One node that may come and go: the watch is set in any case."""
+    if (yield from exists(session, path, watch)) is None:
+        return {}
+    return (yield from read_node(session, path))
+
+
+def _joined(parts: list[Tree]) -> Tree:
+    items: Iterator[tuple[str, ZNode]] = chain.from_iterable(map(dict.items, parts))
+    return dict(items)

@@ -1,0 +1,170 @@
+"""The metadata of a broker of one over the model of ZooKeeper: started as a broker starts, with a tool beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Sequence
+from itertools import count
+from random import Random
+from typing import Any
+
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.store import Change
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
+from headgate.gateway.zookeeper import plans
+from headgate.gateway.zookeeper.cluster_nodes import ClusterNodes
+from headgate.gateway.zookeeper.layout.tree import ClusterTree, ZNode, read_cluster
+from headgate.gateway.zookeeper.metadata_store import ZooKeeperMetadataStore, first_image
+from headgate.gateway.zookeeper.plans import Multi
+from headgate.gateway.zookeeper.reading import Watches, ensure_paths, read_tree
+from headgate.gateway.zookeeper.session import Create, Delete, Operation, Refused, SessionEvent, SetData
+from headgate.gateway.zookeeper.steps import Steps, multi, run
+from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
+
+TOOL = 777
+"""The session of tools."""
+
+
+class Tool:
+    """Writes as Kafka's old tools write, without asking anybody."""
+
+    def __init__(self, keeper: ZooKeeperModel) -> None:
+        self.keeper = keeper
+
+    def do(self, *operations: Operation) -> None:
+        results = self.keeper.transact(TOOL, operations)
+        assert not isinstance(results, Refused), (results, operations[results.place])
+
+    def put(self, path: str, data: bytes | None) -> None:
+        exists = path in self.keeper.tree.nodes
+        self.do(SetData(path, data) if exists else Create(path, data))
+
+    def delete(self, path: str) -> None:
+        self.do(Delete(path))
+
+    def write_topic(self, name: str, *replicas: Sequence[int], version: int = 1) -> None:
+        """Create a topic, or change its assignment."""
+        partitions = {str(index): list(one) for index, one in enumerate(replicas)}
+        self.put(f"/brokers/topics/{name}", _json({"version": version, "partitions": partitions}))
+
+    def write_configs(self, entity_path: str, configs: dict[str, str], notification: object = None) -> None:
+        """Write configs and notify: by default in the present form."""
+        self.put(f"/config/{entity_path}", _json({"version": 1, "config": configs}))
+        told = {"version": 2, "entity_path": entity_path} if notification is None else notification
+        self.do(Create("/config/changes/config_change_", _json(told), is_sequential=True))
+
+    def delete_topic(self, name: str) -> None:
+        self.put(f"/admin/delete_topics/{name}", b"")
+
+
+class StoreWorld:
+    """A broker's metadata, from start to start; `settings` as in server.properties."""
+
+    def __init__(self, keeper: ZooKeeperModel | None = None, settings: str = "", seed: int = 0) -> None:
+        self.keeper = ZooKeeperModel(now_ms=lambda: self.time.clock.now_ms()) if keeper is None else keeper
+        self.tool = Tool(self.keeper)
+        self.config = BrokerConfig.load(settings)
+        self.random = Random(seed)
+        self.seen: list[tuple[Image, Image, Collection[str]]] = []
+        self.events: list[SessionEvent] = []
+        self.time = ManualTime()
+        self.start()
+
+    def start(self) -> None:
+        """Start the broker; the one before has ended."""
+        self.time = ManualTime()
+        self.session: ModelSession = self.keeper.session(self._follow)
+        self.session.start()
+        self.keeper.run()
+        self.finish(ensure_paths(self.session))
+        watches = Watches()
+        cluster = read_cluster(self.finish(read_tree(self.session, watches.note)), self._topic_id)
+        self.nodes = ClusterNodes(cluster)
+        self._do(plans.become_controller(cluster, self.config.node_id, 5))
+        for one in plans.give_topic_ids(self.nodes.tree(cluster.image)):
+            self._do(one)
+        self.metadata = ZooKeeperMetadataStore(
+            self.session,
+            watches,
+            self.nodes,
+            first_image(cluster, self.config),
+            self.config,
+            self.time.clock,
+            self.random,
+            self.time.scheduler,
+        )
+        self.metadata.on_change(lambda old, new, names: self.seen.append((old, new, names)))
+        self.metadata.start()
+
+    def kill(self) -> None:
+        """End the broker; ZooKeeper ends its session."""
+        self.metadata.stop()
+        self.keeper.expire(self.session.session_id)
+        self.keeper.sessions.remove(self.session)
+
+    def settle(self, milliseconds: float = 0.0) -> None:
+        """Let everything happen that time does not hold back."""
+        self.time.advance(milliseconds)
+        while self.keeper.step():
+            self.time.advance()
+
+    @property
+    def image(self) -> Image:
+        return self.metadata.image
+
+    @property
+    def nodes_there(self) -> dict[str, Any]:
+        return self.keeper.tree.nodes
+
+    def read(self) -> ClusterTree:
+        """The cluster as it is in ZooKeeper."""
+        ids = count(1)
+        tree = {path: ZNode(node.data, node.version) for path, node in self.nodes_there.items()}
+        return read_cluster(tree, lambda: next(ids).to_bytes(16, "big"))
+
+    def check(self) -> None:
+        """What everybody sees is what is in ZooKeeper, and the versions are known."""
+        found = self.read()
+        image, cluster = self.image, self.nodes.tree(self.image)
+        assert image.topics == found.image.topics
+        assert image.topic_names == found.image.topic_names
+        assert {key: one for key, one in image.configs.items() if one} == found.image.configs
+        assert (image.features, image.next_producer_id) == (found.image.features, found.image.next_producer_id)
+        assert cluster.topics == found.topics
+        assert cluster.controller_epoch_version == found.controller_epoch_version
+        for entity, node in found.configs.items():
+            assert cluster.configs.get(entity, node) == node
+
+    def change(self, begin: Callable[[], Change]) -> Change:
+        """Begin a change, and let it end."""
+        change = begin()
+        self.settle()
+        assert change.is_settled
+        return change
+
+    def finish(self, steps: Steps[Any]) -> Any:
+        results: list[Any] = []
+        run(steps, results.append)
+        self.keeper.run()
+        (result,) = results
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _do(self, one: Multi) -> None:
+        results = self.finish(multi(self.session, one))
+        assert not isinstance(results, Refused)
+        self.nodes.apply(one, results)
+
+    def _topic_id(self) -> bytes:
+        return self.random.randbytes(16)
+
+    def _follow(self, event: SessionEvent) -> None:
+        self.events.append(event)
+        if event in {SessionEvent.CONNECTED, SessionEvent.RECONNECTED} and len(self.events) > 1:
+            self.metadata.resume()
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

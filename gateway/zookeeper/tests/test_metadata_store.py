@@ -1,0 +1,267 @@
+"""The metadata in ZooKeeper: own changes, what others write, faults. ZooKeeper is the model."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.gateway.metadata.image import PartitionState
+from headgate.gateway.zookeeper.tests.model import Fault
+from headgate.gateway.zookeeper.tests.store_world import StoreWorld
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.metadata import FeatureLevelRecord
+
+
+@pytest.fixture
+def world() -> StoreWorld:
+    return StoreWorld()
+
+
+def test_a_topic_is_created_changed_and_deleted(world: StoreWorld) -> None:
+    world.change(lambda: world.metadata.create_topic("t", 3, configs={"retention.ms": "7"}))
+    world.check()
+    assert world.image.topic("t").partitions == (PartitionState(0, 0, (0,), (0,), 0),) * 3
+    world.change(lambda: world.metadata.create_partitions("t", 5))
+    world.change(lambda: world.metadata.change_topic_configs("t", {"retention.ms": None, "segment.ms": "9"}))
+    world.check()
+    assert world.image.topic("t").configs == {"segment.ms": "9"}
+    world.change(lambda: world.metadata.delete_topic("t"))
+    world.check()
+    assert [path for path in world.nodes_there if "/t" in path.replace("/topics", "")] == []
+
+
+def test_other_changes_are_written(world: StoreWorld) -> None:
+    world.change(lambda: world.metadata.change_broker_configs(None, {"log.retention.ms": "3"}))
+    world.change(lambda: world.metadata.change_group_configs("g/h", {"consumer.session.timeout.ms": "50000"}))
+    first = world.metadata.take_producer_ids()[0]
+    second = world.metadata.take_producer_ids()[0]
+    world.change(lambda: world.metadata.submit([FeatureLevelRecord(name="group.version", feature_level=0)]))
+    world.check()
+    assert (first, second) == (range(1000), range(1000, 2000))
+    assert world.image.features == {"group.version": 0}
+
+
+def test_changes_that_wait_build_on_each_other(world: StoreWorld) -> None:
+    changes = [world.metadata.create_topic("t", 1), world.metadata.create_partitions("t", 2)]
+    with pytest.raises(KafkaError):
+        world.metadata.create_topic("t", 1)
+    world.settle()
+    assert [change.error for change in changes] == [None, None]
+    world.check()
+
+
+def test_leader_epochs_rise_at_a_start(world: StoreWorld) -> None:
+    world.change(lambda: world.metadata.create_topic("t", 100))
+    world.kill()
+    world.start()
+    assert {state.leader for state in world.image.topic("t").partitions} == {-1}
+    world.settle()
+    assert set(world.image.topic("t").partitions) == {PartitionState(0, 1, (0,), (0,), 1)}
+    assert len(world.seen[-2:]) == 2
+    world.check()
+
+
+def test_a_topic_of_a_tool_is_taken_up(world: StoreWorld) -> None:
+    world.settle()
+    world.tool.put("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5","nonsense":"1"}}')
+    world.tool.write_topic("t", [0], [0])
+    world.settle()
+    topic = world.image.topic("t")
+    assert topic.partitions == (PartitionState(0, 0, (0,), (0,), 0),) * 2
+    assert topic.configs == {"retention.ms": "5"}
+    assert world.read().image.topic("t").topic_id == topic.topic_id
+
+
+def test_partitions_of_a_tool_are_taken_up(world: StoreWorld) -> None:
+    world.change(lambda: world.metadata.create_topic("t", 1))
+    topic_id = world.image.topic("t").topic_id
+    world.tool.write_topic("t", [0], [0], [0])  # without the id, as tools before 2.8
+    world.settle()
+    assert [state.leader for state in world.image.topic("t").partitions] == [0, 0, 0]
+    assert world.image.topic("t").topic_id == topic_id
+    world.check()
+
+
+@pytest.mark.parametrize(
+    "notification",
+    ["t", {"version": 1, "entity_type": "topics", "entity_name": "t"}, {"version": 2, "entity_path": "topics/t"}],
+)
+def test_configs_of_a_tool_are_taken_up(world: StoreWorld, notification: object) -> None:
+    world.change(lambda: world.metadata.create_topic("t", 1, configs={"segment.ms": "9"}))
+    world.tool.write_configs("topics/t", {"retention.ms": "8"}, notification)
+    world.settle()
+    assert world.image.topic("t").configs == {"retention.ms": "8"}
+    world.check()
+
+
+def test_configs_of_brokers_and_groups_are_taken_up(world: StoreWorld) -> None:
+    world.settle()
+    world.tool.write_configs("brokers/<default>", {"log.retention.ms": "3"})
+    world.tool.write_configs("groups/g", {"consumer.session.timeout.ms": "50000"})
+    world.tool.write_configs("users/u", {"producer_byte_rate": "3"})
+    world.settle()
+    world.check()
+    assert world.config.log_config({}).retention_ms == 3
+
+
+def test_old_notifications_are_deleted(world: StoreWorld) -> None:
+    world.change(lambda: world.metadata.create_topic("t", 1))
+    world.tool.write_configs("topics/t", {"retention.ms": "8"})
+    world.settle()
+    world.settle(16 * 60 * 1000)
+    world.tool.write_configs("topics/t", {"retention.ms": "9"})
+    world.settle()
+    assert len(world.nodes_there["/config/changes"].children) == 1
+
+
+def test_an_order_to_delete_is_done(world: StoreWorld) -> None:
+    world.change(lambda: world.metadata.create_topic("t", 2))
+    world.tool.delete_topic("t")
+    world.tool.delete_topic("unknown")
+    world.settle()
+    assert "t" not in world.image.topics
+    assert not world.nodes_there["/admin/delete_topics"].children
+    world.check()
+
+
+def test_an_order_to_delete_is_refused_where_topics_stay() -> None:
+    world = StoreWorld(settings="delete.topic.enable=false")
+    world.change(lambda: world.metadata.create_topic("t", 2))
+    world.tool.delete_topic("t")
+    world.settle()
+    assert "t" in world.image.topics
+    assert not world.nodes_there["/admin/delete_topics"].children
+
+
+def test_an_order_of_before_the_start_is_done(world: StoreWorld) -> None:
+    world.change(lambda: world.metadata.create_topic("t", 2))
+    world.kill()
+    world.tool.delete_topic("t")
+    world.start()
+    world.settle()
+    assert "t" not in world.image.topics
+    world.check()
+
+
+def test_a_topic_that_is_gone_without_an_order_stays(world: StoreWorld) -> None:
+    world.change(lambda: world.metadata.create_topic("t", 1))
+    for path in ("partitions/0/state", "partitions/0", "partitions"):
+        world.tool.delete(f"/brokers/topics/t/{path}")
+    world.tool.delete("/brokers/topics/t")
+    world.settle()
+    assert world.image.topic("t").partitions[0].leader == 0
+    topic_id = world.image.topic("t").topic_id
+    world.tool.write_topic("t", [0])
+    world.settle()
+    assert world.image.topic("t").topic_id == topic_id
+    world.check()
+
+
+def test_who_was_faster_wins(world: StoreWorld) -> None:
+    world.settle()
+    change = world.metadata.create_topic("t", 1)
+    world.tool.write_topic("t", [0], [0])
+    world.settle()
+    assert change.error is not None
+    assert change.error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert len(world.image.topic("t").partitions) == 2
+    world.check()
+
+
+def test_a_change_of_what_others_changed_is_made_anew(world: StoreWorld) -> None:
+    world.change(lambda: world.metadata.create_topic("t", 1))
+    world.tool.put("/config/topics/t", b'{"version":1,"config":{"segment.ms":"9"}}')  # nobody is told
+    change = world.change(lambda: world.metadata.change_topic_configs("t", {"retention.ms": "8"}))
+    assert change.error is None
+    assert world.read().image.topic("t").configs == {"segment.ms": "9", "retention.ms": "8"}
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_change_is_completed_after_a_lost_connection(world: StoreWorld, fault: Fault) -> None:
+    world.settle()
+    world.session.faults.append(fault)
+    change = world.metadata.create_topic("t", 3)
+    ids, taken = world.metadata.take_producer_ids()
+    world.settle()
+    assert not change.is_settled
+    world.keeper.start()
+    world.settle()
+    assert (change.error, taken.error) == (None, None)
+    assert world.image.next_producer_id == ids.stop
+    world.check()
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_producer_ids_are_taken_once(world: StoreWorld, fault: Fault) -> None:
+    world.settle()
+    world.session.faults.append(fault)
+    ids, taken = world.metadata.take_producer_ids()
+    world.settle()
+    world.keeper.start()
+    world.settle()
+    assert taken.error is None
+    assert world.read().image.next_producer_id == ids.stop == 1000
+
+
+def test_without_a_connection_changes_wait_and_then_fail(world: StoreWorld) -> None:
+    world.settle()
+    world.keeper.stop()
+    change = world.metadata.create_topic("t", 3)
+    world.settle(14_000)
+    assert not change.is_settled
+    world.settle(2_000)
+    assert change.error is not None
+    assert change.error.code is ErrorCode.REQUEST_TIMED_OUT
+    world.keeper.start()
+    world.settle()
+    assert "t" not in world.image.topics
+    world.change(lambda: world.metadata.create_topic("t", 1))
+    world.check()
+
+
+def test_a_change_that_was_given_up_may_be_done(world: StoreWorld) -> None:
+    world.settle()
+    world.session.faults.append(Fault.AFTER)
+    change = world.metadata.create_topic("t", 3)
+    world.settle(16_000)
+    assert change.error is not None
+    world.keeper.start()
+    world.settle()
+    assert len(world.image.topic("t").partitions) == 3
+    assert world.image.topic("t").partitions[0].leader == 0
+    world.check()
+
+
+def test_a_new_session_elects_this_broker_again(world: StoreWorld) -> None:
+    world.change(lambda: world.metadata.create_topic("t", 1))
+    world.keeper.expire(world.session.session_id)
+    world.tool.write_topic("u", [0])
+    world.keeper.start()
+    world.settle()
+    assert world.read().controller_epoch == 2
+    assert world.image.topic("t").partitions[0] == PartitionState(0, 0, (0,), (0,), 0)
+    world.change(lambda: world.metadata.create_topic("v", 1))
+    world.check()
+
+
+def test_a_deleted_controller_is_elected_again(world: StoreWorld) -> None:
+    world.settle()
+    world.tool.delete("/controller")
+    world.settle()
+    assert world.read().controller_epoch == 2
+    world.change(lambda: world.metadata.create_topic("t", 1))
+    world.check()
+
+
+def test_while_another_is_the_controller_changes_wait(world: StoreWorld) -> None:
+    world.settle()
+    world.tool.delete("/controller")
+    world.tool.put("/controller", b'{"version":1,"brokerid":5,"timestamp":"1"}')
+    world.tool.put("/controller_epoch", b"2")
+    change = world.metadata.create_topic("t", 1)
+    world.settle()
+    assert not change.is_settled
+    world.tool.delete("/controller")
+    world.settle()
+    assert change.error is None
+    assert world.read().controller_epoch == 3
+    world.check()
