@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.purgatory import Purgatory
     from headgate.gateway.runtime.scheduler import Scheduler
     from headgate.gateway.runtime.time_slices import TimeSlices
+    from headgate.gateway.zookeeper.group_view import GroupView
 
 
 class CloseConnection(Exception):
@@ -82,6 +83,7 @@ class Services:
     metrics: Metrics
     authorizer: Authorizer | None = None
     quota: Quota | None = None
+    zookeeper_groups: GroupView | None = None
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ Reads and own writes are applied in the order of their answers, which is the ord
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.zookeeper.layout.admin import DELETE_TOPICS_PATH
 from headgate.gateway.zookeeper.layout.cluster import (
@@ -20,7 +21,7 @@ from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH, CONFI
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, LeaderAndIsr, TopicAssignment, partition_of
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, ConfigNode, TopicNodes
 from headgate.gateway.zookeeper.plans import Multi
-from headgate.gateway.zookeeper.session import Check, Create, Delete, Operation, Results, SetData, Stat
+from headgate.gateway.zookeeper.session import Check, Create, Delete, Results, SetData, Stat
 
 
 class ClusterNodes:
