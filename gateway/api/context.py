@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.scheduler import Scheduler
     from headgate.gateway.runtime.time_slices import TimeSlices
     from headgate.gateway.zookeeper.group_view import GroupView
+    from headgate.gateway.zookeeper.shared_session import SharedSession
 
 
 class CloseConnection(Exception):
@@ -81,6 +82,8 @@ class Services:
     conversions: Conversions
     appends: WriteBatcher
     metrics: Metrics
+    zookeeper: SharedSession | None = None
+    """The session with ZooKeeper; None without `zookeeper.connect`."""
     authorizer: Authorizer | None = None
     quota: Quota | None = None
     zookeeper_groups: GroupView | None = None

@@ -241,7 +241,7 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
         outcome = "stopped"
 
     try:
-        if is_adopting:
+        if is_adopting and settings.zookeeper_connect is None:  # otherwise ZooKeeper has Kafka's metadata
             _adopt(settings)
         broker.serve(settings, started)
     except Exception as error:  # noqa: BLE001 - an unexplained error is raised again

@@ -186,6 +186,17 @@ def _check_listeners(loaded: Loaded) -> None:
         return
     _attempt(loaded, "listeners", lambda: listeners.check_listeners(opened, protocols))
     _attempt(loaded, "advertised.listeners", lambda: listeners.check_advertised(advertised, opened))
+    if loaded.values["zookeeper.connect"] is not None:
+        _attempt(loaded, "listeners", lambda: listeners.check_registered(opened, advertised))
+
+
+def _check_zookeeper(loaded: Loaded) -> None:
+    connect = loaded.values["zookeeper.connect"]
+    if connect is None:
+        return
+    loaded.values["zookeeper.connect"] = connect = connect.strip() or None
+    if connect is not None:
+        _attempt(loaded, "zookeeper.connect", lambda: listeners.check_zookeeper(connect))
 
 
 def _parsed(loaded: Loaded, name: str, parse: Callable[[str], Any]) -> Any:
@@ -232,6 +243,7 @@ def _lift_limits(loaded: Loaded) -> None:
 _CHECKS: tuple[Callable[[Loaded], None], ...] = (
     _check_identity,
     _check_directories,
+    _check_zookeeper,
     _check_listeners,
     _check_order,
     _lift_limits,

@@ -74,9 +74,9 @@ def refuse(files: Files, paths: Sequence[str]) -> None:
     """Raises StorageError for data directories of another program; they stay unchanged."""
     if is_kafka_directory(files, paths):
         raise StorageError(
-            f"log.dirs={','.join(paths)} holds partitions but no {OWN_METADATA}, which knows their topics: if Apache "
-            f"Kafka wrote them, stop Kafka and start with `headgate serve --adopt`; if {OWN_METADATA} was lost, "
-            "restore it from a copy; or set another log.dirs"
+            f"log.dirs={','.join(paths)} holds partitions but no {OWN_METADATA}, which knows their topics: if ZooKeeper"
+            " knows them, set zookeeper.connect; if Apache Kafka wrote them, stop Kafka and start with `headgate"
+            f" serve --adopt`; if {OWN_METADATA} was lost, restore it from a copy; or set another log.dirs"
         )
 
 
