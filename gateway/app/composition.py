@@ -176,7 +176,6 @@ def connect(config: BrokerConfig, clock: Clock) -> ZooKeeperConnection | None:
     if config.zookeeper_connect is None:
         return None
     from headgate.gateway.zookeeper.client import ZooKeeperClient
-    from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 
     return ZooKeeperConnection(config, clock, ZooKeeperClient)
