@@ -10,9 +10,12 @@ import trio.testing
 
 from headgate.gateway.app.broker import Broker
 from headgate.gateway.app.composition import Seams
+from headgate.gateway.app.composition import connect as no_zookeeper
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.runtime.scheduler import TrioClock
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler
+from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
+from headgate.gateway.zookeeper.tests.opening import connector
 from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.schema import Message
 
@@ -76,8 +79,20 @@ class MemoryBroker:
         return WireClient(self._listener.connect(), client_id)
 
 
-def run_broker(directory: Path, scenario: Callable[[MemoryBroker], Awaitable[None]], **settings: str) -> None:
-    """Run `scenario` beside a broker on `directory`; the clock jumps to the next deadline when all wait."""
+def run_broker(
+    directory: Path,
+    scenario: Callable[[MemoryBroker], Awaitable[None]],
+    keeper: ZooKeeperModel | None = None,
+    **settings: str,
+) -> None:
+    """Run `scenario` beside a broker on `directory`; the clock jumps to the next deadline when all wait.
+
+    With `keeper` the metadata are in this ZooKeeper.
+    """
+    connect = no_zookeeper
+    if keeper is not None:
+        connect = connector(keeper)
+        settings = {"zookeeper_connect": "model:2181", **settings}
 
     async def main() -> None:
         config = BrokerConfig.load(
@@ -85,7 +100,7 @@ def run_broker(directory: Path, scenario: Callable[[MemoryBroker], Awaitable[Non
         )
         listener = MemoryListener()
         # While a thread runs, all tasks wait, and the clock jumps to where every deadline has passed.
-        broker = Broker(config, Seams(TrioClock(), random=Random(0), make_scheduler=FakeScheduler))
+        broker = Broker(config, Seams(TrioClock(), random=Random(0), make_scheduler=FakeScheduler, connect=connect))
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run, [("PLAINTEXT", listener)])
             await scenario(MemoryBroker(broker, listener))
