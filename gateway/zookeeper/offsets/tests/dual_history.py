@@ -181,9 +181,10 @@ class DualHistory:
         self.transaction: dict[int, Write] = {}
         self.ending: deque[dict[int, Write]] = deque()
         self.is_ending = False
-        self.in_transit = 0
+        self.in_transit = self.aborts = 0
         self.broker = Broker(self)
         self.reads = 0
+        self.problems: list[str] = []
         self.at_broker: list[Write] = []
         """Commits whose end a crash of the broker is."""
 
@@ -324,15 +325,20 @@ class DualHistory:
     def check(self, index: int, value: int | None, begun: int) -> None:
         """A read that began at `begun` has just ended with this value."""
         self.reads += 1
+        problem = self._problem(index, value, begun)
+        if problem:  # who calls this may swallow exceptions
+            self.problems.append(problem)
+
+    def _problem(self, index: int, value: int | None, begun: int) -> str:
         writes = self.writes[index]
         before = [one for one in writes if one.is_acknowledged and one.ended is not None and one.ended < begun]
         if value is None:
-            assert not before, f"{before[-1]} of partition {index} is lost"
-            return
-        (found,) = [one for one in writes if one.value == value] or [None]
-        assert found is not None, f"nobody has committed {value}"
+            return f"{before[-1]} of partition {index} is lost" if before else ""
+        found = next((one for one in writes if one.value == value), None)
+        if found is None:
+            return f"nobody has committed {value}"
         later = [one for one in before if found.ended is not None and one.begun > found.ended]
-        assert not later, f"{found} was read of partition {index}, and {later} came later"
+        return f"{found} was read of partition {index}, and {later} came later" if later else ""
 
     def _idle_owner(self) -> tuple[int, Owner | None]:
         index = self.random.randrange(PARTITIONS)
@@ -367,6 +373,7 @@ class DualHistory:
             return
         owner.is_busy = True
         self.in_transit += 1
+        aborts = self.aborts
         rows = [TxnOffsetCommitRequestPartition(index, write.value)]
         topics = [TxnOffsetCommitRequestTopic(TOPIC, partitions=rows)]
         request = TxnOffsetCommitRequest("id", GROUP, PRODUCER_ID, 0, topics=topics)
@@ -379,7 +386,7 @@ class DualHistory:
             self.in_transit -= 1
             is_there = not isinstance(response, KafkaError) and response.topics[0].partitions[0].error_code == 0
             self.note(f"{write.value} is {'pending' if is_there else 'refused'}")
-            if is_there and not owner.is_gone:
+            if is_there and not owner.is_gone and aborts == self.aborts:
                 self.transaction[index] = write
                 self.writes[index].append(write)
             else:
@@ -400,8 +407,8 @@ class DualHistory:
         for write in self.transaction.values():
             write.ended = self.now
         self.transaction = {}
-        if not self.ending:
-            self.ending.append({})
+        self.aborts += 1
+        self.ending.append({})
         if sends:
             self.mark()
 
@@ -506,7 +513,7 @@ class DualHistory:
                 self.owners[index] = Owner(owner.kind)
         self.is_ending = False
         if self.in_transit:
-            self.in_transit = 0
+            self.in_transit = self.aborts = 0
             self._abort(sends=False)
         self.broker = Broker(self)
         self.metadata.image = self.image
@@ -604,7 +611,9 @@ class DualHistory:
                 self.broker.threads.run_one()
             self.broker.appends.commit()
             self.broker.scheduler.run_due()
+            assert not self.problems, self.problems[0]
         self.check_all()
+        assert not self.problems, self.problems[0]
 
 
 ACTIONS: Final = {
