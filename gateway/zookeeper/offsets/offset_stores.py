@@ -392,13 +392,15 @@ class OffsetStores:
             self._partitions_of,
             lambda metadata: offset_requests.is_too_large(metadata, limit),
             answer.answer,
+            lambda: answer.is_over,
         )
         return answer.park(self._deadline_ms())
 
     def fetch_zero(self, request: OffsetFetchRequest) -> Any:
         """OffsetFetch 0. No offset is an error there."""
         group = self.dual(request.group_id)
-        if group is None and self.store_of(request.group_id).store != offset_store.KAFKA:
+        is_in_coordinator = self.store_of(request.group_id).store == offset_store.KAFKA and request.topics
+        if group is None and not is_in_coordinator:
             answer = self._request()
             version_zero.fetch(self._session, request, self._partitions_of, answer.answer)
             return answer.park(self._deadline_ms())
