@@ -1,6 +1,6 @@
 """The real broker without a port: memory streams, trio's mock clock, a client over `protocol.client_connection`."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,8 +12,10 @@ from headgate.gateway.app.broker import Broker
 from headgate.gateway.app.composition import Seams
 from headgate.gateway.app.composition import connect as no_zookeeper
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import TrioClock
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler
+from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import connector
 from headgate.protocol.client_connection import ClientConnection
@@ -79,21 +81,24 @@ class MemoryBroker:
         return WireClient(self._listener.connect(), client_id)
 
 
-def run_broker(
+def run_broker(directory: Path, scenario: Callable[[MemoryBroker], Awaitable[None]], **settings: str) -> None:
+    """Run `scenario` beside a broker on `directory`; the clock jumps to the next deadline when all wait."""
+    _run(directory, scenario, settings, no_zookeeper)
+
+
+def run_broker_with_zookeeper(
+    keeper: ZooKeeperModel, directory: Path, scenario: Callable[[MemoryBroker], Awaitable[None]], **settings: str
+) -> None:
+    """The same with the metadata in ZooKeeper."""
+    _run(directory, scenario, {"zookeeper_connect": "model:2181", **settings}, connector(keeper))
+
+
+def _run(
     directory: Path,
     scenario: Callable[[MemoryBroker], Awaitable[None]],
-    keeper: ZooKeeperModel | None = None,
-    **settings: str,
+    settings: Mapping[str, str],
+    connect: Callable[[BrokerConfig, Clock], ZooKeeperConnection | None],
 ) -> None:
-    """Run `scenario` beside a broker on `directory`; the clock jumps to the next deadline when all wait.
-
-    With `keeper` the metadata are in this ZooKeeper.
-    """
-    connect = no_zookeeper
-    if keeper is not None:
-        connect = connector(keeper)
-        settings = {"zookeeper_connect": "model:2181", **settings}
-
     async def main() -> None:
         config = BrokerConfig.load(
             "", [f"log.dirs={directory}", *(f"{name.replace('_', '.')}={value}" for name, value in settings.items())]

@@ -127,7 +127,7 @@ def not_registered(connect: str, node_id: int, waited_ms: float, problem: str) -
 
 def unreadable(connect: str, error: InvalidNode) -> ZooKeeperRefusal:
     """A node that decides about a start has data of nobody."""
-    return ZooKeeperRefusal(f"ZooKeeper at {connect}: {error}; another program wrote that node: correct or delete it")
+    return ZooKeeperRefusal(f"{error}; another program wrote that node below {connect}: correct or delete it")
 
 
 def of_failure(connect: str, what: str, error: Failed) -> ZooKeeperRefusal | Lost:

@@ -17,10 +17,13 @@ from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
 def opener(keeper: ZooKeeperModel) -> OpenSession:
     """Opens sessions with the model; whoever has opened the last one lets things arrive."""
 
+    def step() -> None:
+        keeper.step()
+
     def open_session(
         connect: str, _timeout_ms: int, scheduling: Scheduling, on_event: Callable[[SessionEvent], None]
     ) -> ModelSession:
-        keeper.on_way = lambda: scheduling.call_soon(lambda: keeper.step() and None)
+        keeper.on_way = lambda: scheduling.call_soon(step)
         _, slash, chroot = connect.partition("/")
         return keeper.session(on_event, slash + chroot)
 
