@@ -112,13 +112,15 @@ def test_an_image_that_grew_in_between_is_carried_again() -> None:
 
 def test_a_transfer_may_stop_behind_every_multi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.gateway.zookeeper.plans.MULTI_BYTES", 1)
-    world = World()
-    count = 0
-    while multis := transfer.into_zookeeper(FULL, world.cluster(), NODE):
-        world.write(multis[0])
-        count += 1
+    count = len(transfer.into_zookeeper(FULL, World().cluster(), NODE))
     assert count > 15
-    assert without_epochs(transfer.out_of_zookeeper(world.cluster(), NODE)) == without_epochs(FULL)
+    for stop in range(1, count):
+        world = World()
+        for operations in transfer.into_zookeeper(FULL, world.cluster(), NODE)[:stop]:
+            world.write(operations)
+        world.carry(FULL)
+        assert transfer.into_zookeeper(FULL, world.cluster(), NODE) == []
+        assert without_epochs(transfer.out_of_zookeeper(world.cluster(), NODE)) == without_epochs(FULL)
 
 
 def test_random_images_arrive_whole() -> None:
