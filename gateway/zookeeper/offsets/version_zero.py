@@ -14,7 +14,7 @@ from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, Found, OffsetNodes
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
 from headgate.gateway.zookeeper.session import KeeperError, Session
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -87,9 +87,9 @@ def fetch(
     session: Session,
     request: OffsetFetchRequest,
     partitions_of: PartitionsOf,
-    done: Callable[[OffsetFetchResponse | KafkaError], None],
+    done: Callable[[OffsetFetchResponse], None],
 ) -> None:
-    """Read the offsets of a request; `done` gets the response, or an error if nothing has a row for it."""
+    """Read the offsets of a request; `done` gets the response."""
     wanted = [
         (topic.name, index)
         for topic in request.topics or ()
@@ -111,7 +111,7 @@ def fetch(
         if request.topics:
             done(fetched(request, row))
         elif isinstance(found, KeeperError):
-            done(KafkaError(code_of(found), f"ZooKeeper: {found.name}"))
+            done(_no_answer(code_of(found)))
         else:
             done(_all(found, row))
 
@@ -124,6 +124,13 @@ def fetch(
             nodes.read(wanted, read)
         else:
             nodes.read_all(read)
+
+
+def _no_answer(code: ErrorCode) -> OffsetFetchResponse:
+    """Version 0 has no error of a whole response: a row of a topic without a name has it."""
+    return OffsetFetchResponse(
+        topics=[OffsetFetchResponseTopic("", [OffsetFetchResponsePartition(-1, -1, -1, "", code)])]
+    )
 
 
 def _all(found: Found, row: Callable[[str, int], OffsetFetchResponsePartition]) -> OffsetFetchResponse:
