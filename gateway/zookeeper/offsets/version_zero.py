@@ -1,8 +1,8 @@
 """OffsetCommit 0 and OffsetFetch 0 of a group whose two stores are separate: nodes in ZooKeeper, as in Kafka 0.8.2.
 
 A commit replaces what the node has, whoever wrote it. Metadata are checked, and not kept. No offset, and an unknown
-partition: -1 with UNKNOWN_TOPIC_OR_PARTITION. A fetch without topics has all offsets that the group has in ZooKeeper, wherever
-it reads them; that of Kafka has none. `headgate groups migrate` compares the stores with it.
+partition: -1 with UNKNOWN_TOPIC_OR_PARTITION. A fetch without topics has all offsets that the group has in ZooKeeper,
+whatever its store is; that of Kafka has none. `headgate groups migrate` compares the stores with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, Found, OffsetNodes
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
 from headgate.gateway.zookeeper.session import KeeperError, Session
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -88,9 +88,9 @@ def fetch(
     session: Session,
     request: OffsetFetchRequest,
     partitions_of: PartitionsOf,
-    done: Callable[[OffsetFetchResponse | KafkaError], None],
+    done: Callable[[OffsetFetchResponse], None],
 ) -> None:
-    """Read the offsets of a request; `done` gets the response, or an error if nothing has a row for it."""
+    """Read the offsets of a request; `done` gets the response."""
     wanted = {
         (topic.name, index)
         for topic in request.topics or ()
@@ -112,7 +112,7 @@ def fetch(
         if request.topics:
             done(fetched(request, row))
         elif isinstance(found, KeeperError):
-            done(KafkaError(code_of(found), f"ZooKeeper: {found.name}"))
+            done(_no_answer(code_of(found)))
         else:
             done(_all(found, row))
 
@@ -125,6 +125,13 @@ def fetch(
             nodes.read(wanted, read)
         else:
             nodes.read_all(read)
+
+
+def _no_answer(code: ErrorCode) -> OffsetFetchResponse:
+    """Version 0 has no error of a whole response: a row of a topic without a name has it."""
+    return OffsetFetchResponse(
+        topics=[OffsetFetchResponseTopic("", [OffsetFetchResponsePartition(-1, -1, -1, "", code)])]
+    )
 
 
 def _all(found: Found, row: Callable[[str, int], OffsetFetchResponsePartition]) -> OffsetFetchResponse:
