@@ -24,6 +24,7 @@ from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.gathering import Gathering, value_of
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
 from headgate.gateway.zookeeper.layout.node import InvalidNode, child_path
 from headgate.gateway.zookeeper.offsets import version_zero
@@ -333,7 +334,13 @@ class OffsetStores:
             answers = zip(group_ids, results, strict=True)
             return then({group_id: answer for group_id, answer in answers if isinstance(answer, KafkaError)})
 
-        return Gathering(waiting, assemble).result()
+        return self._in_time(Gathering(waiting, assemble).result())
+
+    def _in_time(self, outcome: Any) -> Any:
+        """A `Gathering` has no deadline of its own."""
+        if isinstance(outcome, Waiting):
+            outcome.deadline_ms = self._deadline_ms()
+        return outcome
 
     def _look_for(self, wanted: OffsetFetchRequestGroup) -> Any:
         group = self.dual(wanted.group_id)
@@ -356,7 +363,7 @@ class OffsetStores:
         assemble: Callable[[list[Any]], Any],
     ) -> Any:
         """As `CoordinatorRuntime.gather`; offsets that a decision removes are removed from ZooKeeper before."""
-        return Gathering([self._attempt(group_id, decide) for group_id in group_ids], assemble).result()
+        return self._in_time(Gathering([self._attempt(group_id, decide) for group_id in group_ids], assemble).result())
 
     def _attempt(self, group_id: str, decide: Callable[[GroupShard, str, Ticket], Decision]) -> Any:
         def decide_one(shard: GroupShard, ticket: Ticket) -> Decision:
