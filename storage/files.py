@@ -312,6 +312,11 @@ class Files:
         finally:
             os.close(descriptor)
 
+    def identity(self, path: str) -> str:
+        """A text that no other file of this machine has, until this one is removed or the machine restarts."""
+        found = os.stat(path)
+        return f"{found.st_dev}:{found.st_ino}"
+
     def write(self, path: str, data: bytes | bytearray, *, sync: bool = False) -> None:
         """Create or replace a file, not atomically; `checkpoint.replace` is atomic."""
         with open(path, "wb") as file:

@@ -13,6 +13,7 @@ import trio
 from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.app.ready_line import ready_line
 from headgate.gateway.config import BrokerConfig
+from headgate.storage.errors import StorageError
 
 logger = logging.getLogger("headgate.broker")
 
@@ -77,6 +78,7 @@ class Broker:
         self.config = config
         self.endpoints: list[str] = []
         self.metrics_port: int | None = None
+        self._ports: dict[str, int] = {}
         self.parts = BrokerParts(config, seams or Seams())
         self.services = self.parts.services
         self.server = self.parts.server
@@ -94,12 +96,26 @@ class Broker:
                 await nursery.start(self.services.scheduler.run)
                 self.parts.start()
                 await nursery.start(self.server.serve, listeners)
+                await self._announce()
                 await self._serve_metrics(nursery)
                 task_status.started()
                 await self.server.stopped.wait()
                 nursery.cancel_scope.cancel()
         finally:
             self.parts.close()
+
+    async def _announce(self) -> None:
+        """Register this broker where clients look for brokers. Raises StorageError."""
+        ended, errors = trio.Event(), list[StorageError | None]()
+
+        def announced(error: StorageError | None) -> None:
+            errors.append(error)
+            ended.set()
+
+        self.parts.announce(self._ports, announced)
+        await ended.wait()
+        for error in filter(None, errors):
+            raise error
 
     async def _serve_metrics(self, nursery: trio.Nursery) -> None:
         """Serve metrics, if that is configured. Raises OSError if nothing can listen there."""
@@ -127,5 +143,6 @@ class Broker:
             for socket_listener in await trio.open_tcp_listeners(listener.port, host=host, backlog=backlog):
                 opened.append((listener.name, socket_listener))
                 host, port = socket_listener.socket.getsockname()[:2]
+                self._ports.setdefault(listener.name, port)  # a name with several addresses opens several
                 self.endpoints.append(f"{listener.name}://{f'[{host}]' if ':' in host else host}:{port}")
         return opened

@@ -6,7 +6,7 @@ needs no loop: `start` is called once the scheduler runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -16,7 +16,7 @@ from headgate.gateway.api.context import Services
 from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.fetch_sessions import FetchSessions
-from headgate.gateway.api.handler_registration import load
+from headgate.gateway.api.handler_registration import load, served
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from headgate.gateway.coordinator.producer_ids import ProducerIds
@@ -51,10 +51,14 @@ from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.disk.pool import Pool
 from headgate.storage.disk.reserve import Reserve
+from headgate.storage.errors import StorageError
 from headgate.storage.files import Files, parent
 
-if TYPE_CHECKING:  # a start needs no compaction
+if TYPE_CHECKING:  # a start needs no compaction, and no ZooKeeper unless it is configured
     from headgate.gateway.maintenance.cleaner_process import Worker
+    from headgate.gateway.zookeeper.group_view import GroupView
+    from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
+    from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
 
 
 @dataclass(slots=True)
@@ -66,6 +70,7 @@ class Foundation:
     random: Random
     scheduler: Scheduler
     log_manager: LogManager
+    zookeeper: ZooKeeperConnection | None = None
 
 
 class MetadataSource(Protocol):
@@ -79,6 +84,12 @@ class MetadataSource(Protocol):
 
     def start(self) -> None:
         """Begin the recurring work. The scheduler runs."""
+
+    def announce(self, ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
+        """The listeners are open, each at this port; `done` is called when clients can find this broker.
+
+        It gets the reason if they cannot.
+        """
 
     def stop(self) -> None:
         """Begin no more work."""
@@ -135,6 +146,10 @@ class EmbeddedSource:
         """Write snapshots from now on."""
         self.generator.start()
 
+    def announce(self, _ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
+        """Clients know the address."""
+        done(None)
+
     def stop(self) -> None:
         """Begin no further snapshot."""
         self.generator.stop()
@@ -146,6 +161,25 @@ class EmbeddedSource:
     def space_recovered(self, directory: str) -> None:
         """Fill the reserve again, if the reserve is in this directory."""
         refill(self._reserve, self._base.scheduler, directory)
+
+
+def choose_source(base: Foundation) -> MetadataSource:
+    """ZooKeeper with `zookeeper.connect`, the metadata log of this broker otherwise."""
+    if base.zookeeper is None:
+        return EmbeddedSource(base)
+    from headgate.gateway.zookeeper.membership.source import ZooKeeperSource
+
+    return ZooKeeperSource(base, base.zookeeper)
+
+
+def connect(config: BrokerConfig, clock: Clock) -> ZooKeeperConnection | None:
+    """The connection to ZooKeeper with `zookeeper.connect`, otherwise None. Raises StorageError."""
+    if config.zookeeper_connect is None:
+        return None
+    from headgate.gateway.zookeeper.client import ZooKeeperClient
+    from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
+
+    return ZooKeeperConnection(config, clock, ZooKeeperClient)
 
 
 def open_few(_log_manager: LogManager, log_loader: LogLoader, _now_ms: int) -> None:
@@ -164,7 +198,8 @@ class Seams:
     """(clock, number of log directories, `settle`) -> the scheduler."""
     check_directories: Callable[[Files, Sequence[str]], None] = kafka_directory.refuse
     """Refuses log directories of another program, before anything in them is touched."""
-    metadata: Callable[[Foundation], MetadataSource] = EmbeddedSource
+    connect: Callable[[BrokerConfig, Clock], ZooKeeperConnection | None] = connect
+    metadata: Callable[[Foundation], MetadataSource] = choose_source
     open_logs: Callable[[LogManager, LogLoader, int], None] = open_few
     """(log manager, loader, now in ms): opens logs before the broker runs."""
     make_worker: Callable[[Scheduler, Pool], Worker] | None = None
@@ -180,19 +215,32 @@ class BrokerParts:
         self.metrics = Metrics()
         self.appends = WriteBatcher()
         self.scheduler = seams.make_scheduler(seams.clock, len(config.log_directories), self.appends.commit)
-        seams.check_directories(seams.files, config.log_directories)
-        self.log_manager = LogManager.take(
-            config.log_directories,
-            files=seams.files,
-            node_id=config.node_id,
-            config=config.log_config({}),
-            random=seams.random,
-        )
+        self.zookeeper = seams.connect(config, seams.clock)
         try:
-            self._build(seams)
+            self._check_directories(seams)
+            self.log_manager = LogManager.take(
+                config.log_directories,
+                files=seams.files,
+                node_id=config.node_id,
+                config=config.log_config({}),
+                random=seams.random,
+                cluster_id=None if self.zookeeper is None else self.zookeeper.cluster_id,
+            )
+            try:
+                self._build(seams)
+            except BaseException:
+                self._give_up()
+                raise
         except BaseException:
-            self._give_up()
+            if self.zookeeper is not None:
+                self.zookeeper.close()
             raise
+
+    def _check_directories(self, seams: Seams) -> None:
+        if self.zookeeper is None:
+            seams.check_directories(seams.files, self.config.log_directories)
+        else:
+            self.zookeeper.check_directories(seams.files, self.config.log_directories)
 
     def _give_up(self) -> None:
         """Let go of the directories, each as the last stop left it.
@@ -206,7 +254,9 @@ class BrokerParts:
 
     def _build(self, seams: Seams) -> None:
         config, clock, scheduler, metrics = self.config, self.clock, self.scheduler, self.metrics
-        self._source = seams.metadata(Foundation(config, clock, self.random, scheduler, self.log_manager))
+        self._source = seams.metadata(
+            Foundation(config, clock, self.random, scheduler, self.log_manager, self.zookeeper)
+        )
         self.log_loader = LogLoader(
             self.log_manager,
             partial(_log_config, config, self._source.image),
@@ -229,7 +279,7 @@ class BrokerParts:
         self.transactions = self.services.transactions
         self.maintenance = BrokerMaintenance(self.log_manager, self.partitions, config, clock, scheduler)
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
-        self.dispatcher = Dispatcher(self.services, load())
+        self.dispatcher = Dispatcher(self.services, served(load(), has_zookeeper=self.zookeeper is not None))
         self._open_files = self.log_manager.files.open_limit()
         self.server = Server(self.dispatcher, _limits(config, self._open_files), clock, scheduler)
         self._listen()
@@ -241,7 +291,9 @@ class BrokerParts:
         shared = CoordinatorServices(clock, scheduler, purgatory, self.appends, slices)
         producer_ids = ProducerIds(self.metadata)
         groups = GroupCoordinator(config, self.random, shared, self.metadata, self.partitions)
-        markers = PartitionMarkers(shared, self.partitions, groups)
+        offset_stores = self._make_offset_stores(groups, shared)
+        other_store = None if offset_stores is None else offset_stores.markers
+        markers = PartitionMarkers(shared, self.partitions, groups, other_store)
         marker_writer = RetryingMarkerWriter(markers, self.metadata, shared)
         return Services(
             config=config,
@@ -267,7 +319,26 @@ class BrokerParts:
             conversions=Conversions(scheduler),
             appends=self.appends,
             metrics=self.metrics,
+            zookeeper=None if self.zookeeper is None else self.zookeeper.shared,
+            offset_stores=offset_stores,
+            zookeeper_groups=self._group_view(),
         )
+
+    def _group_view(self) -> GroupView | None:
+        """The view of the groups in ZooKeeper; None without ZooKeeper, or where no group is to be shown."""
+        max_groups = self.config.headgate_zookeeper_groups_max
+        if self.zookeeper is None or not max_groups:
+            return None
+        from headgate.gateway.zookeeper.group_view import GroupView
+
+        return GroupView(self.zookeeper.session, self.clock, max_groups)
+
+    def _make_offset_stores(self, groups: GroupCoordinator, shared: CoordinatorServices) -> OffsetStores | None:
+        if self.zookeeper is None:
+            return None
+        from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
+
+        return OffsetStores(self.zookeeper.shared.session, groups, shared, self.config, self.metadata)
 
     def _listen(self) -> None:
         """Subscribe every listener of an event, in the order of the calls."""
@@ -280,10 +351,14 @@ class BrokerParts:
         events.online.append(self.transactions.came_online)
         events.truncated.append(self.groups.log_was_truncated)
         events.truncated.append(self.transactions.log_was_truncated)
+        offset_stores = self.services.offset_stores
+        if offset_stores is not None and self.zookeeper is not None:
+            self.zookeeper.shared.listeners.append(offset_stores.follow_session)
         for listener in (  # in this order: coordinators use the partitions
             self.partitions.follow,
             self.groups.follow,
             self.transactions.follow,
+            *(() if offset_stores is None else (offset_stores.follow,)),
             lambda *_: self.server.limit(_limits(self.config, self._open_files)),
             self._source.follow,
         ):
@@ -304,12 +379,20 @@ class BrokerParts:
         self.log_cleaner.start()
         self.groups.start()
         self.transactions.start()
+        if self.services.offset_stores is not None:
+            self.services.offset_stores.start()
         self.log_loader.start()
         self._source.start()
+
+    def announce(self, ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
+        """The listeners are open, each at this port; `done`: see `MetadataSource.announce`."""
+        self._source.announce(ports, done)
 
     def stop(self) -> None:
         """Answer the parked requests, and begin no more work."""
         self.purgatory.expire_all()
+        if self.services.offset_stores is not None:
+            self.services.offset_stores.stop()
         self.groups.stop()
         self.transactions.stop()
         self.log_cleaner.stop()
@@ -318,7 +401,11 @@ class BrokerParts:
     def close(self) -> None:
         """Let go of the log directories, after the end of the scheduler."""
         self.log_cleaner.stop()
+        if self.zookeeper is not None:
+            self.zookeeper.begin_to_close()
         self.log_manager.close(self.partitions.high_watermarks)
+        if self.zookeeper is not None:
+            self.zookeeper.close()
 
 
 def _log_config(config: BrokerConfig, image: Image, topic: str) -> LogConfig:

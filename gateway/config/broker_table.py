@@ -12,6 +12,7 @@ from typing import Any
 
 from headgate.gateway.config.definition import Type
 from headgate.gateway.config.listeners import Listener
+from headgate.gateway.config.offset_store import StorePattern
 
 BOOLEAN, STRING, INT, SHORT = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT
 LONG, DOUBLE, LIST = Type.LONG, Type.DOUBLE, Type.LIST
@@ -63,9 +64,18 @@ class Settings:
     broker_id: int = row(INT, "-1", "-1..", "The older name of node.id; -1 means that it is not set.")
     broker_rack: str | None = row(STRING, None, "", "The rack of this broker, for consumers that prefer a near broker.")
     controlled_shutdown_enable: bool = row(BOOLEAN, "true", "", "Whether leadership is handed over before a stop.")
-    zookeeper_connect: str | None = row(STRING, None, "", "The ZooKeeper servers of the cluster.")
+    zookeeper_connect: str | None = row(STRING, None, "",
+     ("Where the metadata of the cluster are: ZooKeeper's servers and a path in it, host:port,host:port/path. Without it, this broker keeps its metadata itself."
+      " Clients of the 0.8 age need it: they look for brokers there, and keep offsets there."))
     zookeeper_session_timeout_ms: int = row(INT, "18000", "1..", "ZooKeeper forgets this broker after this time without a heartbeat.")
-    zookeeper_connection_timeout_ms: int | None = row(INT, None, "1..", "How long to wait for ZooKeeper at start.")
+    zookeeper_connection_timeout_ms: int | None = row(INT, None, "1..", "How long to wait for ZooKeeper at a start. Default: zookeeper.session.timeout.ms.")
+    headgate_zookeeper_groups_max: int = row(INT, "10000", "0..",
+     "The maximum of groups in ZooKeeper that ListGroups and DescribeGroups show beside the coordinator's; 0: none.")
+
+    headgate_offsets_store: tuple[StorePattern, ...] = row(STRING, "separate", "",
+     ("Where the offsets of groups are that have no headgate.offsets.store of their own: separate (OffsetCommit 0 in ZooKeeper, later versions in the"
+      " coordinator), dual:zookeeper or dual:kafka (both have every commit; at the beginning this side leads), or kafka (the coordinator alone)."
+      " For some groups: pattern=store, separated by commas; the first pattern that matches counts."))
 
     # Topics
     num_partitions: int = row(INT, "1", "1..", "Partitions of a topic that is created without a number of partitions.")
@@ -214,7 +224,6 @@ PENDING: dict[str, str] = {
     "num.replica.fetchers": _ALONE,
     "auto.leader.rebalance.enable": _ALONE,
     "leader.imbalance.": _ALONE,
-    "zookeeper.": _ALONE,
     "request.timeout.ms": _ALONE,
     "unclean.leader.election.enable": _ALONE,
     "controlled.shutdown.enable": _ALONE,

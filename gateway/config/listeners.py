@@ -107,3 +107,24 @@ def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener
                 f"clients cannot connect to {shown}, which means every address of this machine; name an address that"
                 " clients can reach, or remove advertised.listeners: then each client gets the address it connected to"
             )
+
+
+def check_registered(listeners: tuple[Listener, ...], advertised: tuple[Listener, ...]) -> None:
+    """Check that each listener has an address for ZooKeeper. Raises ListenerProblem."""
+    named = {endpoint.name for endpoint in advertised}
+    for listener in listeners:
+        if listener.name not in named and (not listener.host or listener.host in ANY_ADDRESS):
+            shown = listener.host or "an empty host"
+            raise ListenerProblem(
+                f"{listener.name} listens on {shown}, which is every address of this machine, and ZooKeeper has to tell"
+                f" clients one of them: set advertised.listeners={listener.name}://<name or address>:{listener.port}"
+            )
+
+
+def check_zookeeper(connect: str) -> None:
+    """Check `host:port,host:port/chroot`. Raises ListenerProblem."""
+    servers, slash, chroot = connect.partition("/")
+    for server in servers.split(","):
+        _parse_one(f"ZOOKEEPER://{server.strip() if ':' in server else f'{server.strip()}:2181'}")
+    if slash and (not chroot or "" in chroot.split("/") or {".", ".."} & set(chroot.split("/"))):
+        raise ListenerProblem(f"{connect!r}: the path has empty parts; write it as in host:2181/kafka")

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kazoo import exceptions
 from kazoo.client import KazooClient
@@ -50,6 +50,7 @@ from headgate.gateway.zookeeper.session import (
     is_valid_path,
     refusal,
 )
+from headgate.gateway.zookeeper.shared_session import Scheduling, Timer
 
 logger = logging.getLogger("headgate.zookeeper")
 
@@ -82,20 +83,6 @@ _ERRORS: Final = {
 _kazoo_logger = logging.getLogger("headgate.zookeeper.kazoo")
 if _kazoo_logger.level == logging.NOTSET:
     _kazoo_logger.setLevel(logging.ERROR)
-
-
-class _Timer(Protocol):
-    def cancel(self) -> None: ...
-
-
-class Scheduling(Protocol):
-    """What a session needs of `gateway.runtime.scheduler.Scheduler`."""
-
-    def call_soon(self, callback: Callable[[], None]) -> None: ...
-
-    def call_from_thread(self, callback: Callable[[], None]) -> None: ...
-
-    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> _Timer: ...
 
 
 class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -184,7 +171,7 @@ class ZooKeeperClient:
         self._inbox: deque[Callable[[], None]] = deque()
         self._is_woken = False
         self._closed: Callable[[bool], None] | None = None
-        self._close_timer: _Timer | None = None
+        self._close_timer: Timer | None = None
         self._is_closed = self._is_clean = False
         self._kazoo = self._new_kazoo()
 

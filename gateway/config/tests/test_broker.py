@@ -100,7 +100,8 @@ def test_directories() -> None:
 def test_the_file_that_kafka_2_8_comes_with() -> None:
     config = BrokerConfig.load(KAFKA_2_8)
     assert len(config.answers) == KAFKA_2_8.strip().count("\n") + 1
-    assert {answer.name for answer in config.notes()} >= {"num.io.threads", "zookeeper.connect"}
+    assert {answer.name for answer in config.notes()} >= {"num.io.threads", "num.network.threads"}
+    assert config.zookeeper_connect == "localhost:2181"
     assert "num.partitions" not in {answer.name for answer in config.notes()}
 
 

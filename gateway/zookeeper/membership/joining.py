@@ -1,0 +1,166 @@
+"""Joining a cluster: the checks that refuse it, and the node of this process (`owner.py`).
+
+The same steps at a start, for a new session, and for a session that was interrupted: they look at what is there, and do
+what is missing. After `Lost` and `Overtaken` they are run again. Nothing is written before all checks have passed.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_id_of
+from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH, Controller
+from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.membership import refusals
+from headgate.gateway.zookeeper.membership.owner import OWNERS_PATH, Owner
+from headgate.gateway.zookeeper.reading import ensure_paths
+from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, NodeData, Operation, Refused, Session, Watch
+from headgate.gateway.zookeeper.steps import Failed, Steps, children, ensure, gather, get, multi
+
+logger = logging.getLogger("headgate.zookeeper")
+
+
+class EarlierSession(Exception):
+    """An earlier session of this broker lives on, perhaps with its process: its end has to be awaited."""
+
+    def __init__(self, node_id: int, session_id: int, owner: Owner) -> None:
+        super().__init__(node_id, session_id)
+        self.node_id = node_id
+        self.session_id = session_id
+        self.owner = owner
+
+
+class Overtaken(Exception):
+    """Somebody else wrote meanwhile: begin again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """This broker, as its checks need it. `connect` is for messages."""
+
+    connect: str
+    node_id: int
+    owner: Owner
+
+
+class _Found(NamedTuple):
+    """The nodes that decide whether a cluster may be joined."""
+
+    owner: NodeData | None
+    controller: NodeData | None
+    brokers: dict[int, NodeData]
+
+
+def join(session: Session, member: Member, watch: Watch | None = None) -> Steps[None]:
+    """Check the cluster, and create the node of this process.
+
+    `watch` is that of `/brokers/ids`. Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed.
+    """
+    found = yield from _look(session, member.node_id, watch)
+    earlier = _check(session, member, found)
+    yield from ensure_paths(session)
+    yield from ensure(session, OWNERS_PATH)
+    operations: list[Operation] = []
+    if earlier is not None:
+        operations += _replacement(member, found)
+    if found.owner is None or earlier is not None:
+        operations.append(Create(Owner.path(member.node_id), member.owner.encode(), is_ephemeral=True))
+        yield from commit(session, member, operations, "the node of this process")
+    if earlier is not None:
+        logger.info("the nodes of this broker's earlier process %d are replaced: it is gone", earlier.process)
+
+
+def commit(session: Session, member: Member, operations: list[Operation], what: str) -> Steps[None]:
+    """Write all or nothing. Raises Overtaken, ZooKeeperRefusal, Lost."""
+    try:
+        result = yield from multi(session, operations)
+    except Failed as error:
+        raise refusals.of_failure(member.connect, what, error) from None
+    if isinstance(result, Refused):
+        if result.error in {KeeperError.NO_NODE, KeeperError.NODE_EXISTS, KeeperError.BAD_VERSION}:
+            raise Overtaken(f"{what}: {result.error.name} at {operations[result.place].path}")
+        raise refusals.unwritable(member.connect, what, result.error.name)
+
+
+def _look(session: Session, node_id: int, watch: Watch | None) -> Steps[_Found]:
+    owner = yield from get(session, Owner.path(node_id))
+    controller = yield from get(session, CONTROLLER_PATH)
+    names = yield from children(session, BROKER_IDS_PATH, watch)
+    ids = [one for name in names if (one := _broker_id(name)) is not None]
+    nodes = yield from gather([get(session, BrokerRegistration.path(one)) for one in ids])
+    return _Found(owner, controller, {one: node for one, node in zip(ids, nodes, strict=True) if node is not None})
+
+
+def _broker_id(name: str) -> int | None:
+    try:
+        return broker_id_of(name)
+    except InvalidNode as error:
+        logger.warning("%s", error)
+        return None
+
+
+def _check(session: Session, member: Member, found: _Found) -> Owner | None:
+    """Return the owner of an earlier session that may be replaced. Raises ZooKeeperRefusal, EarlierSession."""
+    others = [(one, _registration(one, node)) for one, node in found.brokers.items() if one != member.node_id]
+    if others:
+        raise refusals.other_brokers(member.connect, others)
+    mine = {session.session_id}
+    registered = found.brokers.get(member.node_id)
+    earlier = None
+    if found.owner is not None and found.owner.stat.ephemeral_owner not in mine:
+        earlier = _owner(member.node_id, found.owner)
+        if earlier is None or not member.owner.shares_directory(earlier):
+            raise _in_use(member, registered, earlier, found.owner)
+        mine.add(found.owner.stat.ephemeral_owner)
+    if registered is not None and registered.stat.ephemeral_owner not in mine:
+        raise _in_use(member, registered, None, registered)
+    if found.controller is not None:
+        _check_controller(member, found.controller, mine)
+    if earlier is not None and not member.owner.holds_lock_of(earlier):
+        assert found.owner is not None
+        raise EarlierSession(member.node_id, found.owner.stat.ephemeral_owner, earlier)
+    return earlier
+
+
+def _check_controller(member: Member, node: NodeData, mine: set[int]) -> None:
+    try:
+        controller = Controller.decode(node.data)
+    except InvalidNode as error:
+        raise refusals.unreadable(member.connect, error) from None
+    if controller.kraft_controller_epoch >= 0:
+        raise refusals.migrated(member.connect, controller.kraft_controller_epoch)
+    if node.stat.ephemeral_owner not in mine:
+        raise refusals.other_controller(member.connect, controller.broker_id, node.stat.ctime_ms)
+
+
+def _in_use(
+    member: Member, registered: NodeData | None, owner: Owner | None, node: NodeData
+) -> refusals.ZooKeeperRefusal:
+    registration = None if registered is None else _registration(member.node_id, registered)
+    return refusals.id_in_use(member.connect, member.node_id, registration, owner, node.stat.ctime_ms)
+
+
+def _registration(node_id: int, node: NodeData) -> BrokerRegistration | None:
+    try:
+        return BrokerRegistration.decode(node_id, node.data)
+    except InvalidNode:
+        return None
+
+
+def _owner(node_id: int, node: NodeData) -> Owner | None:
+    try:
+        return Owner.decode(node_id, node.data)
+    except InvalidNode:
+        return None
+
+
+def _replacement(member: Member, found: _Found) -> list[Operation]:
+    """The deletion of an earlier session's nodes, whose process is gone; ZooKeeper would delete them at its end."""
+    nodes = (
+        (Owner.path(member.node_id), found.owner),
+        (BrokerRegistration.path(member.node_id), found.brokers.get(member.node_id)),
+        (CONTROLLER_PATH, found.controller),
+    )
+    return [Delete(path, node.stat.version) for path, node in nodes if node is not None]

@@ -1,0 +1,153 @@
+"""The sentences with which a start with ZooKeeper is refused: what is wrong, where, and what to do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from headgate.gateway.zookeeper.layout.brokers import BrokerRegistration
+from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.steps import Failed, Lost
+from headgate.storage.errors import StorageError
+
+
+class ZooKeeperRefusal(StorageError):
+    """The broker cannot serve this cluster as it is; the text says why, and what to do."""
+
+
+def no_answer(connect: str, waited_ms: float) -> ZooKeeperRefusal:
+    """No session within `zookeeper.connection.timeout.ms`."""
+    return ZooKeeperRefusal(
+        f"ZooKeeper at {connect} did not answer within {waited_ms / 1000:g} s; start ZooKeeper, correct"
+        " zookeeper.connect, or raise zookeeper.connection.timeout.ms"
+    )
+
+
+def no_end(connect: str, waited_ms: float, what: str) -> ZooKeeperRefusal:
+    """ZooKeeper answered once, but not to the end."""
+    return ZooKeeperRefusal(
+        f"ZooKeeper at {connect} stopped answering: {what} was not done within {waited_ms / 1000:g} s; look into"
+        " ZooKeeper's log, or raise zookeeper.connection.timeout.ms"
+    )
+
+
+def other_cluster(connect: str, found: str, directory: str, own: str) -> ZooKeeperRefusal:
+    """The log directories belong to another cluster. Kafka's phrase is "doesn't match stored clusterId"."""
+    return ZooKeeperRefusal(
+        f"the cluster id {found} in ZooKeeper at {connect} doesn't match stored clusterId {own} in {directory}:"
+        " zookeeper.connect may have the wrong address or the wrong chroot; or set another log.dirs"
+    )
+
+
+def no_cluster(connect: str, directory: str, own: str, partitions: int) -> ZooKeeperRefusal:
+    """ZooKeeper has no cluster below the chroot, but the directories have partitions of one."""
+    return ZooKeeperRefusal(
+        f"ZooKeeper at {connect} has no cluster, but {directory} holds {partitions} partitions of cluster {own}:"
+        " zookeeper.connect may have the wrong address or the wrong chroot; or set another log.dirs"
+    )
+
+
+def embedded_log(connect: str, directory: str) -> ZooKeeperRefusal:
+    """The directory has an embedded metadata log, which is a second truth."""
+    return ZooKeeperRefusal(
+        f"{directory} has its metadata in the embedded log __headgate_metadata-0, and zookeeper.connect={connect} names"
+        " another place for them: carry them over with `headgate metadata to-zookeeper`, or remove zookeeper.connect"
+    )
+
+
+def kraft_directory(connect: str, directory: str) -> ZooKeeperRefusal:
+    """The directory is that of a Kafka without ZooKeeper."""
+    return ZooKeeperRefusal(
+        f"{directory} belongs to an Apache Kafka with KRaft, whose metadata are not in ZooKeeper at {connect}: remove"
+        " zookeeper.connect and start with `headgate serve --adopt`, or set another log.dirs"
+    )
+
+
+def id_in_use(connect: str, node_id: int, registration: BrokerRegistration | None, owner: Owner | None,
+              since_ms: int) -> ZooKeeperRefusal:  # fmt: skip
+    """Another process is registered under this broker's id."""
+    process = "" if owner is None else f", process {owner.process} on {owner.host}"
+    return ZooKeeperRefusal(
+        f"node.id={node_id} is in use in ZooKeeper at {connect} by {_addresses(registration)}{process}, since"
+        f" {_time(since_ms)}: stop that broker, or set another node.id; if it was killed, ZooKeeper forgets it after"
+        " its session timeout"
+    )
+
+
+def other_brokers(connect: str, others: Sequence[tuple[int, BrokerRegistration | None]]) -> ZooKeeperRefusal:
+    """Other brokers are registered: a cluster has one broker so far."""
+    names = ", ".join(f"broker {node_id} ({_addresses(one)})" for node_id, one in others)
+    return ZooKeeperRefusal(
+        f"ZooKeeper at {connect} has {names}: Headgate serves a cluster alone so far; stop the other brokers, or set"
+        " another zookeeper.connect"
+    )
+
+
+def other_controller(connect: str, node_id: int, since_ms: int) -> ZooKeeperRefusal:
+    """Another broker is the controller."""
+    return ZooKeeperRefusal(
+        f"broker {node_id} is the controller in ZooKeeper at {connect}, since {_time(since_ms)}: Headgate serves a"
+        " cluster alone so far; stop that broker, or set another zookeeper.connect"
+    )
+
+
+def migrated(connect: str, epoch: int) -> ZooKeeperRefusal:
+    """A KRaft controller has taken the cluster over (KIP-866)."""
+    return ZooKeeperRefusal(
+        f"a KRaft controller (epoch {epoch}) has taken over the cluster in ZooKeeper at {connect}, which is no longer"
+        " its truth: finish or revert that migration first"
+    )
+
+
+def unwritable(connect: str, what: str, error: str) -> ZooKeeperRefusal:
+    """ZooKeeper refuses a write, for instance for lack of rights."""
+    return ZooKeeperRefusal(
+        f"ZooKeeper at {connect} refused {what} with {error}: this broker needs the right to read and to write"
+        " everything below the chroot"
+    )
+
+
+def lives_on(connect: str, node_id: int, owner: Owner) -> ZooKeeperRefusal:
+    """The earlier session of this broker did not end: somebody keeps it alive."""
+    return ZooKeeperRefusal(
+        f"node.id={node_id} is in use in ZooKeeper at {connect} by process {owner.process} on {owner.host}, since"
+        f" {_time(owner.since_ms)}, on a copy of this log directory or on the same one: stop that process; its session"
+        " did not end in its time"
+    )
+
+
+def not_registered(connect: str, node_id: int, waited_ms: float, problem: str) -> ZooKeeperRefusal:
+    """The broker runs, but is not registered: nobody would find it."""
+    return ZooKeeperRefusal(
+        f"broker {node_id} could not be registered in ZooKeeper at {connect} within {waited_ms / 1000:g} s:"
+        f" {problem}; start again once ZooKeeper answers"
+    )
+
+
+def unreadable(connect: str, error: InvalidNode) -> ZooKeeperRefusal:
+    """A node that decides about a start has data of nobody."""
+    return ZooKeeperRefusal(f"{error}; another program wrote that node below {connect}: correct or delete it")
+
+
+def of_failure(connect: str, what: str, error: Failed) -> ZooKeeperRefusal | Lost:
+    """What to raise for a request that failed: a lost connection is no reason to refuse."""
+    return error if isinstance(error, Lost) else unwritable(connect, what, error.error.name)
+
+
+def earlier_session(node_id: int, owner: Owner) -> str:
+    """What is waited for while an earlier session of this broker lives on."""
+    return (
+        f"the end of the earlier session of broker {node_id} (process {owner.process} on {owner.host}, since"
+        f" {_time(owner.since_ms)})"
+    )
+
+
+def _addresses(registration: BrokerRegistration | None) -> str:
+    if registration is None or not registration.endpoints:
+        return "a broker without an address"
+    return ", ".join(map(str, registration.endpoints))
+
+
+def _time(timestamp_ms: int) -> str:
+    return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

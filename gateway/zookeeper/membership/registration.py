@@ -1,0 +1,50 @@
+"""`/brokers/ids/<id>`: the addresses of this broker, for clients of the 0.8 age and for Kafka's tools."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from headgate.gateway.config.listeners import Listener
+from headgate.gateway.zookeeper.layout.brokers import PLAINTEXT, BrokerRegistration, Endpoint
+from headgate.gateway.zookeeper.membership.joining import Member, Overtaken, commit
+from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.session import Check, Create, Operation, Session, Watch
+from headgate.gateway.zookeeper.steps import Steps, get
+
+if TYPE_CHECKING:
+    from headgate.gateway.config import BrokerConfig
+
+logger = logging.getLogger("headgate.zookeeper")
+
+
+def registration(config: BrokerConfig, ports: Mapping[str, int], now_ms: int) -> BrokerRegistration:
+    """What to register. `ports`: the open port of each listener; others have the configured one."""
+    endpoints = [_endpoint(config, one, ports.get(one.name, one.port)) for one in config.listeners]
+    return BrokerRegistration(tuple(endpoints), now_ms, config.broker_rack)
+
+
+def _endpoint(config: BrokerConfig, listener: Listener, port: int) -> Endpoint:
+    host, port = config.advertised_address(listener.name, listener.host, port)
+    return Endpoint(listener.name, host, port, PLAINTEXT)
+
+
+def register(session: Session, member: Member, wanted: BrokerRegistration, watch: Watch) -> Steps[None]:
+    """Create the registration, unless this session has it. Raises Overtaken, ZooKeeperRefusal, Lost.
+
+    `watch` tells when the registration is gone.
+    """
+    path = BrokerRegistration.path(member.node_id)
+    found = yield from get(session, path, watch)
+    if found is None:
+        operations: list[Operation] = [
+            Check(Owner.path(member.node_id)),
+            Create(path, wanted.encode(), is_ephemeral=True),
+        ]
+        yield from commit(session, member, operations, "the registration")
+        addresses = ", ".join(map(str, wanted.endpoints))
+        logger.info("broker %d is registered in ZooKeeper at %s with %s", member.node_id, member.connect, addresses)
+        found = yield from get(session, path, watch)
+    if found is None or found.stat.ephemeral_owner != session.session_id:
+        raise Overtaken(f"{path} is another session's")

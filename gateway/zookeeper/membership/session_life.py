@@ -1,0 +1,189 @@
+"""The life of a broker's session after the start: lost, interrupted, expired, and everything back again.
+
+Clients are served on meanwhile. After each connection the broker looks whether it may (still) be here (`joining.py`),
+registers itself, and has the store go on. Until then one line says what is waited for, at growing intervals.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from headgate.gateway.runtime.backoff import Backoff
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration
+from headgate.gateway.zookeeper.membership import refusals
+from headgate.gateway.zookeeper.membership.joining import EarlierSession, Member, Overtaken, join
+from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal, earlier_session
+from headgate.gateway.zookeeper.membership.registration import register
+from headgate.gateway.zookeeper.session import SessionEvent
+from headgate.gateway.zookeeper.shared_session import Scheduling, SharedSession, Timer
+from headgate.gateway.zookeeper.steps import Lost, Steps, children, run
+
+logger = logging.getLogger("headgate.zookeeper")
+
+RETRY_MS: Final = 500.0
+"""The time until the next look at an earlier session, or at a node that somebody else just wrote."""
+REFUSED_RETRY_MS: Final = 5_000.0
+FIRST_LINE_MS, LONGEST_LINE_MS = 5_000.0, 60_000.0
+
+
+class Store(Protocol):
+    """The metadata store. It learns of a lost connection by the errors of its requests."""
+
+    def resume(self) -> None:
+        """Read everything again, become the controller again, and go on."""
+
+
+class SessionLife:
+    """Follows the events of the session, from the end of the start on."""
+
+    def __init__(self, shared: SharedSession, member: Member, scheduling: Scheduling, clock: Clock) -> None:
+        self._shared = shared
+        self._member = member
+        self._scheduling = scheduling
+        self._clock = clock
+        self._store: Store | None = None
+        self._registration: BrokerRegistration | None = None
+        self._announced: Callable[[ZooKeeperRefusal | None], None] | None = None
+        self._deadline: Timer | None = None
+        self._is_whole = True  # the session is connected, and everything of it is in ZooKeeper
+        self._attempt = 0
+        self._lost_ms = 0.0
+        self._problem = ""
+        self._lines = Backoff(FIRST_LINE_MS, LONGEST_LINE_MS)
+        self._line: Timer | None = None
+        self._retry: Timer | None = None
+        shared.listeners.append(self._follow)
+
+    def serve(self, store: Store) -> None:
+        """The store to resume."""
+        self._store = store
+
+    def announce(
+        self, registration: BrokerRegistration, within_ms: float, done: Callable[[ZooKeeperRefusal | None], None]
+    ) -> None:
+        """Register this broker, now and after each loss.
+
+        `done` is called once it is registered for the first time, or with the reason why it is not within this time.
+        """
+        self._registration, self._announced = registration, done
+        self._deadline = self._scheduling.call_after(within_ms, partial(self._not_announced, within_ms))
+        if self._is_whole:
+            self._begin(self._register())
+
+    def _not_announced(self, waited_ms: float) -> None:
+        problem = self._problem or "no answer"
+        self._tell(refusals.not_registered(self._shared.connect, self._member.node_id, waited_ms, problem))
+
+    def _tell(self, error: ZooKeeperRefusal | None) -> None:
+        announced, self._announced = self._announced, None
+        if announced is not None:
+            assert self._deadline is not None
+            self._deadline.cancel()
+            announced(error)
+
+    def stop(self) -> None:
+        """Follow no more events."""
+        if self._follow in self._shared.listeners:
+            self._shared.listeners.remove(self._follow)
+        self._attempt += 1
+        for timer in (self._line, self._retry, self._deadline):
+            if timer is not None:
+                timer.cancel()
+
+    def _follow(self, event: SessionEvent) -> None:
+        if event in {SessionEvent.SUSPENDED, SessionEvent.EXPIRED}:
+            self._problem = "no connection" if event is SessionEvent.SUSPENDED else "the session has expired"
+            self._lost()
+        else:
+            self._lost()  # also a new session of which the loss was not told: a kazoo that had failed
+            self._begin(self._come_back())
+
+    def _lost(self) -> None:
+        self._attempt += 1
+        if self._is_whole:
+            self._is_whole = False
+            self._lost_ms = self._clock.monotonic_ms()
+            self._lines.reset()
+            self._line = self._scheduling.call_after(self._lines.next_wait_ms(), self._say)
+
+    def _say(self) -> None:
+        logger.warning(
+            "waiting for ZooKeeper at %s, for %.0f s so far: %s; clients are served, and what needs ZooKeeper waits:"
+            " changes of topics and configs, offsets in ZooKeeper, the registration of broker %d",
+            self._shared.connect, self._seconds(), self._problem, self._member.node_id,
+        )  # fmt: skip
+        self._line = self._scheduling.call_after(self._lines.next_wait_ms(), self._say)
+
+    def _seconds(self) -> float:
+        return (self._clock.monotonic_ms() - self._lost_ms) / 1000
+
+    # Coming back
+
+    def _come_back(self) -> Steps[None]:
+        yield from join(self._shared.session, self._member, self._look_again)
+        yield from self._register()
+
+    def _register(self) -> Steps[None]:
+        if self._registration is not None:
+            yield from children(self._shared.session, BROKER_IDS_PATH, self._look_again)  # other brokers
+            yield from register(self._shared.session, self._member, self._registration, self._look_again)
+
+    def _begin(self, steps: Steps[None]) -> None:
+        self._attempt += 1
+        attempt = self._attempt
+
+        def ended(result: object) -> None:
+            if attempt == self._attempt:
+                self._ended(result)
+
+        run(steps, ended)
+
+    def _ended(self, result: object) -> None:
+        if result is None:
+            self._whole()
+        elif isinstance(result, Lost):
+            pass  # an event tells when there is a connection again
+        elif isinstance(result, EarlierSession):
+            self._problem = earlier_session(result.node_id, result.owner)
+            self._try_again(RETRY_MS)
+        elif isinstance(result, Overtaken):
+            logger.info("ZooKeeper at %s: %s; looking again", self._shared.connect, result)
+            self._try_again(RETRY_MS)
+        elif isinstance(result, Exception):
+            self._refused(result)
+
+    def _refused(self, error: Exception) -> None:
+        if str(error) != self._problem:
+            self._problem = str(error)
+            logger.error("%s", error, exc_info=None if isinstance(error, ZooKeeperRefusal) else error)
+        self._try_again(REFUSED_RETRY_MS)
+
+    def _try_again(self, delay_ms: float) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retry = self._scheduling.call_after(delay_ms, self._retried)
+
+    def _retried(self) -> None:
+        if self._shared.session.is_connected:
+            self._begin(self._come_back())
+
+    def _look_again(self, _path: str) -> None:
+        """The registrations have changed: one's own is gone, or another broker is there."""
+        self._retried()
+
+    def _whole(self) -> None:
+        self._problem = ""
+        if self._registration is not None:
+            self._tell(None)
+        if self._is_whole:
+            return
+        self._is_whole = True
+        if self._line is not None:
+            self._line.cancel()
+        logger.info("ZooKeeper at %s: back after %.1f s", self._shared.connect, self._seconds())
+        if self._store is not None:
+            self._store.resume()

@@ -1,0 +1,178 @@
+"""The metadata of a broker with `zookeeper.connect`: the start, and what goes on from there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from random import Random
+from socket import gethostname
+from typing import TYPE_CHECKING, Final, Protocol
+
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.new_topics import new_topic_id
+from headgate.gateway.metadata.store import MetadataStore, Prepare
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.purgatory import WaitList
+from headgate.gateway.zookeeper import plans
+from headgate.gateway.zookeeper.cluster_nodes import ClusterNodes
+from headgate.gateway.zookeeper.layout.cluster import (
+    CLUSTER_ID_PATH,
+    CONTROLLER_EPOCH_PATH,
+    CONTROLLER_PATH,
+    ClusterId,
+)
+from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
+from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
+from headgate.gateway.zookeeper.membership.joining import Member, Overtaken, commit, join
+from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.membership.registration import registration
+from headgate.gateway.zookeeper.membership.session_life import SessionLife
+from headgate.gateway.zookeeper.metadata_store import ZooKeeperMetadataStore, first_image
+from headgate.gateway.zookeeper.reading import Watches, read_node, read_tree
+from headgate.gateway.zookeeper.session import Create, Session
+from headgate.gateway.zookeeper.steps import Steps, ensure, get
+from headgate.storage.directory.log_directory import LOCK
+from headgate.storage.directory.log_manager import LogManager
+from headgate.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.runtime.scheduler import Scheduler
+
+logger = logging.getLogger("headgate.zookeeper")
+
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+
+
+class Foundation(Protocol):
+    """What a source needs of the broker, see `gateway.app.composition.Foundation`."""
+
+    config: BrokerConfig
+    clock: Clock
+    random: Random
+    scheduler: Scheduler
+    log_manager: LogManager
+
+
+class ZooKeeperSource:
+    """The metadata in ZooKeeper. Construction takes the cluster over."""
+
+    def __init__(self, base: Foundation, connection: ZooKeeperConnection) -> None:
+        """Join the cluster, become its controller, and read it. Raises ZooKeeperRefusal."""
+        self._base = base
+        self._connection = connection
+        connection.create_chroot()
+        self._watches = Watches()
+        self._member = Member(connection.connect, base.config.node_id, _owner(base))
+        self._store: ZooKeeperMetadataStore | None = None
+        cluster = connection.complete(self._take_over, "the metadata of the cluster")
+        self._nodes = ClusterNodes(cluster)
+        self._life = SessionLife(connection.shared, self._member, connection.pump, base.clock)
+        self.image = first_image(cluster, base.config)
+        base.config.change(*self.image.broker_configs(base.config.node_id))
+        base.log_manager.remove_strays(self.image.has_partition)
+        base.log_manager.resolve_duplicates(self.image.topic_id_of)
+
+    def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
+        """The store. No partition has a leader yet: the store raises the epochs once it runs."""
+        base = self._base
+        self._store = ZooKeeperMetadataStore(
+            self._connection.session,
+            self._watches,
+            self._nodes,
+            self.image,
+            base.config,
+            base.clock,
+            base.random,
+            base.scheduler,
+            prepare,
+            touch,
+        )
+        del self.image, self._nodes  # the store has them, and changes them
+        self._life.serve(self._store)
+        return self._store, True
+
+    def start(self) -> None:
+        """Go on over the loop: the scheduler runs."""
+        assert self._store is not None
+        self._connection.pump.hand_over(self._base.scheduler)
+        self._store.start()
+
+    def announce(self, ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
+        """Register this broker: its listeners are open. `done` gets the reason if that takes too long."""
+        base = self._base
+        self._life.announce(registration(base.config, ports, base.clock.now_ms()), self._connection.wait_ms, done)
+
+    def stop(self) -> None:
+        """Begin no more writes."""
+        self._life.stop()
+        if self._store is not None:
+            self._store.stop()
+
+    def close(self) -> None:
+        """End the session, after the end of the loop: ZooKeeper then deletes the nodes of this process at once."""
+        self._connection.close()
+
+    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
+        """A listener of the metadata: nothing is to be done here."""
+
+    def space_recovered(self, directory: str) -> None:
+        """There is no reserve: the metadata are not on this disk."""
+
+    def _take_over(self) -> Steps[ClusterTree]:
+        """Become the controller, and read the cluster. Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed."""
+        session, member = self._connection.session, self._member
+        yield from join(session, member)
+        version = yield from self._become_controller(session)
+        cluster = yield from self._read(session, version)
+        if cluster.without_id:
+            logger.info("%d topics of an older Kafka get an id", len(cluster.without_id))
+            for operations in plans.give_topic_ids(cluster):
+                yield from commit(session, member, list(operations), "the ids of topics")
+            cluster = yield from self._read(session, version)
+        for error in cluster.invalid:
+            logger.error("%s; that node is left out", error)
+        if not cluster.image.cluster_id:
+            cluster_id = self._base.log_manager.cluster_id
+            yield from ensure(session, CLUSTER_ID_PATH.rpartition("/")[0])
+            node = Create(CLUSTER_ID_PATH, ClusterId(cluster_id).encode())
+            yield from commit(session, member, [node], "the cluster's id")
+            cluster = cluster._replace(image=cluster.image._replace(cluster_id=cluster_id))
+        return cluster
+
+    def _read(self, session: Session, version: int) -> Steps[ClusterTree]:
+        tree = yield from read_tree(session, self._watches.note)
+        cluster = read_cluster(tree, self._new_topic_id)
+        if cluster.controller_epoch_version != version:
+            raise Overtaken("another controller wrote its epoch")
+        return cluster
+
+    def _become_controller(self, session: Session) -> Steps[int]:
+        """Become the controller, unless this session is. Returns the version of `/controller_epoch`."""
+        node_id, now_ms = self._base.config.node_id, self._base.clock.now_ms()
+        cluster = read_cluster((yield from read_node(session, CONTROLLER_EPOCH_PATH)), self._new_topic_id)
+        for error in cluster.invalid:
+            raise error
+        if (yield from get(session, CONTROLLER_PATH)) is not None:  # ours, as `join` has found
+            return cluster.controller_epoch_version
+        operations = list(plans.become_controller(cluster, node_id, now_ms))
+        yield from commit(session, self._member, operations, "the controllership")
+        logger.info("broker %d is the controller, in epoch %d", node_id, cluster.controller_epoch + 1)
+        return cluster.controller_epoch_version + 1
+
+    def _new_topic_id(self) -> bytes:
+        return new_topic_id(self._base.random, ())
+
+
+def _owner(base: Foundation) -> Owner:
+    """This process, by the lock files that it holds."""
+    files = base.log_manager.files
+    locks = {one.meta.directory_id: f"{one.directory}/{LOCK}" for one in base.log_manager}
+    try:
+        boot = files.read(_BOOT_ID).decode().strip()
+        process = int(files.read(next(iter(locks.values()))))
+    except (OSError, ValueError):  # not Linux, or a full disk: an earlier session is waited out
+        boot, process = "", 0
+    identities = {directory_id: files.identity(path) for directory_id, path in locks.items()}
+    timeout_ms = base.config.zookeeper_session_timeout_ms
+    return Owner(gethostname(), process, base.clock.now_ms(), timeout_ms, boot, identities)
