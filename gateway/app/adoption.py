@@ -152,6 +152,7 @@ def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bo
             logger.log(level, "%s", sentence)
         _write_topic_ids(files, paths, survey, adopted)
         _write(files, paths[0], adopted.records, random, now_ms)
+        _keep_from_kafka(files, paths)
     logger.info(
         "adopted %d topics with %d partitions of node %d, cluster %s",
         len(adopted.topic_ids), len(survey.partitions), survey.meta.node_id, survey.meta.cluster_id,
@@ -455,3 +456,11 @@ def _write(files: Files, path: str, records: Sequence[MetadataRecord], random: R
     log.close()
     files.rename(unfinished, directory)
     files.sync_directory(path)
+
+
+def _keep_from_kafka(files: Files, paths: Sequence[str]) -> None:
+    """Write `meta.properties` in the version that Kafka with ZooKeeper refuses: its metadata there are the past."""
+    for path in paths:
+        meta = layout.read_meta(files, path)
+        if meta is not None and meta.version == 0:
+            layout.write_meta(files, path, meta._replace(version=1))
