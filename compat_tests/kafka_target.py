@@ -1,13 +1,13 @@
-"""Apache Kafka 4.1, or 3.9, in the place of the broker under test."""
+"""Apache Kafka 4.1 or 3.9, or an older one on ZooKeeper, in the place of the broker under test."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from compat_tests import toolchain
-from compat_tests.apache_kafka import ApacheKafka
+from compat_tests.apache_kafka import QUICK_START, ApacheKafka, KafkaOnZooKeeper
 from compat_tests.broker import Broker
 
 
@@ -23,9 +23,12 @@ class KafkaBroker(Broker):
     }
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, jar_set: str = "broker") -> None:
-        toolchain.jars(jar_set)
-        self.kafka = ApacheKafka({**self.SETTINGS, **(settings or {})}, jar_set=jar_set, directory=directory)
+        self.kafka = self.new_kafka(directory, {**self.SETTINGS, **(settings or {})}, jar_set)
         super().__init__(directory, self.kafka.logs, self.kafka.output)
+
+    def new_kafka(self, directory: Path, settings: Mapping[str, str], jar_set: str) -> ApacheKafka:
+        toolchain.jars(jar_set)
+        return ApacheKafka(settings, jar_set=jar_set, directory=directory)
 
     @property
     def bootstrap(self) -> str:
@@ -56,3 +59,23 @@ class KafkaBroker(Broker):
 
     def is_running(self) -> bool:
         return self.kafka.process is not None
+
+
+class KafkaZooKeeperBroker(KafkaBroker):
+    """Kafka 0.8.2, 2.8 or 3.9 with a ZooKeeper, as broker 0."""
+
+    SETTINGS: ClassVar[Mapping[str, str]] = {
+        "group.initial.rebalance.delay.ms": "0",
+        "delete.topic.enable": "true",
+        "controlled.shutdown.enable": "false",
+    }
+
+    def __init__(self, directory: Path, connect: str, settings: Mapping[str, str], jar_set: str) -> None:
+        self.connect = connect
+        super().__init__(directory, settings, jar_set)
+
+    def new_kafka(self, directory: Path, settings: Mapping[str, str], jar_set: str) -> ApacheKafka:
+        toolchain.jars(jar_set)
+        directory.mkdir(parents=True, exist_ok=True)
+        more: dict[str, Any] = {"jar_set": jar_set, "directory": directory, "heap": "256m", "options": QUICK_START}
+        return KafkaOnZooKeeper(self.connect, 0, settings, **more)

@@ -29,7 +29,6 @@ from compat_tests.apache_kafka import QUICK_START, ROOT, TOOL_OPTIONS, KafkaOnZo
 from compat_tests.zookeeper import Write, ZooKeeper
 
 TARGET: Final = ROOT / "gateway" / "zookeeper" / "layout" / "tests" / "of_kafka"
-MEMBER: Final = ROOT / "compat_tests" / "java" / "broker08" / "src" / "GroupMember.java"
 INIT_PRODUCER_ID, OFFSET_COMMIT = 22, 8
 QUIET_S: Final = 0.7
 ROUNDS: Final = 40
