@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.purgatory import Purgatory
     from headgate.gateway.runtime.scheduler import Scheduler
     from headgate.gateway.runtime.time_slices import TimeSlices
+    from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
     from headgate.gateway.zookeeper.shared_session import SharedSession
 
 
@@ -85,6 +86,8 @@ class Services:
     """The session with ZooKeeper; None without `zookeeper.connect`."""
     authorizer: Authorizer | None = None
     quota: Quota | None = None
+    offset_stores: OffsetStores | None = None
+    """The second store of offsets; None without ZooKeeper."""
 
 
 @dataclass(slots=True)

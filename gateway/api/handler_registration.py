@@ -5,7 +5,7 @@ An API is added by a module in `gateway.api.handlers`; `load` imports them all.
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,7 +27,7 @@ class Range(NamedTuple):
     `authorize`: the rule that runs before the handler (`gateway.api.authorization`). `is_lasting(response)`: True if an
     equal request from the same viewpoint has the same response, and no effect, until the image changes. Such a response
     is cached (`gateway.api.response_cache`). `stages`: True if the handler may stage appends, which are written
-    together with others of its turn (`gateway.replication.write_batcher`).
+    together with others of its turn (`gateway.replication.write_batcher`). `needs_zookeeper`: served with ZooKeeper only.
     """
 
     first: int
@@ -36,6 +36,7 @@ class Range(NamedTuple):
     authorize: Rule = unrestricted
     is_lasting: Callable[[Any], bool] | None = None
     stages: bool = False
+    needs_zookeeper: bool = False
 
 
 class Registration(NamedTuple):
@@ -69,6 +70,7 @@ def handles(
     authorize: Rule,
     is_lasting: Callable[[Any], bool] | None = None,
     stages: bool = False,
+    needs_zookeeper: bool = False,
 ) -> Callable[[H], H]:
     """Register a handler for `versions` ("0-4", or "3") of a request; see `Range`.
 
@@ -78,7 +80,7 @@ def handles(
     low, _, high = versions.partition("-")
 
     def register(handler: H) -> H:
-        added = Range(int(low), int(high or low), handler, authorize, is_lasting, stages)
+        added = Range(int(low), int(high or low), handler, authorize, is_lasting, stages, needs_zookeeper)
         known = REGISTRATIONS.get(request.api_key)
         ranges = sorted((added, *(known.ranges if known else ())))
         for before, after in pairwise(ranges):
@@ -96,3 +98,13 @@ def load() -> dict[int, Registration]:
     for module in pkgutil.iter_modules(handlers.__path__):
         importlib.import_module(f"{handlers.__name__}.{module.name}")
     return REGISTRATIONS
+
+
+def served(registrations: Mapping[int, Registration], *, has_zookeeper: bool) -> Mapping[int, Registration]:
+    """The supported APIs of a broker."""
+    if has_zookeeper:
+        return registrations
+    return {
+        key: one._replace(ranges=tuple(each for each in one.ranges if not each.needs_zookeeper))
+        for key, one in registrations.items()
+    }

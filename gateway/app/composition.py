@@ -16,7 +16,7 @@ from headgate.gateway.api.context import Services
 from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.api.fetch_sessions import FetchSessions
-from headgate.gateway.api.handler_registration import load
+from headgate.gateway.api.handler_registration import load, served
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from headgate.gateway.coordinator.producer_ids import ProducerIds
@@ -57,6 +57,7 @@ from headgate.storage.files import Files, parent
 if TYPE_CHECKING:  # a start needs no compaction, and no ZooKeeper unless it is configured
     from headgate.gateway.maintenance.cleaner_process import Worker
     from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
+    from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
 
 
 @dataclass(slots=True)
@@ -277,7 +278,7 @@ class BrokerParts:
         self.transactions = self.services.transactions
         self.maintenance = BrokerMaintenance(self.log_manager, self.partitions, config, clock, scheduler)
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
-        self.dispatcher = Dispatcher(self.services, load())
+        self.dispatcher = Dispatcher(self.services, served(load(), has_zookeeper=self.zookeeper is not None))
         self._open_files = self.log_manager.files.open_limit()
         self.server = Server(self.dispatcher, _limits(config, self._open_files), clock, scheduler)
         self._listen()
@@ -289,7 +290,9 @@ class BrokerParts:
         shared = CoordinatorServices(clock, scheduler, purgatory, self.appends, slices)
         producer_ids = ProducerIds(self.metadata)
         groups = GroupCoordinator(config, self.random, shared, self.metadata, self.partitions)
-        markers = PartitionMarkers(shared, self.partitions, groups)
+        offset_stores = self._make_offset_stores(groups, shared)
+        other_store = None if offset_stores is None else offset_stores.markers
+        markers = PartitionMarkers(shared, self.partitions, groups, other_store)
         marker_writer = RetryingMarkerWriter(markers, self.metadata, shared)
         return Services(
             config=config,
@@ -316,7 +319,15 @@ class BrokerParts:
             appends=self.appends,
             metrics=self.metrics,
             zookeeper=None if self.zookeeper is None else self.zookeeper.shared,
+            offset_stores=offset_stores,
         )
+
+    def _make_offset_stores(self, groups: GroupCoordinator, shared: CoordinatorServices) -> OffsetStores | None:
+        if self.zookeeper is None:
+            return None
+        from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
+
+        return OffsetStores(self.zookeeper.shared.session, groups, shared, self.config, self.metadata)
 
     def _listen(self) -> None:
         """Subscribe every listener of an event, in the order of the calls."""
@@ -329,10 +340,14 @@ class BrokerParts:
         events.online.append(self.transactions.came_online)
         events.truncated.append(self.groups.log_was_truncated)
         events.truncated.append(self.transactions.log_was_truncated)
+        offset_stores = self.services.offset_stores
+        if offset_stores is not None and self.zookeeper is not None:
+            self.zookeeper.shared.listeners.append(offset_stores.follow_session)
         for listener in (  # in this order: coordinators use the partitions
             self.partitions.follow,
             self.groups.follow,
             self.transactions.follow,
+            *(() if offset_stores is None else (offset_stores.follow,)),
             lambda *_: self.server.limit(_limits(self.config, self._open_files)),
             self._source.follow,
         ):
@@ -353,6 +368,8 @@ class BrokerParts:
         self.log_cleaner.start()
         self.groups.start()
         self.transactions.start()
+        if self.services.offset_stores is not None:
+            self.services.offset_stores.start()
         self.log_loader.start()
         self._source.start()
 
@@ -363,6 +380,8 @@ class BrokerParts:
     def stop(self) -> None:
         """Answer the parked requests, and begin no more work."""
         self.purgatory.expire_all()
+        if self.services.offset_stores is not None:
+            self.services.offset_stores.stop()
         self.groups.stop()
         self.transactions.stop()
         self.log_cleaner.stop()

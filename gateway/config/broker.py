@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headgate.gateway.config import broker_table, catalogue, listeners
+from headgate.gateway.config import broker_table, catalogue, listeners, offset_store
 from headgate.gateway.config.definition import LONG_MAX, Effect, Value
 from headgate.gateway.config.listeners import Listener, ListenerProblem
 from headgate.gateway.config.loading import Answer, ConfigError, Loaded, Overrides, Setting, load
@@ -199,6 +199,19 @@ def _check_zookeeper(loaded: Loaded) -> None:
         _attempt(loaded, "zookeeper.connect", lambda: listeners.check_zookeeper(connect))
 
 
+def _check_offset_stores(loaded: Loaded) -> None:
+    name = "headgate.offsets.store"
+    text = loaded.values[name]
+    loaded.values[name] = ()
+    try:
+        loaded.values[name] = patterns = offset_store.parse_patterns(text)
+    except ValueError as error:
+        loaded.problem(name, str(error))
+        return
+    if loaded.values["zookeeper.connect"] is None and any(one.store != offset_store.DEFAULT for one in patterns):
+        loaded.problem(name, "without zookeeper.connect there is one store; set it, or remove the line")
+
+
 def _parsed(loaded: Loaded, name: str, parse: Callable[[str], Any]) -> Any:
     text = loaded.values[name] or ""
     loaded.values[name] = ()
@@ -244,6 +257,7 @@ _CHECKS: tuple[Callable[[Loaded], None], ...] = (
     _check_identity,
     _check_directories,
     _check_zookeeper,
+    _check_offset_stores,
     _check_listeners,
     _check_order,
     _lift_limits,

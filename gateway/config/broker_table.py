@@ -12,6 +12,7 @@ from typing import Any
 
 from headgate.gateway.config.definition import Type
 from headgate.gateway.config.listeners import Listener
+from headgate.gateway.config.offset_store import StorePattern
 
 BOOLEAN, STRING, INT, SHORT = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT
 LONG, DOUBLE, LIST = Type.LONG, Type.DOUBLE, Type.LIST
@@ -68,6 +69,11 @@ class Settings:
       " Clients of the 0.8 age need it: they look for brokers there, and keep offsets there."))
     zookeeper_session_timeout_ms: int = row(INT, "18000", "1..", "ZooKeeper forgets this broker after this time without a heartbeat.")
     zookeeper_connection_timeout_ms: int | None = row(INT, None, "1..", "How long to wait for ZooKeeper at a start. Default: zookeeper.session.timeout.ms.")
+
+    headgate_offsets_store: tuple[StorePattern, ...] = row(STRING, "separate", "",
+     ("Where the offsets of groups are that have no headgate.offsets.store of their own: separate (OffsetCommit 0 in ZooKeeper, later versions in the"
+      " coordinator), dual:zookeeper or dual:kafka (both have every commit; at the beginning this side leads), or kafka (the coordinator alone)."
+      " For some groups: pattern=store, separated by commas; the first pattern that matches counts."))
 
     # Topics
     num_partitions: int = row(INT, "1", "1..", "Partitions of a topic that is created without a number of partitions.")

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-from headgate.gateway.config import catalogue
+from headgate.gateway.config import catalogue, offset_store
+from headgate.gateway.config.definition import Type
 from headgate.gateway.config.describe import ConfigEntry, Source, Synonym, broker_synonyms
 from headgate.protocol.errors import ErrorCode, KafkaError
 
@@ -19,15 +20,52 @@ SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 # The broker has each setting with its bounds: group.consumer.session.timeout.ms, group.consumer.min.session.timeout.ms
 _NAMES = (SESSION_TIMEOUT, HEARTBEAT_INTERVAL)
+_STORE_TEXTS = {
+    offset_store.STORE: (
+        offset_store.SEPARATE,
+        "Where the offsets are: separate (OffsetCommit 0 in ZooKeeper, later versions in the coordinator), dual (both"
+        " have every commit), or kafka (the coordinator alone).",
+    ),
+    offset_store.SOURCE: (
+        "",
+        "The side that leads when the group becomes dual: zookeeper or kafka. Named anew each time.",
+    ),
+}
+"""With ZooKeeper alone: the name, the default and the meaning."""
+_STORE_VALUES = {offset_store.STORE: offset_store.STORES, offset_store.SOURCE: offset_store.SOURCES}
 
 
 def check(config: BrokerConfig, configs: Mapping[str, str]) -> None:
     """Check a group's configs. Raises KafkaError(INVALID_CONFIG): unknown name, illegal value, or contradiction."""
-    values = {name: _check_one(config, name, text) for name, text in configs.items()}
+    for name in _STORE_TEXTS:
+        if name in configs:
+            _check_store(config, name, configs[name])
+    values = {name: _check_one(config, name, text) for name, text in configs.items() if name not in _STORE_TEXTS}
     session = values.get(SESSION_TIMEOUT, config.group_consumer_session_timeout_ms)
     interval = values.get(HEARTBEAT_INTERVAL, config.group_consumer_heartbeat_interval_ms)
     if values and session <= interval:
         _refuse(f"{SESSION_TIMEOUT}={session} must exceed {HEARTBEAT_INTERVAL}={interval}")
+
+
+def check_change(group_id: str, present: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
+    """Check a change of a group's configs: which side leads is a question of the moment. Raises KafkaError."""
+    if offset_store.DUAL not in (changes.get(offset_store.STORE), present.get(offset_store.STORE)):
+        return
+    if changes.get(offset_store.STORE) == offset_store.DUAL:
+        if "/" in group_id or group_id in {"", ".", ".."}:
+            _refuse(f"group {group_id[:100]!r} cannot be in ZooKeeper: its id is not the name of a node")
+        if present.get(offset_store.STORE) != offset_store.DUAL and not changes.get(offset_store.SOURCE):
+            _refuse(
+                f"{offset_store.STORE}=dual needs the side that leads in the same change:"
+                f" {offset_store.SOURCE}=zookeeper or {offset_store.SOURCE}=kafka"
+            )
+
+
+def _check_store(config: BrokerConfig, name: str, text: str) -> None:
+    if config.zookeeper_connect is None:
+        _refuse(f"{name} needs zookeeper.connect: without it, groups have one store")
+    if text not in _STORE_VALUES[name]:
+        _refuse(f"{name}={text[:100]}: allowed is one of: {', '.join(_STORE_VALUES[name])}")
 
 
 def _check_one(config: BrokerConfig, name: str, text: str) -> int:
@@ -60,7 +98,19 @@ def describe(
     config: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
     """The settings of a group whose own configs are `overrides`. A group with configs need not exist."""
-    return [_entry(config, overrides, name) for name in _NAMES if names is None or name in names]
+    entries = [_entry(config, overrides, name) for name in _NAMES if names is None or name in names]
+    if config.zookeeper_connect is not None:
+        entries += [_store_entry(overrides, name) for name in _STORE_TEXTS if names is None or name in names]
+    return entries
+
+
+def _store_entry(overrides: Mapping[str, str], name: str) -> ConfigEntry:
+    default, documentation = _STORE_TEXTS[name]
+    synonyms = [Synonym(name, default, Source.DEFAULT_CONFIG)]
+    if name in overrides:
+        synonyms.insert(0, Synonym(name, overrides[name], Source.DYNAMIC_GROUP_CONFIG))
+    first = synonyms[0]
+    return ConfigEntry(name, first.value, first.source, Type.STRING, False, False, documentation, tuple(synonyms))
 
 
 def _entry(config: BrokerConfig, overrides: Mapping[str, str], name: str) -> ConfigEntry:

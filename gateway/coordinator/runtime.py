@@ -138,6 +138,11 @@ class CoordinatorRuntime(Generic[S]):
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{coordinator.partition!r} is being loaded")
             yield coordinator.shard
 
+    def shard_of(self, index: int) -> S | None:
+        """The shard of a partition; None while it is being loaded, or if another broker has it."""
+        coordinator = self._coordinators.get(index)
+        return None if coordinator is None else coordinator.shard
+
     def index_of(self, key: str) -> int:
         """The partition of a key.
 

@@ -1,6 +1,6 @@
 """The real broker without a port: memory streams, trio's mock clock, a client over `protocol.client_connection`."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,9 +10,14 @@ import trio.testing
 
 from headgate.gateway.app.broker import Broker
 from headgate.gateway.app.composition import Seams
+from headgate.gateway.app.composition import connect as no_zookeeper
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import TrioClock
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler
+from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
+from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
+from headgate.gateway.zookeeper.tests.opening import connector
 from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.schema import Message
 
@@ -78,14 +83,29 @@ class MemoryBroker:
 
 def run_broker(directory: Path, scenario: Callable[[MemoryBroker], Awaitable[None]], **settings: str) -> None:
     """Run `scenario` beside a broker on `directory`; the clock jumps to the next deadline when all wait."""
+    _run(directory, scenario, settings, no_zookeeper)
 
+
+def run_broker_with_zookeeper(
+    keeper: ZooKeeperModel, directory: Path, scenario: Callable[[MemoryBroker], Awaitable[None]], **settings: str
+) -> None:
+    """The same with the metadata in ZooKeeper."""
+    _run(directory, scenario, {"zookeeper_connect": "model:2181", **settings}, connector(keeper))
+
+
+def _run(
+    directory: Path,
+    scenario: Callable[[MemoryBroker], Awaitable[None]],
+    settings: Mapping[str, str],
+    connect: Callable[[BrokerConfig, Clock], ZooKeeperConnection | None],
+) -> None:
     async def main() -> None:
         config = BrokerConfig.load(
             "", [f"log.dirs={directory}", *(f"{name.replace('_', '.')}={value}" for name, value in settings.items())]
         )
         listener = MemoryListener()
         # While a thread runs, all tasks wait, and the clock jumps to where every deadline has passed.
-        broker = Broker(config, Seams(TrioClock(), random=Random(0), make_scheduler=FakeScheduler))
+        broker = Broker(config, Seams(TrioClock(), random=Random(0), make_scheduler=FakeScheduler, connect=connect))
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run, [("PLAINTEXT", listener)])
             await scenario(MemoryBroker(broker, listener))

@@ -6,7 +6,7 @@ The store is optimistic: it refuses a change of something that another broker ha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 
 from headgate.gateway.app.composition import Foundation
@@ -25,6 +25,7 @@ from headgate.protocol.internal.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from headgate.storage.errors import StorageError
 
 OTHER_BROKER = "99"
 
@@ -125,6 +126,9 @@ class SharedSource:
 
     def start(self) -> None:
         pass
+
+    def announce(self, _ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
+        done(None)
 
     def stop(self) -> None:
         pass

@@ -1,11 +1,13 @@
-"""What this broker knows of the cluster's nodes: versions, parents, unknown fields. It makes conditional writes possible.
+"""What this broker knows of the cluster's nodes: versions, parents, unknown fields. Conditional writes need them.
 
 Reads and own writes are applied in the order of their answers, which is the order of ZooKeeper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.zookeeper.layout.admin import DELETE_TOPICS_PATH
 from headgate.gateway.zookeeper.layout.cluster import (
@@ -20,7 +22,7 @@ from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH, CONFI
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, LeaderAndIsr, TopicAssignment, partition_of
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, ConfigNode, TopicNodes
 from headgate.gateway.zookeeper.plans import Multi
-from headgate.gateway.zookeeper.session import Check, Create, Delete, Operation, Results, SetData, Stat
+from headgate.gateway.zookeeper.session import Check, Create, Delete, Results, SetData, Stat
 
 
 class ClusterNodes:
@@ -33,7 +35,7 @@ class ClusterNodes:
         self._deleting = set(cluster.deleting)
 
     def tree(self, image: Image) -> ClusterTree:
-        """The nodes with an image, as plans take them: valid until the nodes change. `without_id` is that of the start."""
+        """The nodes with an image, as plans take them: valid until the nodes change."""
         return self._cluster._replace(
             image=image, topics=self._topics, configs=self._configs, deleting=frozenset(self._deleting)
         )
@@ -43,7 +45,7 @@ class ClusterNodes:
         return self._topics.get(name)
 
     @property
-    def deleting(self) -> Set[str]:
+    def deleting(self) -> AbstractSet[str]:
         """The topics that tools have ordered to delete."""
         return self._deleting
 

@@ -41,23 +41,29 @@ class ControllerElection:
         self._watch = watch
         self._told = ""
 
-    def elect(self) -> Steps[None]:
-        """Become the controller, unless another broker is; then the watch tells when it is not any more."""
+    def elect(self) -> Steps[bool]:
+        """Become the controller, unless another broker is; then the watch tells when it is not any more.
+
+        Returns true if this is a new election.
+        """
         self.is_elected = False
         for _ in range(_ATTEMPTS):
             stat = yield from exists(self._session, CONTROLLER_PATH, self._watch)
             if stat is None:
                 self.is_elected = yield from self._become()
-            elif stat.ephemeral_owner == self._session.session_id:
-                self.is_elected = not (yield from self._read_epoch())
-                if not self.is_elected:  # the epoch is not ours: only a new one is known to be
-                    yield from delete(self._session, CONTROLLER_PATH, stat.version)
-            else:
+                if self.is_elected:
+                    self._told = ""
+                    return True
+            elif stat.ephemeral_owner != self._session.session_id:
                 yield from self._tell_other()
-                return
-            if self.is_elected:
-                self._told = ""
-                return
+                return False
+            elif not (yield from self._read_epoch()):
+                self.is_elected = True
+                return False
+            else:  # the epoch is not known to be ours: only a new one is
+                self.others_wrote = True
+                yield from delete(self._session, CONTROLLER_PATH, stat.version)
+        return False
 
     def _become(self) -> Steps[bool]:
         self.others_wrote |= yield from self._read_epoch()

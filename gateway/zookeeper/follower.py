@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from headgate.gateway.config import group_config as group_configs
 from headgate.gateway.config import topic_config as topic_configs
@@ -23,13 +23,15 @@ from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.records import config_records
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.zookeeper import plans
+from headgate.gateway.zookeeper import orders, plans
 from headgate.gateway.zookeeper.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.differences import Touched, changed_configs, topic_records
 from headgate.gateway.zookeeper.layout.admin import (
     DELETE_TOPICS_PATH,
     PREFERRED_REPLICA_ELECTION_PATH,
     REASSIGN_PARTITIONS_PATH,
+    PartitionReassignments,
+    PreferredReplicaElection,
 )
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
 from headgate.gateway.zookeeper.layout.cluster import (
@@ -47,16 +49,18 @@ from headgate.gateway.zookeeper.layout.configs import (
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
-from headgate.gateway.zookeeper.layout.tree import ClusterTree, ZNode, read_cluster
+from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
+from headgate.gateway.zookeeper.orders import Decision
 from headgate.gateway.zookeeper.reading import CONFIGURED, Tree, Watches, read_node, read_topic
 from headgate.gateway.zookeeper.session import Refused, Session
 from headgate.gateway.zookeeper.steps import Steps, children, delete, exists, gather, get, multi
-from headgate.protocol.errors import KafkaError
+from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     GROUP_RESOURCE,
     FeatureLevelRecord,
     MetadataRecord,
     ProducerIdsRecord,
+    RemoveTopicRecord,
 )
 
 if TYPE_CHECKING:
@@ -64,6 +68,8 @@ if TYPE_CHECKING:
     from headgate.gateway.metadata.store import Change
 
 logger = logging.getLogger("headgate.zookeeper")
+
+Order = TypeVar("Order")
 
 NOTIFICATION_MS: Final = 15 * 60 * 1000
 _ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
@@ -107,6 +113,8 @@ class ClusterFollower:
     ) -> None:
         self.leaderless: dict[tuple[str, int], None] = {}
         """Partitions that this broker has to lead, and does not yet."""
+        self.has_last_block = False
+        """Whether this broker has taken the last block of producer ids, as of the last look."""
         self._session = session
         self._watches = watches
         self._nodes = nodes
@@ -118,6 +126,9 @@ class ClusterFollower:
         self._closely = set[str]()  # topics to read with all partitions, also if their assignment is the same
         self._notifications: dict[str, int] = {}  # name -> when it was created, in ms
         self._told = set[str]()
+        self._ordered: dict[Change, str] = {}  # changes that do an order -> its path
+        self._deletions = set[bytes]()  # ids of topics whose deletion was given up, but may be done
+        self._postponed = set[str]()  # orders that wait until all partitions are led
 
     def begin(self) -> None:
         """Look at what the first reading left open."""
@@ -148,11 +159,16 @@ class ClusterFollower:
         for path in _SINGLES if subjects.has_others else ():
             self._watches.note(path)
 
-    def look_again(self, image: Image, subjects: Touched) -> Steps[Image]:
-        """The image with these subjects as they are in ZooKeeper, leaders included. Nobody is told.
+    def may_be_deleted(self, records: Iterable[MetadataRecord]) -> None:
+        """A change was given up, and may be in ZooKeeper all the same."""
+        self._deletions |= {record.topic_id for record in records if isinstance(record, RemoveTopicRecord)}
 
-        Raises ValueError if another broker has taken producer ids.
+    def look_again(self, image: Image, subjects: Touched) -> Steps[Image]:
+        """The image with these subjects as they are in ZooKeeper, leaders included.
+
+        Nobody is told yet; that follows (`look_closely`).
         """
+        self.look_closely(subjects)
         for name in sorted(subjects.topics):
             part = yield from self._read_topic(name)
             self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
@@ -169,7 +185,7 @@ class ClusterFollower:
 
     def look(self, paths: Iterable[str]) -> Steps[None]:
         """Look at all of these again."""
-        orders = [path for path in paths if path in _ORDERS]
+        ordered = [path for path in paths if path in _ORDERS]
         subjects = {path: None for path in paths if path not in _ORDERS and path not in _SINGLES}
         if TOPICS_PATH in subjects:
             del subjects[TOPICS_PATH]
@@ -183,7 +199,7 @@ class ClusterFollower:
         yield from gather([self._look(path) for path in subjects])
         if any(path in _SINGLES for path in paths):
             yield from self._look_at_singles()
-        for path in orders:
+        for path in ordered:
             yield from self._ORDERED[path](self)
 
     def _look(self, path: str) -> Steps[None]:
@@ -220,6 +236,9 @@ class ClusterFollower:
             return
         if name in part.without_id:
             part = yield from self._give_id(name, part)
+            if name not in part.topics or name in part.without_id:
+                self._closely.add(name)  # others write the topic too, or another is the controller: a look follows
+                return
         self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
         topic = _told_topic(part.image.topics[name], before, self._config)
         self._report_invalid(part)
@@ -247,15 +266,20 @@ class ClusterFollower:
         cluster = self._nodes.tree(part.image)._replace(topics=part.topics, without_id=part.without_id)
         for one in plans.give_topic_ids(cluster):
             results = yield from multi(self._session, one)
-            if isinstance(results, Refused):  # others write the topic; the watch has told, or will
-                self._watches.note(CONTROLLER_PATH if results.place == 0 else f"{TOPICS_PATH}/{name}")
-            else:
+            if not isinstance(results, Refused):
                 logger.info("topic %s has an id in ZooKeeper now: %s", name, part.image.topics[name].topic_id.hex())
+            else:
+                self._watches.note(CONTROLLER_PATH if results.place == 0 else f"{TOPICS_PATH}/{name}")
         return (yield from self._read_topic(name))
 
     def _tell_missing(self, name: str, part: ClusterTree, before: Topic | None) -> None:
         self._report_invalid(part)
-        if before is not None and not part.invalid:
+        if before is None or part.invalid:
+            return
+        if before.topic_id in self._deletions:
+            self._deletions.discard(before.topic_id)
+            self._store.tell([RemoveTopicRecord(topic_id=before.topic_id)])
+        else:
             self._tell_once(
                 f"topic {name} is gone from ZooKeeper, though nobody has ordered its deletion: it is served on, and "
                 "its data stay on the disk; delete it with kafka-topics, or write the topic again"
@@ -341,26 +365,20 @@ class ClusterFollower:
     # Single nodes
 
     def _read_singles(self) -> Steps[ClusterTree]:
-        """Producer ids and features. Raises ValueError if another broker has taken producer ids."""
+        """Producer ids and features."""
         tree: Tree = {}
         for path in _SINGLES:
             tree |= yield from read_node(self._session, path)
         part = read_cluster(tree, bytes)
         self._nodes.put_versions(part)
         self._report_invalid(part)
-        if part.image.next_producer_id != self._store.written_image.next_producer_id:
-            block = ProducerIdBlock.decode(tree.get(PRODUCER_IDS_PATH, ZNode(None, 0)).data)
-            if block is not None and block.broker_id != self._config.node_id:
-                raise ValueError("another broker has taken these producer ids")
+        if not part.invalid and PRODUCER_IDS_PATH in tree:
+            block = ProducerIdBlock.decode(tree[PRODUCER_IDS_PATH].data)
+            self.has_last_block = block is not None and block.broker_id == self._config.node_id
         return part
 
     def _look_at_singles(self) -> Steps[None]:
-        tree: Tree = {}
-        for path in _SINGLES:
-            tree |= yield from read_node(self._session, path)
-        part = read_cluster(tree, bytes)
-        self._nodes.put_versions(part)
-        self._report_invalid(part)
+        part = yield from self._read_singles()
         image, found = self._store.written_image, part.image
         levels = {name: level for name, level in found.features.items() if image.features.get(name) != level}
         records: list[MetadataRecord] = [
@@ -388,18 +406,57 @@ class ClusterFollower:
         for name in names:
             if name in self._store.planned.topics:
                 try:
-                    self._store.delete_topic(name)
+                    self._ordered[self._store.delete_topic(name)] = DELETE_TOPICS_PATH
                     continue
                 except KafkaError as error:
-                    logger.warning("the order to delete topic %s is refused: %s", name, error.message)
+                    if error.code is not ErrorCode.TOPIC_DELETION_DISABLED:
+                        raise
+                    logger.error("topic %s is not deleted, as ordered in ZooKeeper: %s", name, error.message)
+            elif name in self._store.written_image.topics:
+                continue  # the deletion waits
             yield from delete(self._session, f"{DELETE_TOPICS_PATH}/{name}")
             self._nodes.put_deleting([one for one in self._nodes.deleting if one != name])
 
     def _reassign(self) -> Steps[None]:
-        yield from exists(self._session, REASSIGN_PARTITIONS_PATH, self._watches.note)
+        yield from self._do_order(REASSIGN_PARTITIONS_PATH, PartitionReassignments.decode, orders.reassign)
 
     def _elect_preferred(self) -> Steps[None]:
-        yield from exists(self._session, PREFERRED_REPLICA_ELECTION_PATH, self._watches.note)
+        path = PREFERRED_REPLICA_ELECTION_PATH
+        yield from self._do_order(path, PreferredReplicaElection.decode, orders.elect_preferred)
+
+    def _do_order(
+        self, path: str, decode: Callable[[bytes | None], Order], decide: Callable[[Image, int, Order], Decision]
+    ) -> Steps[None]:
+        """Do an order, and delete it once nothing is left to do."""
+        if (yield from exists(self._session, path, self._watches.note)) is None:
+            return
+        found = yield from get(self._session, path)
+        if found is None or self.leaderless or path in self._ordered.values():
+            self._postponed.update([path] if found is not None else ())
+            return
+        try:
+            decision = decide(self._store.planned, self._config.node_id, decode(found.data))
+        except InvalidNode as error:
+            decision = Decision([], [str(error)])
+        if decision.records:
+            self._ordered[self._store.submit(decision.records)] = path
+            return
+        for refusal in decision.refusals:
+            logger.error("an order in ZooKeeper's %s is refused: %s", path, refusal)
+        yield from delete(self._session, path, found.stat.version)
+
+    def ended(self, change: Change) -> bool:
+        """A change has ended. True if it was ordered: then look whether the order is done."""
+        path = self._ordered.pop(change, None)
+        if path is not None:
+            self._watches.note(path)
+        return path is not None
+
+    def all_are_led(self) -> None:
+        """No partition waits for its leader: do the orders that waited for that."""
+        postponed, self._postponed = self._postponed, set()
+        for path in postponed:
+            self._watches.note(path)
 
     _ORDERED: Final[Mapping[str, Callable[[ClusterFollower], Steps[None]]]] = {
         DELETE_TOPICS_PATH: _delete_topics,

@@ -23,6 +23,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from headgate.gateway.metadata.image import Image, Node
+from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
 from headgate.gateway.runtime.clock import Clock
@@ -38,7 +39,7 @@ from headgate.gateway.zookeeper.reading import Watches
 from headgate.gateway.zookeeper.session import KeeperError, Refused, Session
 from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, multi, run
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.internal.metadata import MetadataRecord, TopicRecord
+from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, TopicRecord
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
@@ -174,6 +175,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         """A change is in ZooKeeper, or is given up."""
         if error is not None or submitted.is_over:
             self._follower.look_closely(touched(submitted.change.records, self.written_image, submitted.change.image))
+            self._follower.may_be_deleted(submitted.change.records if submitted.is_in_doubt else ())
         if submitted.is_over:
             return
         assert submitted is self._queue[0]
@@ -181,8 +183,12 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._queue.popleft()
         if submitted.timer is not None:
             submitted.timer.cancel()
-        if submitted.change is self._raising:
-            self._raised(error)
+        is_own = submitted.change is self._raising
+        if is_own:
+            self._raising = None
+        if (self._follower.ended(submitted.change) or is_own) and error is not None:
+            logger.warning("a change that this broker makes by itself is tried again: %s", error.message)
+            self._pause()
         self._end_offset += 1
         self._written(submitted.change, error)
 
@@ -191,9 +197,11 @@ class ZooKeeperMetadataStore(MetadataStore):
     def _go_on(self) -> None:
         if self._is_busy or self._is_paused or not (self._is_started and self._is_connected):
             return
-        steps = self._next()
-        if steps is not None:
-            self._is_busy = True
+        self._is_busy = True
+        steps = self._next() or (self._next() if self._watches.changed else None)
+        if steps is None:
+            self._is_busy = False
+        else:
             run(steps, partial(self._done, self._connections))
 
     def _next(self) -> Steps[None] | None:
@@ -210,7 +218,8 @@ class ZooKeeperMetadataStore(MetadataStore):
             changed.clear()
             return self._follower.look(paths)
         if is_elected:
-            self._raise_some()
+            if len(self._queue) < MAX_WAITING:
+                self._raise_some()
             if self._queue:
                 return self._store(self._queue[0])
         return None
@@ -219,7 +228,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._is_busy = False
         if isinstance(result, Lost):
             if connections == self._connections:
-                self._is_connected = False  # `resume` follows
+                self._is_connected = False
         elif isinstance(result, NotController):
             self._watches.note(CONTROLLER_PATH)
         elif isinstance(result, Exception):
@@ -238,10 +247,9 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._go_on()
 
     def _elect(self) -> Steps[None]:
-        yield from self._election.elect()
-        if self._election.is_elected and self._election.others_wrote:
+        if (yield from self._election.elect()):
+            self._follower.look_at_everything(closely=self._election.others_wrote)
             self._election.others_wrote = False
-            self._follower.look_at_everything(closely=True)
 
     # The oldest change
 
@@ -271,9 +279,20 @@ class ZooKeeperMetadataStore(MetadataStore):
         if head.is_in_doubt:
             image = yield from self._follower.look_again(image, touched(records, image, head.change.image))
         head.image = image
+        self._check_producer_ids(head, image)
         wanted = overlay(image, records) if head.is_in_doubt else image.apply_all(records)
         names = touched(records, image, wanted).topics
         return plans.change_image(self._nodes.tree(image), wanted, names, self._config.node_id)
+
+    def _check_producer_ids(self, head: _Submitted, image: Image) -> None:
+        """Raises ValueError if another broker has taken these producer ids."""
+        for record in head.change.records:
+            if isinstance(record, ProducerIdsRecord):
+                is_ours = head.is_in_doubt and self._follower.has_last_block
+                if record.next_producer_id - BLOCK_SIZE < image.next_producer_id and not (
+                    is_ours and record.next_producer_id == image.next_producer_id
+                ):
+                    raise ValueError(f"producer ids are taken up to {image.next_producer_id}")
 
     def _send(self, head: _Submitted, wanted: Sequence[plans.Multi]) -> Steps[bool]:
         """Whether all of it took effect. Raises Failed, NotController."""
@@ -292,37 +311,27 @@ class ZooKeeperMetadataStore(MetadataStore):
     # Leader epochs
 
     def _raise_some(self) -> None:
-        """Lead some of the partitions that wait for it, internal topics first."""
-        if self._raising is not None or not self._follower.leaderless:
+        """Lead some of the partitions that wait for it."""
+        if self._raising is not None:
             return
         records = self._raised_states()
         if records:
-            try:
-                self._raising = change = self.submit(records)
-            except KafkaError as error:
-                self._raising = None
-                logger.warning("leader epochs rise later: %s", error.message)
-                return
-            if change.is_settled:
-                self._raising = None
+            self._raising = self.submit(records)
+        else:
+            self._follower.all_are_led()
 
     def _raised_states(self) -> list[MetadataRecord]:
         node_id, leaderless, planned = self._config.node_id, self._follower.leaderless, self.planned
         records: list[MetadataRecord] = []
-        for name, index in list(islice(leaderless, RAISED_AT_ONCE)):
-            topic = planned.topics.get(name)
-            if topic is None or index >= len(topic.partitions) or topic.partitions[index].leader == node_id:
-                del leaderless[name, index]
-            else:
-                state = plans.led_by(topic.partitions[index], node_id, {node_id})
-                records += partition_records(topic.topic_id, index, (state,))
+        while leaderless and not records:
+            for name, index in list(islice(leaderless, RAISED_AT_ONCE)):
+                topic = planned.topics.get(name)
+                if topic is None or index >= len(topic.partitions) or topic.partitions[index].leader == node_id:
+                    del leaderless[name, index]
+                else:
+                    state = plans.led_by(topic.partitions[index], node_id, {node_id})
+                    records += partition_records(topic.topic_id, index, (state,))
         return records
-
-    def _raised(self, error: KafkaError | None) -> None:
-        self._raising = None
-        if error is not None:
-            logger.warning("leader epochs rise later: %s", error.message)
-            self._pause()
 
 
 def _refusal(head: _Submitted, error: ValueError) -> KafkaError:

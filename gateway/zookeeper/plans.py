@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Final
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
-from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.zookeeper.layout.admin import TopicDeletion
 from headgate.gateway.zookeeper.layout.cluster import (
     CONTROLLER_EPOCH_PATH,
@@ -115,8 +114,6 @@ def change_image(cluster: ClusterTree, new: Image, names: Iterable[str], node_id
         operations.append(_put(OWN_FEATURES_PATH, OwnFeatures(new.features).encode(), cluster.features_version))
     taken = new.next_producer_id - cluster.image.next_producer_id
     if taken:
-        if taken < BLOCK_SIZE:
-            raise ValueError(f"other brokers have taken producer ids up to {cluster.image.next_producer_id}")
         operations += take_producer_ids(cluster, node_id, taken)
     multis = _guarded(cluster, operations)
     if len(multis) > 1:  # a deletion that stops in between has to go on, instead of leaving a topic without data
@@ -147,6 +144,8 @@ def _create_topic(cluster: ClusterTree, topic: Topic) -> Iterator[Operation]:
 
 
 def _change_topic(cluster: ClusterTree, old: Topic, topic: Topic) -> Iterator[Operation]:
+    if topic.name not in cluster.topics:
+        raise ValueError(f"the topic {topic.name} is not in ZooKeeper any more")
     if topic.configs != old.configs:
         yield from _write_configs(cluster, ConfigEntity(TOPICS, topic.name), topic.configs)
     if [state.replicas for state in topic.partitions] != [state.replicas for state in old.partitions]:
@@ -165,12 +164,13 @@ def _change_topic(cluster: ClusterTree, old: Topic, topic: Topic) -> Iterator[Op
 
 def _delete_topic(cluster: ClusterTree, topic: Topic) -> Iterator[Operation]:
     """Children first; the order to delete last, so that the next controller goes on with it."""
-    nodes = cluster.topics[topic.name]
-    for index in sorted(nodes.states):
-        yield Delete(LeaderAndIsr.path(topic.name, index))
-    for path in sorted(nodes.parents, reverse=True):
-        yield Delete(path)
-    yield Delete(TopicAssignment.path(topic.name))
+    nodes = cluster.topics.get(topic.name)
+    if nodes is not None:
+        for index in sorted(nodes.states):
+            yield Delete(LeaderAndIsr.path(topic.name, index))
+        for path in sorted(nodes.parents, reverse=True):
+            yield Delete(path)
+        yield Delete(TopicAssignment.path(topic.name))
     entity = ConfigEntity(TOPICS, topic.name)
     if entity in cluster.configs:
         yield Delete(EntityConfigs.path(entity))

@@ -26,7 +26,9 @@ def delete_groups(request: DeleteGroupsRequest, context: HandlerContext) -> Dele
     def assemble(rows: list[DeletableGroupResult | KafkaError]) -> DeleteGroupsResponse:
         return DeleteGroupsResponse(results=[_result(*pair) for pair in zip(group_ids, rows, strict=True)])
 
-    response: DeleteGroupsResponse | Waiting = context.broker.groups.gather(group_ids, _delete, assemble)
+    stores = context.broker.offset_stores
+    gather = context.broker.groups.gather if stores is None else stores.gather
+    response: DeleteGroupsResponse | Waiting = gather(group_ids, _delete, assemble)
     return response
 
 

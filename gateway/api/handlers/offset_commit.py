@@ -3,7 +3,7 @@
 v1 generation and member, a timestamp for each offset   v2-v4 retention   v3 throttle   v6 leader epochs (KIP-320)   v7
 static members (KIP-345)   v8 flexible   v9 member epochs (KIP-848)   v10 topic ids (KIP-848)
 
-Version 0 stores offsets in ZooKeeper, and is not supported yet.
+Version 0 stores offsets in ZooKeeper, and is served with ZooKeeper only.
 """
 
 from typing import Any
@@ -27,11 +27,28 @@ def _authorize_topics(authorization: Authorization) -> None:
 
 
 @handles(
+    OffsetCommitRequest,
+    versions="0",
+    authorize=every(group(AclOperation.READ), _authorize_topics),
+    needs_zookeeper=True,
+)
+def offset_commit_zero(request: OffsetCommitRequest, context: HandlerContext) -> Any:
+    """Write to the store of the group; the response waits for it."""
+    stores = context.broker.offset_stores
+    assert stores is not None, "without ZooKeeper the version has no route"
+    return stores.commit_zero(request)
+
+
+@handles(
     OffsetCommitRequest, versions="1-10", authorize=every(group(AclOperation.READ), _authorize_topics), stages=True
 )
 def offset_commit(request: OffsetCommitRequest, context: HandlerContext) -> Any:
     """Let the group decide; the response waits until the group's records are below the high watermark."""
-    version, clock = context.version, context.broker.clock
+    version, clock, stores = context.version, context.broker.clock, context.broker.offset_stores
+    if stores is not None:
+        dual = stores.dual(request.group_id)
+        if dual is not None:
+            return stores.commit(dual, request, version)
 
     def decide(shard: GroupShard, ticket: Ticket) -> Decision:
         return offset_requests.commit(shard, request, version, ticket, clock.monotonic_ms())

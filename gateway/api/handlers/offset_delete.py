@@ -38,6 +38,11 @@ def _denied(topics: list[OffsetDeleteRequestTopic]) -> list[OffsetDeleteResponse
 def offset_delete(request: OffsetDeleteRequest, context: HandlerContext) -> Any:
     """Let the group decide; the response waits until the group's records are below the high watermark."""
     check_group_id(request.group_id)
+    stores = context.broker.offset_stores
+    if stores is not None:
+        dual = stores.dual(request.group_id)
+        if dual is not None:
+            return dual.commit(None, lambda shard, ticket: offset_requests.delete(shard, request, ticket))
     return context.broker.groups.submit(
         request.group_id, lambda shard, ticket: offset_requests.delete(shard, request, ticket)
     )

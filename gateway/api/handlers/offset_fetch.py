@@ -3,11 +3,11 @@
 v1 from the coordinator   v2 null means all topics, top-level error   v3 throttle   v5 leader epochs (KIP-320)   v6
 flexible   v7 require_stable (KIP-447)   v8 many groups (KIP-709)   v9 member epochs (KIP-848)   v10 topic ids (KIP-848)
 
-Version 0 reads from ZooKeeper, and is not supported yet. Every version is answered as version 8; for older versions the
-response is converted at the end.
+Version 0 reads from ZooKeeper, and is served with ZooKeeper only. Every other version is answered as version 8; for older
+versions the response is converted at the end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -78,12 +78,33 @@ def _without_denied(topics: list[Any], is_of_all: bool, authorization: Authoriza
     return rows
 
 
+@handles(OffsetFetchRequest, versions="0", authorize=_authorize, needs_zookeeper=True)
+def offset_fetch_zero(request: OffsetFetchRequest, context: HandlerContext) -> Any:
+    """Read from the store of the group."""
+    stores = context.broker.offset_stores
+    assert stores is not None, "without ZooKeeper the version has no route"
+    return stores.fetch_zero(request)
+
+
 @handles(OffsetFetchRequest, versions="1-10", authorize=_authorize)
 def offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Any:
     """Ask the coordinator of every group; the response waits until earlier records are below the high watermark."""
-    version = context.version
-    groups = request.groups if version >= _MANY_GROUPS else [_only_group(request)]
+    groups = request.groups if context.version >= _MANY_GROUPS else [_only_group(request)]
     _refuse_repeated(groups)
+    stores = context.broker.offset_stores
+    if stores is None:
+        return _fetch(request, context, groups, {})
+    return stores.look(groups, lambda failed: _fetch(request, context, groups, failed))
+
+
+def _fetch(
+    request: OffsetFetchRequest,
+    context: HandlerContext,
+    groups: Sequence[OffsetFetchRequestGroup],
+    failed: Mapping[str, KafkaError],
+) -> Any:
+    """Ask the coordinators of all groups but those that have failed."""
+    version = context.version
     asked: dict[str, list[OffsetFetchRequestGroup]] = {}
     for group in reversed(groups):
         asked.setdefault(group.group_id, []).append(group)
@@ -93,6 +114,9 @@ def offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Any:
         return offset_requests.fetch(shard, wanted, version, ticket, request.require_stable)
 
     def assemble(replies: list[OffsetFetchResponseGroup | KafkaError]) -> Any:
+        if failed:
+            given = iter(replies)
+            replies = [failed.get(group.group_id) or next(given) for group in groups]
         rows = [
             _refused(group, reply) if isinstance(reply, KafkaError) else reply
             for group, reply in zip(groups, replies, strict=True)
@@ -100,7 +124,8 @@ def offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Any:
         response = OffsetFetchResponse(groups=rows) if version >= _MANY_GROUPS else _old(request, version, rows[0])
         return as_steps(response) if len(rows) > FEW_ITEMS or any(map(_is_large, rows)) else response
 
-    return context.broker.groups.gather([group.group_id for group in groups], decide, assemble)
+    keys = [group.group_id for group in groups if group.group_id not in failed]
+    return context.broker.groups.gather(keys, decide, assemble)
 
 
 def _refuse_repeated(groups: Sequence[OffsetFetchRequestGroup]) -> None:

@@ -68,13 +68,17 @@ _TRANSACTIONAL = _Rows(TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePart
 
 
 def commit(shard: GroupShard, request: OffsetCommitRequest, version: int, ticket: Ticket, now_ms: float) -> Decision:
-    """OffsetCommit v1-v10. An error of the group appears at every existing partition, as in Kafka."""
+    """OffsetCommit v1-v10. An error of the group appears at every existing partition, as in Kafka.
+
+    With version 0 nothing is asked of the group: its clients have no members there.
+    """
     known, refused = _known(shard.topics, request.topics, _COMMIT, has_ids=version >= _TOPIC_IDS)
     if not known:
         return Decision.reply(ticket, OffsetCommitResponse(topics=list(refused.values())))
     records: Records = []
     try:
-        _check_commit(shard, request, version, now_ms)
+        if version:
+            _check_commit(shard, request, version, now_ms)
     except KafkaError as error:
         rows = _refuse_all(known, _COMMIT, error.code)
     else:
@@ -156,7 +160,7 @@ def _commit(
         rows = []
         for partition in partitions:
             index, metadata, code = partition.partition_index, partition.committed_metadata or "", ErrorCode.NONE
-            if metadata and _is_too_large(metadata, limit):
+            if metadata and is_too_large(metadata, limit):
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 committed_ms = partition.commit_timestamp
@@ -182,7 +186,7 @@ def _expire_timestamp_ms(retention_time_ms: int, now_ms: int) -> int:
     return -1 if retention_time_ms == -1 else max(0, min(now_ms + retention_time_ms, _LAST_TIMESTAMP_MS))
 
 
-def _is_too_large(metadata: str, limit: int) -> bool:
+def is_too_large(metadata: str, limit: int) -> bool:
     """Whether metadata exceed the limit. Kafka counts Java's characters: two for a code point above U+FFFF."""
     if len(metadata) * 4 <= min(limit, LONGEST_METADATA_BYTES):
         return False
@@ -250,7 +254,7 @@ def _commit_pending(
         told = []
         for partition in partitions:
             index, metadata, code = partition.partition_index, partition.committed_metadata or "", ErrorCode.NONE
-            if metadata and _is_too_large(metadata, limit):
+            if metadata and is_too_large(metadata, limit):
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 offset, leader_epoch = partition.committed_offset, partition.committed_leader_epoch

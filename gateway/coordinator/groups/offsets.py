@@ -193,6 +193,20 @@ class Offsets:
         """Whether an open transaction is about to commit an offset of that partition."""
         return any(True for _ in self._pending_of(group_id, topic, partition))
 
+    def groups_of(self, producer_id: int) -> Collection[str]:
+        """The groups that may have pending offsets of a producer."""
+        return self._groups_of.get(producer_id, ())
+
+    def pending_offsets(self, group_id: str, producer_id: int) -> dict[tuple[str, int], int]:
+        """The offsets that the producer's open transaction would commit now, by topic and partition."""
+        vector = self.pending.get(group_id, {}).get(producer_id, {})
+        return {
+            (topic, partition): decode_offset(packed[_ORDER_BYTES:]).offset
+            for topic, partitions in vector.items()
+            for partition, packed in partitions.items()
+            if packed != _SUPERSEDED
+        }
+
     def tombstones(self, group_id: str, topics: Collection[str] | None = None) -> Records:
         """The records that remove all offsets of a group, or those of some topics, pending ones included."""
         vectors = [self.groups.get(group_id, {}), *self.pending.get(group_id, {}).values()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
@@ -61,13 +61,29 @@ class Marker(NamedTuple):
         return control.Marker(self.is_commit, self.coordinator_epoch)
 
 
+class OtherStore(Protocol):
+    """A second store of offsets, which gets those of a transaction before the marker."""
+
+    def hold_back(
+        self, index: int, producer_id: int, append: Callable[[], None], failed: Callable[[KafkaError], None]
+    ) -> bool:
+        """Whether the marker of a partition has to wait; then `append` or `failed` is called later."""
+
+
 class PartitionMarkers:
     """Writes markers into the partitions that this broker leads."""
 
-    def __init__(self, services: CoordinatorServices, partitions: ReplicaManager, groups: GroupCoordinator) -> None:
+    def __init__(
+        self,
+        services: CoordinatorServices,
+        partitions: ReplicaManager,
+        groups: GroupCoordinator,
+        other_store: OtherStore | None = None,
+    ) -> None:
         self._services = services
         self._partitions = partitions
         self._groups = groups
+        self._other_store = other_store
         self._staged: list[tuple[WritableTxnMarkerPartitionResult, Written]] = []
 
     def append(self, marker: Marker, topic: str, index: int, written: Written) -> None:
@@ -112,6 +128,24 @@ class PartitionMarkers:
             self._staged.append((row, written))
 
     def _end_in_group_shard(self, marker: Marker, index: int, written: Written) -> None:
+        if self._other_store is None or not marker.is_commit:
+            self._decide_in_group_shard(marker, index, written)
+            return
+
+        def append() -> None:
+            try:
+                self._decide_in_group_shard(marker, index, written)
+            except KafkaError as error:
+                written(_error_of(error))
+            self.commit()
+
+        def failed(error: KafkaError) -> None:
+            written(_error_of(error))
+
+        if not self._other_store.hold_back(index, marker.producer_id, append, failed):
+            self._decide_in_group_shard(marker, index, written)
+
+    def _decide_in_group_shard(self, marker: Marker, index: int, written: Written) -> None:
         row = WritableTxnMarkerPartitionResult(index, ErrorCode.NONE)
 
         def decide(_: GroupShard, ticket: Ticket) -> Decision:

@@ -27,6 +27,7 @@ def change_group_configs(image: Image, config: BrokerConfig, group_id: str, chan
     """The records that change configs of a group, which need not exist. Raises KafkaError(INVALID_CONFIG)."""
     present = image.configs.get((GROUP_RESOURCE, group_id), {})
     group_configs.check(config, _without_removed({**present, **changes}))
+    group_configs.check_change(group_id, present, changes)
     return config_records(group_id, changes, GROUP_RESOURCE)
 
 

@@ -19,7 +19,7 @@ class ZooKeeperRefusal(StorageError):
 def no_answer(connect: str, waited_ms: float) -> ZooKeeperRefusal:
     """No session within `zookeeper.connection.timeout.ms`."""
     return ZooKeeperRefusal(
-        f"ZooKeeper at {connect} did not answer within {waited_ms / 1000:.0f} s; start ZooKeeper, correct"
+        f"ZooKeeper at {connect} did not answer within {waited_ms / 1000:g} s; start ZooKeeper, correct"
         " zookeeper.connect, or raise zookeeper.connection.timeout.ms"
     )
 
@@ -27,7 +27,7 @@ def no_answer(connect: str, waited_ms: float) -> ZooKeeperRefusal:
 def no_end(connect: str, waited_ms: float, what: str) -> ZooKeeperRefusal:
     """ZooKeeper answered once, but not to the end."""
     return ZooKeeperRefusal(
-        f"ZooKeeper at {connect} stopped answering: {what} was not done within {waited_ms / 1000:.0f} s; look into"
+        f"ZooKeeper at {connect} stopped answering: {what} was not done within {waited_ms / 1000:g} s; look into"
         " ZooKeeper's log, or raise zookeeper.connection.timeout.ms"
     )
 
@@ -120,14 +120,14 @@ def lives_on(connect: str, node_id: int, owner: Owner) -> ZooKeeperRefusal:
 def not_registered(connect: str, node_id: int, waited_ms: float, problem: str) -> ZooKeeperRefusal:
     """The broker runs, but is not registered: nobody would find it."""
     return ZooKeeperRefusal(
-        f"broker {node_id} could not be registered in ZooKeeper at {connect} within {waited_ms / 1000:.0f} s:"
+        f"broker {node_id} could not be registered in ZooKeeper at {connect} within {waited_ms / 1000:g} s:"
         f" {problem}; start again once ZooKeeper answers"
     )
 
 
 def unreadable(connect: str, error: InvalidNode) -> ZooKeeperRefusal:
     """A node that decides about a start has data of nobody."""
-    return ZooKeeperRefusal(f"ZooKeeper at {connect}: {error}; another program wrote that node: correct or delete it")
+    return ZooKeeperRefusal(f"{error}; another program wrote that node below {connect}: correct or delete it")
 
 
 def of_failure(connect: str, what: str, error: Failed) -> ZooKeeperRefusal | Lost:

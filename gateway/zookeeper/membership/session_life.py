@@ -13,14 +13,14 @@ from typing import Final, Protocol
 
 from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.zookeeper.layout.brokers import BrokerRegistration
+from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration
 from headgate.gateway.zookeeper.membership import refusals
 from headgate.gateway.zookeeper.membership.joining import EarlierSession, Member, Overtaken, join
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal, earlier_session
 from headgate.gateway.zookeeper.membership.registration import register
 from headgate.gateway.zookeeper.session import SessionEvent
 from headgate.gateway.zookeeper.shared_session import Scheduling, SharedSession, Timer
-from headgate.gateway.zookeeper.steps import Lost, Steps, run
+from headgate.gateway.zookeeper.steps import Lost, Steps, children, run
 
 logger = logging.getLogger("headgate.zookeeper")
 
@@ -112,8 +112,8 @@ class SessionLife:
 
     def _say(self) -> None:
         logger.warning(
-            "ZooKeeper at %s for %.0f s: %s; clients are served, and what needs ZooKeeper waits: changes of topics and"
-            " configs, offsets in ZooKeeper, the registration of broker %d",
+            "waiting for ZooKeeper at %s, for %.0f s so far: %s; clients are served, and what needs ZooKeeper waits:"
+            " changes of topics and configs, offsets in ZooKeeper, the registration of broker %d",
             self._shared.connect, self._seconds(), self._problem, self._member.node_id,
         )  # fmt: skip
         self._line = self._scheduling.call_after(self._lines.next_wait_ms(), self._say)
@@ -129,6 +129,7 @@ class SessionLife:
 
     def _register(self) -> Steps[None]:
         if self._registration is not None:
+            yield from children(self._shared.session, BROKER_IDS_PATH, self._look_again)  # other brokers
             yield from register(self._shared.session, self._member, self._registration, self._look_again)
 
     def _begin(self, steps: Steps[None]) -> None:

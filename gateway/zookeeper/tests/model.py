@@ -391,7 +391,7 @@ class ZooKeeperModel:
         self.is_running = True
         self.is_frozen = False
         self._random = random
-        self._on_way = on_way
+        self.on_way = on_way
         self._now_ms = now_ms
         self._last_id = 0
         self._live: set[int] = set()  # the sessions that did not end
@@ -407,7 +407,7 @@ class ZooKeeperModel:
     def put(self, queue: Queue, arrive: Callable[[], None]) -> None:
         """Put a request, an answer or an event on its way; `arrive` is its end."""
         queue.append((next(self._numbers), arrive))
-        self._on_way()
+        self.on_way()
 
     def step(self) -> bool:
         """Let one thing arrive; False if nothing can."""

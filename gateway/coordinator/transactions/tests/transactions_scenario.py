@@ -580,10 +580,7 @@ def _member(made: Play, group: str, kind: str) -> tuple[str, int] | None:
 
 
 def _exhausted(made: Play) -> None:
-    """Epochs end at 32767, of which the last is kept for a fence; then there is a new producer id.
-
-    Recorded of 4.1 at level 2 alone so far.
-    """
+    """Epochs end at 32767, of which the last is kept for a fence; then there is a new producer id."""
     made.topics(last=4)
     for kind, use in _EXHAUSTED.items():
         if kind.startswith("new") and not made.has_new_protocol:

@@ -1,0 +1,54 @@
+"""Brokers that join a cluster in the model of ZooKeeper."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from headgate.gateway.zookeeper.layout.brokers import PLAINTEXT, BrokerRegistration, Endpoint
+from headgate.gateway.zookeeper.layout.cluster import Controller
+from headgate.gateway.zookeeper.membership.joining import Member
+from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.session import Create
+from headgate.gateway.zookeeper.steps import Steps, ensure, run
+from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
+
+T = TypeVar("T")
+
+OWNER = Owner("here", 4711, 1_700_000_000_000, 18_000, "boot", {"directory": "1:2"})
+MEMBER = Member("zk:2181/kafka", 0, OWNER)
+ADDRESS = BrokerRegistration((Endpoint(PLAINTEXT, "h", 9092, PLAINTEXT),), 1_700_000_000_000)
+
+
+def connected(keeper: ZooKeeperModel) -> ModelSession:
+    session = keeper.session()
+    session.start()
+    keeper.run()
+    return session
+
+
+def finish(keeper: ZooKeeperModel, steps: Steps[T]) -> T:
+    """Run steps to their end. Raises what they raise."""
+    results: list[T | Exception] = []
+    run(steps, results.append)
+    keeper.run()
+    [result] = results
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def put(keeper: ZooKeeperModel, session: ModelSession, path: str, data: bytes, *, is_ephemeral: bool = True) -> None:
+    """Create a node, and its parents."""
+    finish(keeper, ensure(session, path.rpartition("/")[0] or "/x"))
+    results: list[object] = []
+    session.create(Create(path, data, is_ephemeral), results.append)
+    keeper.run()
+    assert results == [path]
+
+
+def put_broker(keeper: ZooKeeperModel, session: ModelSession, node_id: int) -> None:
+    put(keeper, session, BrokerRegistration.path(node_id), ADDRESS.encode())
+
+
+def put_controller(keeper: ZooKeeperModel, session: ModelSession, node_id: int, kraft_epoch: int = -1) -> None:
+    put(keeper, session, "/controller", Controller(node_id, 5, kraft_epoch).encode())

@@ -1,0 +1,180 @@
+"""A session that is lost, interrupted and expired: the broker is registered again, and its store goes on."""
+
+import pytest
+
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
+from headgate.gateway.zookeeper.membership.joining import Member, join
+from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal
+from headgate.gateway.zookeeper.membership.session_life import SessionLife
+from headgate.gateway.zookeeper.membership.tests.member import (
+    ADDRESS,
+    MEMBER,
+    OWNER,
+    connected,
+    finish,
+    put,
+    put_broker,
+)
+from headgate.gateway.zookeeper.session import Delete
+from headgate.gateway.zookeeper.shared_session import SharedSession
+from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
+from headgate.gateway.zookeeper.tests.opening import opener
+
+NODE, OWN = "/brokers/ids/0", "/headgate/brokers/0"
+
+
+class World:
+    """A broker that has joined; it counts the times that its store was resumed."""
+
+    def __init__(self, member: Member = MEMBER) -> None:
+        self.keeper = ZooKeeperModel()
+        self.time = ManualTime()
+        self.shared = SharedSession("zk:2181", 18_000, self.time.scheduler, opener(self.keeper))
+        self.shared.session.start()
+        self.time.advance()
+        finish(self.keeper, join(self.shared.session, member))
+        self.resumed = 0
+        self.life = SessionLife(self.shared, member, self.time.scheduler, self.time.clock)
+        self.life.serve(self)
+        self.announced: list[ZooKeeperRefusal | None] = []
+        self.life.announce(ADDRESS, 5_000, self.announced.append)
+
+    def resume(self) -> None:
+        self.resumed += 1
+
+    @property
+    def session(self) -> ModelSession:
+        return self.keeper.sessions[0]
+
+    @property
+    def is_registered(self) -> bool:
+        node = self.keeper.tree.nodes.get(NODE)
+        return node is not None and node.owner == self.session.session_id
+
+    def expire(self) -> None:
+        self.keeper.expire(self.session.session_id)
+        self.keeper.connect(self.session)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.time.advance()
+    assert world.announced == [None]
+    return world
+
+
+def test_a_registration_at_the_start(world: World) -> None:
+    assert world.is_registered
+    world.time.advance(60_000)
+    assert (world.announced, world.resumed) == ([None], 0)
+
+
+def test_no_registration_in_time() -> None:
+    world = World()
+    world.keeper.stop()
+    world.time.advance(5_000)
+    assert "broker 0 could not be registered in ZooKeeper at zk:2181 within 5 s: no connection" in str(
+        world.announced[0]
+    )
+    world.keeper.start()
+    world.time.advance()
+    assert world.is_registered
+    assert len(world.announced) == 1
+
+
+def test_a_registration_during_a_loss() -> None:
+    world = World()
+    world.keeper.cut(world.session)
+    world.keeper.connect(world.session)
+    world.time.advance()
+    assert (world.announced, world.resumed) == ([None], 1)
+
+
+def test_an_interruption(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.keeper.stop()
+    world.time.advance(4_000)
+    assert not caplog.records
+    world.time.advance(2_000)
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith("waiting for ZooKeeper at zk:2181, for 6 s so far: no connection; clients are served")
+    world.keeper.start()
+    world.time.advance()
+    assert (world.is_registered, world.resumed) == (True, 1)
+    caplog.clear()
+    world.time.advance(600_000)
+    assert not caplog.records
+
+
+def test_the_lines_become_rarer(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.keeper.stop()
+    for _ in range(3600):
+        world.time.advance(1_000)
+    assert 60 < len(caplog.records) < 80
+
+
+def test_an_expired_session(world: World) -> None:
+    world.expire()
+    world.time.advance()
+    assert (world.is_registered, world.resumed) == (True, 1)
+    assert world.keeper.tree.nodes[OWN].owner == world.session.session_id
+
+
+def test_a_new_connection_that_fails_as_well(world: World) -> None:
+    world.keeper.stop()
+    world.keeper.start()
+    for _ in range(5):
+        world.keeper.step()
+    world.keeper.cut(world.session)
+    world.time.advance(1_000)
+    assert world.resumed == 0
+    world.keeper.connect(world.session)
+    world.time.advance()
+    assert (world.is_registered, world.resumed) == (True, 1)
+
+
+def test_a_deleted_registration_comes_back(world: World) -> None:
+    for _ in range(3):
+        world.keeper.transact(99, [Delete(NODE)])
+        world.time.advance(1_000)
+        assert world.is_registered
+    world.keeper.transact(99, [Delete(NODE), Delete(OWN)])
+    world.time.advance(1_000)
+    assert world.is_registered
+    assert world.resumed == 0
+
+
+def test_another_broker_that_comes_is_named_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    other = connected(world.keeper)
+    put_broker(world.keeper, other, 3)
+    world.time.advance(60_000)
+    assert [record.getMessage()[:50] for record in caplog.records] == [
+        "ZooKeeper at zk:2181/kafka has broker 3 (PLAINTEXT"
+    ]
+    assert world.is_registered
+
+
+def test_an_id_that_was_taken_meanwhile(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.keeper.cut(world.session)
+    world.keeper.expire(world.session.session_id)
+    thief = connected(world.keeper)
+    put(world.keeper, thief, OWN, OWNER._replace(locks={"other": "7:7"}, process=17).encode())
+    put_broker(world.keeper, thief, 0)
+    world.keeper.connect(world.session)
+    world.time.advance(120_000)
+    assert world.resumed == 0
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert "process 17 on here" in errors[0]
+    world.keeper.end_session(thief)
+    world.time.advance(5_000)
+    assert (world.is_registered, world.resumed) == (True, 1)
+
+
+def test_nothing_happens_after_the_stop(world: World) -> None:
+    world.keeper.stop()
+    world.life.stop()
+    world.life.stop()
+    world.keeper.start()
+    world.time.advance(60_000)
+    assert world.resumed == 0

@@ -1,0 +1,211 @@
+"""A whole broker with its metadata in the model of ZooKeeper: starts, stops, and what is refused."""
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from headgate.gateway.app.broker import Broker
+from headgate.gateway.app.composition import BrokerParts, Seams
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.tests.harness import MemoryBroker, run_broker, run_broker_with_zookeeper
+from headgate.gateway.zookeeper.layout.cluster import ClusterId
+from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
+from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal
+from headgate.gateway.zookeeper.membership.tests.member import connected, finish, put, put_broker
+from headgate.gateway.zookeeper.session import Create
+from headgate.gateway.zookeeper.steps import ensure
+from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
+from headgate.gateway.zookeeper.tests.opening import connector
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from headgate.storage.disk.layout import read_meta
+from headgate.storage.files import Files
+
+pytestmark = pytest.mark.slow
+
+EPHEMERAL = {"/brokers/ids/0", "/controller", "/headgate/brokers/0"}
+
+
+def start(keeper: ZooKeeperModel, directory: Path, **settings: str) -> None:
+    """Build the parts of a broker as far as a start takes them, and let go of them."""
+    overrides = {
+        "zookeeper.connect": "model:2181",
+        "log.dirs": str(directory),
+        **{name.replace("_", "."): value for name, value in settings.items()},
+    }
+    BrokerParts(BrokerConfig.load("", overrides), Seams(connect=connector(keeper))).close()
+
+
+async def described(broker: MemoryBroker) -> MetadataResponse:
+    """The metadata once every partition has a leader."""
+    client = broker.connect()
+    while True:
+        response: MetadataResponse = await client.ask(MetadataRequest(topics=None), 7)
+        if all(one.leader_id == 0 for topic in response.topics for one in topic.partitions):
+            return response
+        await trio.sleep(0.1)
+
+
+def test_starts_and_stops(tmp_path: Path) -> None:
+    keeper, epochs = ZooKeeperModel(), list[list[int]]()
+
+    async def scenario(broker: MemoryBroker) -> None:
+        metadata = broker.broker.services.metadata
+        assert set(keeper.tree.nodes) >= EPHEMERAL, "ready means registered"
+        if not metadata.image.topics:
+            metadata.create_topic("t", 2)
+            await trio.sleep(1)
+        [topic] = (await described(broker)).topics
+        epochs.append([one.leader_epoch for one in topic.partitions])
+
+    for _ in range(3):
+        run_broker_with_zookeeper(keeper, tmp_path, scenario)
+        assert not EPHEMERAL & set(keeper.tree.nodes), "a stop ends the session"
+    assert epochs == [[0, 0], [1, 1], [2, 2]]
+    assert keeper.tree.nodes["/controller_epoch"].data == b"3"
+    assert json.loads(keeper.tree.nodes["/brokers/topics/t"].data or b"")["version"] == 3
+
+
+def test_a_killed_broker_comes_back_at_once(tmp_path: Path) -> None:
+    keeper = ZooKeeperModel()
+
+    async def kill(broker: MemoryBroker) -> None:
+        broker.broker.services.metadata.create_topic("t", 1)
+        await trio.sleep(1)
+        session = keeper.sessions[-1]
+        session.events.clear()
+        keeper.sessions.remove(session)  # nobody speaks for the session any more, and ZooKeeper keeps it
+        broker.broker.parts.zookeeper = None
+
+    run_broker_with_zookeeper(keeper, tmp_path, kill)
+    assert set(keeper.tree.nodes) >= EPHEMERAL
+    run_broker_with_zookeeper(keeper, tmp_path, described_once)
+    assert not EPHEMERAL & set(keeper.tree.nodes)
+
+
+async def described_once(broker: MemoryBroker) -> None:
+    await described(broker)
+
+
+def test_the_id_of_the_cluster(tmp_path: Path) -> None:
+    keeper = ZooKeeperModel()
+    put(keeper, connected(keeper), "/cluster/id", ClusterId("AAAAAAAAAAAAAAAAAAAAAA").encode(), is_ephemeral=False)
+    start(keeper, tmp_path / "new")
+    found = read_meta(Files(), str(tmp_path / "new"))
+    assert found is not None
+    assert found.cluster_id == "AAAAAAAAAAAAAAAAAAAAAA"
+    other = ZooKeeperModel()
+    start(other, tmp_path / "new")
+    assert ClusterId.decode(other.tree.nodes["/cluster/id"].data).cluster_id == "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+def test_topics_of_an_old_tool(tmp_path: Path) -> None:
+    """Without an id, without states; the data of one node are damaged."""
+    keeper = ZooKeeperModel()
+    tool = connected(keeper)
+    finish(keeper, ensure(tool, "/brokers/topics"))
+    tool.create(Create("/brokers/topics/old", b'{"version":1,"partitions":{"0":[0],"1":[0]}}'), lambda _: None)
+    tool.create(Create("/brokers/topics/broken", b"{"), lambda _: None)
+    keeper.run()
+
+    async def scenario(broker: MemoryBroker) -> None:
+        [topic] = (await described(broker)).topics
+        assert (topic.name, len(topic.partitions)) == ("old", 2)
+        assert (
+            broker.broker.services.metadata.image.topics["old"].topic_id
+            in broker.broker.services.metadata.image.topic_names
+        )
+
+    run_broker_with_zookeeper(keeper, tmp_path, scenario)
+    assert json.loads(keeper.tree.nodes["/brokers/topics/old"].data or b"")["topic_id"]
+    assert LeaderAndIsr.decode("old", 1, keeper.tree.nodes["/brokers/topics/old/partitions/1/state"].data).leader == 0
+
+
+def test_configs_of_the_broker_hold(tmp_path: Path) -> None:
+    keeper = ZooKeeperModel()
+    tool = connected(keeper)
+    for entity, value in (("<default>", "5000"), ("0", "7000")):
+        path = f"/config/brokers/{entity}"
+        put(
+            keeper,
+            tool,
+            path,
+            json.dumps({"version": 1, "config": {"log.retention.ms": value}}).encode(),
+            is_ephemeral=False,
+        )
+
+    async def scenario(broker: MemoryBroker) -> None:
+        assert broker.broker.config["log.retention.ms"] == 7000
+
+    run_broker_with_zookeeper(keeper, tmp_path, scenario)
+
+
+def test_an_embedded_log_and_zookeeper_refuse_each_other(tmp_path: Path) -> None:
+    async def scenario(_: MemoryBroker) -> None:
+        pass
+
+    run_broker(tmp_path, scenario)
+    keeper = ZooKeeperModel()
+    with pytest.raises(ZooKeeperRefusal, match="to-zookeeper"):
+        start(keeper, tmp_path)
+    assert list(keeper.tree.nodes) == ["/"], "nothing was written"
+    assert not keeper.sessions[-1].is_open
+
+
+def test_a_refused_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    keeper = ZooKeeperModel()
+    put_broker(keeper, connected(keeper), 7)
+    with pytest.raises(ZooKeeperRefusal, match="has broker 7"):
+        start(keeper, tmp_path)
+    assert not keeper.sessions[-1].is_open
+    start(ZooKeeperModel(), tmp_path)
+
+
+@pytest.mark.sockets
+def test_a_listener_that_cannot_open(tmp_path: Path) -> None:
+    keeper = ZooKeeperModel()
+    overrides = {"zookeeper.connect": "m:1", "log.dirs": str(tmp_path), "listeners": "PLAINTEXT://192.0.2.1:1"}
+    broker = Broker(BrokerConfig.load("", overrides), Seams(connect=connector(keeper)))
+    with pytest.raises(OSError, match=r"192\.0\.2\.1|address"):
+        trio.run(broker.run)
+    assert not EPHEMERAL & set(keeper.tree.nodes)
+
+
+def test_a_chroot(tmp_path: Path) -> None:
+    keeper = ZooKeeperModel()
+    start(keeper, tmp_path, zookeeper_connect="model:2181/a/b")
+    assert "/a/b/controller_epoch" in keeper.tree.nodes
+
+
+def test_the_controllership_is_taken_with_the_next_epoch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    keeper = ZooKeeperModel()
+    tool = connected(keeper)
+    tool.create(Create("/controller_epoch", b"41"), lambda _: None)
+    keeper.run()
+    with caplog.at_level(logging.INFO):
+        start(keeper, tmp_path)
+    assert keeper.tree.nodes["/controller_epoch"].data == b"42"
+    assert "broker 0 is the controller, in epoch 42" in caplog.text
+
+
+def test_an_epoch_that_cannot_be_read(tmp_path: Path) -> None:
+    keeper = ZooKeeperModel()
+    tool = connected(keeper)
+    tool.create(Create("/controller_epoch", b"many"), lambda _: None)
+    keeper.run()
+    with pytest.raises(ZooKeeperRefusal, match="/controller_epoch"):
+        start(keeper, tmp_path)
+
+
+@pytest.mark.sockets
+def test_without_zookeeper_nothing_of_it_is_imported() -> None:
+    program = (
+        "import sys, headgate.gateway.app.broker as _; "
+        "print([name for name in sys.modules if 'kazoo' in name or 'zookeeper' in name])"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

@@ -1,0 +1,582 @@
+"""A group whose offsets are in both stores: ZooKeeper has every acknowledged commit, the coordinator's log follows.
+
+    commit:  lock ──> the group checks ──> ZooKeeper ──> the log ──> the reply
+    fetch:   lock ──> sync, read ZooKeeper ──> what others wrote there goes into the log ──> then as in any group
+    marker:  lock ──> read ──> ZooKeeper has the offsets of the transaction ──> the marker goes into the log
+    event:   a node was changed ──> a little later, read ──> what others wrote goes into the log
+
+As the log never has an offset before ZooKeeper has it, any difference between them was written by another client, or
+is what a crash left: ZooKeeper is right. So nothing but one node has to tell that the offsets were carried over
+(`OffsetStores`). Operations hold the partitions that they are about, so the log has commits in ZooKeeper's order.
+
+    ENTERING ──> DUAL ──> LEAVING ──> LEFT         requests wait while ENTERING, and are sent again after LEAVING
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+from headgate.gateway.coordinator.decision import Decision, Records, Ticket
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, Found, NodeOffset, OffsetNodes, Targets
+from headgate.gateway.zookeeper.offsets.partition_locks import Hold, Partition, PartitionLocks, Partitions
+from headgate.gateway.zookeeper.session import KeeperError, Session
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
+
+logger = logging.getLogger("headgate.groups")
+
+ZOOKEEPER, KAFKA = "zookeeper", "kafka"
+"""The side that leads when a group becomes dual."""
+LOOK_AFTER_MS: Final = 500.0
+"""The pause between a change of a node and the look at it: a group that commits is read twice a second at most."""
+RETRY_MS: Final = 1_000.0
+MAX_WAITING: Final = 1_000
+"""Requests of one group that may wait."""
+
+Decide = Callable[[GroupShard, Ticket], Decision]
+Ended = Callable[[KafkaError | None], None]
+
+
+class State(Enum):
+    """Where a group is on its way into both stores and out of them."""
+
+    ENTERING = auto()
+    DUAL = auto()
+    LEAVING = auto()
+    LEFT = auto()
+
+
+class Groups(Protocol):
+    """What is used of the `GroupCoordinator`."""
+
+    def submit(self, key: str, decide: Decide) -> Any: ...
+
+
+class Scheduling(Protocol):
+    """What is used of a `Scheduler`."""
+
+    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> Any: ...
+
+
+class Parking(Protocol):
+    """What is used of a `Purgatory`."""
+
+    def park(self, waiting: Waiting, done: Callable[[Any], None]) -> None: ...
+
+    def touch(self, wait_list: WaitList) -> None: ...
+
+
+class World(NamedTuple):
+    """What all dual groups share. `monotonic_ms` is the clock of deadlines."""
+
+    session: Session
+    groups: Groups
+    scheduler: Scheduling
+    purgatory: Parking
+    monotonic_ms: Callable[[], float]
+    timestamp_ms: Callable[[], int]
+    timeout_ms: Callable[[], float]
+
+
+class Request:
+    """A request that waits for ZooKeeper and the log."""
+
+    __slots__ = ("_purgatory", "_wait_list", "_waiting", "is_ended", "reply")
+
+    def __init__(self, purgatory: Parking) -> None:
+        self.reply: Any = None
+        self.is_ended = False
+        self._purgatory = purgatory
+        self._wait_list = WaitList()
+        self._waiting: Waiting | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody awaits the reply any more."""
+        waiting = self._waiting
+        return self.is_ended or (waiting is not None and waiting.timer is not None and waiting.done is None)
+
+    def answer(self, reply: Any) -> None:
+        """The reply: a response or a KafkaError."""
+        if not self.is_ended:
+            self.is_ended, self.reply = True, reply
+            self._purgatory.touch(self._wait_list)
+
+    def park(self, deadline_ms: float) -> Waiting:
+        """Wait for the reply; at the deadline the client is told to ask again."""
+        self._waiting = Waiting((self._wait_list,), deadline_ms, lambda _: self._result(), self._expire)
+        if self.is_ended:
+            self._waiting.is_complete = True
+        return self._waiting
+
+    def _result(self) -> Any:
+        if isinstance(self.reply, KafkaError):
+            raise self.reply
+        return self.reply
+
+    def _expire(self) -> Any:
+        if not self.is_ended:
+            self.is_ended, self.reply = True, ask_again("ZooKeeper has not answered in time")
+        return self._result()
+
+
+class DualGroup:
+    """One group. `ended` is called when its offsets are in one store only, or will be: LEFT."""
+
+    def __init__(self, group_id: str, world: World, state: State) -> None:
+        """Raises InvalidNode for a group id that cannot be in ZooKeeper."""
+        self.group_id = group_id
+        self.state = state
+        self.nodes = OffsetNodes(world.session, group_id)
+        self._world = world
+        self._locks = PartitionLocks()
+        self._until_dual: deque[Hold] = deque()
+        self._changed: set[Partition] = set()
+        self._has_changed_wholly = False
+        self._is_looking = False
+
+    # Requests
+
+    def commit(self, partitions: Partitions, decide: Decide) -> Waiting:
+        """Have the group decide; offsets and tombstones in its records go to ZooKeeper before they go to the log.
+
+        The response may have rows of partitions that ZooKeeper refused, with an error. Raises KafkaError.
+        """
+        request = self._request()
+        _Commit(self, request, partitions, decide).begin()
+        return request.park(self._world.monotonic_ms() + self._world.timeout_ms())
+
+    def look(self, partitions: Partitions) -> Waiting:
+        """Take up what others wrote for some partitions; the reply is True. Raises KafkaError."""
+        request = self._request()
+
+        def begin() -> None:
+            if request.is_over:
+                self.release(hold)
+            else:
+                self._look_if_dual(hold, lambda error: request.answer(error or True))
+
+        hold = Hold(partitions, begin)
+        self.acquire(hold)
+        return request.park(self._world.monotonic_ms() + self._world.timeout_ms())
+
+    def _request(self) -> Request:
+        if not self._world.session.is_connected:
+            raise ask_again("the connection to ZooKeeper is lost")
+        if len(self._locks) + len(self._until_dual) >= MAX_WAITING:
+            raise ask_again(f"{MAX_WAITING} requests of the group wait for ZooKeeper")
+        return Request(self._world.purgatory)
+
+    def acquire(self, hold: Hold) -> None:
+        """Begin an operation once the group is dual and its partitions are free."""
+        if self.state is State.DUAL:
+            self._locks.acquire(hold)
+        else:
+            self._until_dual.append(hold)
+
+    def release(self, hold: Hold) -> None:
+        """An operation has ended."""
+        self._locks.release(hold)
+
+    def decide(self, decide: Decide, done: Callable[[Any], None]) -> None:
+        """Have the group decide; `done` gets the reply, or a KafkaError."""
+        try:
+            outcome = self._world.groups.submit(self.group_id, decide)
+        except KafkaError as error:
+            done(error)
+            return
+        if isinstance(outcome, Waiting):
+            self._world.purgatory.park(outcome, done)
+        else:
+            done(outcome)
+
+    # What others write
+
+    def changed(self, path: str) -> None:
+        """A watch: look at the node in a moment."""
+        topic, index = self.nodes.place_of(path)
+        if topic is None or index is None:
+            self._has_changed_wholly = True
+        else:
+            self._changed.add((topic, index))
+        self._look_later(LOOK_AFTER_MS)
+
+    def _look_later(self, delay_ms: float) -> None:
+        if not self._is_looking and self.state is State.DUAL:
+            self._is_looking = True
+            self._world.scheduler.call_after(delay_ms, self._look_again)
+
+    def _look_again(self) -> None:
+        self._is_looking = False
+        if self.state is not State.DUAL or not self._world.session.is_connected:
+            return  # it will be looked at when there is a connection
+        if self._has_changed_wholly:
+            self.look_at_all(lambda _: None)
+        elif self._changed:
+            changed, self._changed = frozenset(self._changed), set()
+            self._look_in_background(changed, lambda _: None)
+
+    def look_at_all(self, done: Ended) -> None:
+        """Look at all offsets, and watch them from now on: at a start, and when a connection is back."""
+        if self.state is not State.DUAL:
+            done(None)
+            return
+        self._has_changed_wholly = False
+        self._changed.clear()
+        self._look_in_background(None, done)
+
+    def _look_in_background(self, partitions: Partitions, done: Ended) -> None:
+        def ended(error: KafkaError | None) -> None:
+            if error is not None:
+                self._has_changed_wholly = True
+                self._look_later(RETRY_MS)
+            done(error)
+
+        hold = Hold(partitions, lambda: self._look_if_dual(hold, ended))
+        self.acquire(hold)
+
+    def _look_if_dual(self, hold: Hold, done: Ended) -> None:
+        if self.state is State.DUAL:
+            self._look(hold, done)
+        else:
+            self.release(hold)
+            done(leaving())
+
+    def _look(self, hold: Hold, done: Ended) -> None:
+        def read(found: Found | KeeperError) -> None:
+            if isinstance(found, KeeperError):
+                self.release(hold)
+                done(refusal(found))
+                return
+            is_whole = hold.partitions is None
+
+            def take_up(shard: GroupShard, ticket: Ticket) -> Decision:
+                records = self.differences(shard, found, is_whole=is_whole)
+                reply: Any = True
+                return Decision(records, [(ticket, reply)], is_atomic=False)
+
+            def taken_up(reply: Any) -> None:
+                done(reply if isinstance(reply, KafkaError) else None)
+
+            self.decide(take_up, taken_up)
+            self.release(hold)
+
+        if hold.partitions is None:
+            self.nodes.read_all(read, self.changed)
+        else:
+            self.nodes.read(hold.partitions, read, self.changed)
+
+    def differences(self, shard: GroupShard, found: Mapping[Partition, NodeOffset], *, is_whole: bool) -> Records:
+        """The records with which the log has what ZooKeeper has. `is_whole`: no other offsets are in ZooKeeper."""
+        now_ms, records = shard.timestamp_ms(), Records()
+        vector = shard.offsets.groups.get(self.group_id, {})
+        for (topic, index), (offset, version) in found.items():
+            packed = vector.get(topic, {}).get(index)
+            key = OffsetCommitKey(self.group_id, topic, index)
+            if version == ABSENT:
+                if packed is not None:
+                    records.append((key, None))
+            elif offset is None:
+                logger.warning("%s-%d of group %s has no number in ZooKeeper", topic, index, self.group_id)
+            elif (packed is None or decode_offset(packed).offset != offset) and index < shard.topics.partitions_of(
+                topic
+            ):
+                records.append((key, OffsetCommitValue(offset, -1, "", now_ms)))
+        if is_whole:
+            records += [
+                (OffsetCommitKey(self.group_id, topic, index), None)
+                for topic, partitions in vector.items()
+                for index in partitions
+                if (topic, index) not in found
+            ]
+        return records
+
+    # Into both stores, and out of them
+
+    def enter(self, source: str, note: Callable[[Ended], None], done: Ended) -> None:
+        """Carry the offsets of the leading side over to the other; `note` makes it known for good, as the last step.
+
+        Where the leading side has no offset, it gets that of the other.
+        """
+        _Entry(self, source, note, done).begin()
+
+    def entered(self) -> None:
+        """The offsets were carried over: begin what waits."""
+        self.state = State.DUAL
+        waiting, self._until_dual = self._until_dual, deque()
+        for hold in waiting:
+            self._locks.acquire(hold)
+        if self._has_changed_wholly or self._changed:
+            self._look_later(LOOK_AFTER_MS)
+
+    def leave(self, note: Callable[[Ended], None], done: Ended) -> None:
+        """Take a last look at ZooKeeper, and make it known for good."""
+        self.state = State.LEAVING
+
+        def looked(error: KafkaError | None) -> None:
+            if error is None:
+                note(done)
+            else:
+                done(error)
+
+        hold = Hold(None, lambda: self._look(hold, looked))
+        self._locks.acquire(hold)
+
+    def left(self) -> None:
+        """The group's requests have to be sent again."""
+        self.state = State.LEFT
+        waiting, self._until_dual = self._until_dual, deque()
+        for hold in waiting:
+            hold.begin()
+
+    def forget_topic(self, topic: str) -> None:
+        """Delete the offsets of a topic that was deleted; later operations follow."""
+        places = frozenset(place for place in self.nodes.versions if place[0] == topic)
+        if not places or self.state is not State.DUAL:
+            return
+
+        def begin() -> None:
+            if self.state is State.DUAL:
+                self.nodes.write(dict.fromkeys(places), ended)
+            else:
+                self.release(hold)
+
+        def ended(failed: dict[Partition, KeeperError]) -> None:
+            if failed:
+                logger.error("group %s keeps offsets of the deleted topic %s in ZooKeeper", self.group_id, topic)
+            self.release(hold)
+
+        hold = Hold(places, begin)
+        self._locks.acquire(hold)
+
+    # Transactions
+
+    def push(self, producer_id: int, hold: Hold, done: Callable[[Targets | KafkaError], None]) -> None:
+        """Write the offsets of a transaction that is about to be committed; `hold` has their partitions.
+
+        `done` gets the offsets that ZooKeeper has now. What others wrote since goes into the log first: such an offset
+        supersedes that of the transaction.
+        """
+        if self.state is not State.DUAL:
+            done(leaving())
+            return
+
+        def read(found: Found | KeeperError) -> None:
+            if isinstance(found, KeeperError):
+                done(refusal(found))
+            else:
+                self.decide(partial(self._take_up_before, producer_id, found), taken_up)
+
+        def taken_up(reply: Any) -> None:
+            if isinstance(reply, KafkaError):
+                done(reply)
+            else:
+                self.nodes.write(reply.offsets, partial(written, reply.offsets))
+
+        def written(targets: Targets, failed: dict[Partition, KeeperError]) -> None:
+            # What cannot be in ZooKeeper is in the log alone
+            errors = [error for error in failed.values() if error is not KeeperError.BAD_ARGUMENTS]
+            done(refusal(errors[0]) if errors else targets)
+
+        self.nodes.read(hold.partitions or (), read)
+
+    def _take_up_before(self, producer_id: int, found: Found, shard: GroupShard, ticket: Ticket) -> Decision:
+        """Take up what others wrote; the reply has the offsets of the transaction that nothing has superseded.
+
+        A node that has such an offset already was written before a crash. A missing node is about to be written.
+        """
+        pending = shard.offsets.pending_offsets(self.group_id, producer_id)
+        others = {
+            place: node
+            for place, node in found.items()
+            if node.version != ABSENT and (node.offset is None or node.offset != pending.get(place))
+        }
+        records = self.differences(shard, others, is_whole=False)
+        superseded = {(key.topic, key.partition) for key, _ in records if isinstance(key, OffsetCommitKey)}
+        reply: Any = _Pending({place: offset for place, offset in pending.items() if place not in superseded})
+        return Decision(records, [(ticket, reply)])
+
+
+class _Pending(NamedTuple):
+    """The offsets of a transaction, which may be none."""
+
+    offsets: Targets
+
+
+class _Plan(NamedTuple):
+    """A decision that was not written yet."""
+
+    decision: Decision
+
+
+class _Commit:
+    """One request that changes offsets."""
+
+    def __init__(self, group: DualGroup, request: Request, partitions: Partitions, decide: Decide) -> None:
+        self._group = group
+        self._request = request
+        self._decide = decide
+        self._hold = Hold(partitions, self._begin)
+
+    def begin(self) -> None:
+        self._group.acquire(self._hold)
+
+    def _begin(self) -> None:
+        if self._request.is_over or self._group.state is not State.DUAL:
+            self._end(leaving())
+        else:
+            self._group.decide(self._plan, self._planned)
+
+    def _plan(self, shard: GroupShard, ticket: Ticket) -> Decision:
+        plan: Any = _Plan(self._decide(shard, ticket))
+        return Decision(replies=[(ticket, plan)])
+
+    def _planned(self, plan: Any) -> None:
+        if not isinstance(plan, _Plan):
+            self._end(plan)
+            return
+        decision = plan.decision
+        targets = {
+            (key.topic, key.partition): None if value is None else value.offset
+            for key, value in decision.records
+            if type(key) is OffsetCommitKey
+        }
+        if targets:
+            self._group.nodes.write(targets, partial(self._written, decision), is_over=lambda: self._request.is_over)
+        else:
+            self._write(decision)
+
+    def _written(self, decision: Decision, failed: dict[Partition, KeeperError]) -> None:
+        if failed:
+            decision.records = [
+                (key, value)
+                for key, value in decision.records
+                if type(key) is not OffsetCommitKey or (key.topic, key.partition) not in failed
+            ]
+        if failed and hasattr(decision.replies[0][1], "topics"):
+            _mark(decision.replies[0][1], failed)
+            self._write(decision)
+        elif failed:  # a response without rows
+            self._end(refusal(next(iter(failed.values()))))
+        else:
+            self._write(decision)
+
+    def _write(self, decision: Decision) -> None:
+        response = decision.replies[0][1]
+
+        def write(_: GroupShard, ticket: Ticket) -> Decision:
+            return Decision(decision.records, [(ticket, response)], is_atomic=decision.is_atomic)
+
+        self._group.decide(write, self._request.answer)
+        self._group.release(self._hold)  # the log has the order of the calls
+
+    def _end(self, reply: Any) -> None:
+        self._request.answer(reply)
+        self._group.release(self._hold)
+
+
+class _Entry:
+    """The offsets of a group are carried over."""
+
+    def __init__(self, group: DualGroup, source: str, note: Callable[[Ended], None], done: Ended) -> None:
+        self._group = group
+        self._source = source
+        self._note = note
+        self._done = done
+
+    def begin(self) -> None:
+        self._group.nodes.read_all(self._read, self._group.changed)
+
+    def _read(self, found: Found | KeeperError) -> None:
+        if isinstance(found, KeeperError):
+            self._done(refusal(found))
+        else:
+            self._group.decide(partial(self._compare, found), self._compared)
+
+    def _compare(self, found: Found, shard: GroupShard, ticket: Ticket) -> Decision:
+        """Plan the records for the log, and the offsets for ZooKeeper."""
+        group_id = self._group.group_id
+        in_log = {
+            (topic, index): decode_offset(packed).offset
+            for topic, partitions in shard.offsets.groups.get(group_id, {}).items()
+            for index, packed in partitions.items()
+        }
+        in_zookeeper = {place: node for place, node in found.items() if node.offset is not None}
+        if self._source == KAFKA:
+            records = self._group.differences(
+                shard, {place: node for place, node in in_zookeeper.items() if place not in in_log}, is_whole=False
+            )
+        else:
+            records = self._group.differences(shard, in_zookeeper, is_whole=False)
+            in_log = {place: offset for place, offset in in_log.items() if place not in in_zookeeper}
+        targets = {
+            place: offset
+            for place, offset in in_log.items()
+            if place not in in_zookeeper or in_zookeeper[place].offset != offset
+        }
+        plan: Any = _Carry(records, targets)
+        return Decision(replies=[(ticket, plan)])
+
+    def _compared(self, plan: Any) -> None:
+        if isinstance(plan, _Carry):
+            self._group.nodes.write(plan.targets, partial(self._written, plan))
+        else:
+            self._done(plan)
+
+    def _written(self, plan: _Carry, failed: dict[Partition, KeeperError]) -> None:
+        errors = [error for error in failed.values() if error is not KeeperError.BAD_ARGUMENTS]
+        if errors:
+            self._done(refusal(errors[0]))
+            return
+
+        def write(_: GroupShard, ticket: Ticket) -> Decision:
+            reply: Any = True
+            return Decision(plan.records, [(ticket, reply)], is_atomic=False)
+
+        self._group.decide(write, self._carried)
+
+    def _carried(self, reply: Any) -> None:
+        if isinstance(reply, KafkaError):
+            self._done(reply)
+        else:
+            self._note(self._done)
+
+
+class _Carry(NamedTuple):
+    """What has to be written so that both sides have the same offsets."""
+
+    records: Records
+    targets: Targets
+
+
+def ask_again(message: str) -> KafkaError:
+    """The error after which clients of every age send the request again, without a look for the coordinator."""
+    return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
+
+
+def leaving() -> KafkaError:
+    """The error of a request that waited while the group left one of the stores."""
+    return ask_again("the offsets of the group go to another store now")
+
+
+def refusal(error: KeeperError) -> KafkaError:
+    """The client's error for one of ZooKeeper."""
+    return ask_again(f"ZooKeeper: {error.name}")
+
+
+def _mark(response: Any, failed: Mapping[Partition, KeeperError]) -> None:
+    """Give the rows of partitions that were not written an error."""
+    for topic in response.topics:
+        for row in topic.partitions:
+            error = failed.get((topic.name, row.partition_index))
+            if error is KeeperError.BAD_ARGUMENTS:
+                row.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            elif error is not None:
+                row.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -1,0 +1,464 @@
+"""Where the offsets of each group are: in Kafka's two separate stores, in both at once, or in the coordinator alone.
+
+| `headgate.offsets.store` | OffsetCommit 0, OffsetFetch 0 | later versions |
+|---|---|---|
+| `separate`, the default | ZooKeeper | the coordinator |
+| `dual` | `DualGroup` | `DualGroup` |
+| `kafka` | the coordinator | the coordinator |
+
+A group config counts before the patterns of the broker setting. A group whose offsets were carried over has a node
+below `/headgate/offsets`: so a restart knows what was done, whatever the configs say by then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.gateway.config import offset_store
+from headgate.gateway.config.offset_store import DUAL, OffsetStore
+from headgate.gateway.config.resource_type import ResourceType
+from headgate.gateway.coordinator.decision import Decision, Ticket
+from headgate.gateway.coordinator.gathering import Gathering, value_of
+from headgate.gateway.coordinator.groups import offset_requests
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
+from headgate.gateway.zookeeper.layout.node import InvalidNode, child_path
+from headgate.gateway.zookeeper.offsets import version_zero
+from headgate.gateway.zookeeper.offsets.background import Background
+from headgate.gateway.zookeeper.offsets.dual_group import (
+    RETRY_MS,
+    DualGroup,
+    Ended,
+    Request,
+    State,
+    World,
+    ask_again,
+    refusal,
+)
+from headgate.gateway.zookeeper.offsets.marker_offsets import MarkerOffsets
+from headgate.gateway.zookeeper.offsets.partition_locks import Partitions
+from headgate.gateway.zookeeper.session import (
+    ANY_VERSION,
+    Children,
+    Create,
+    KeeperError,
+    Session,
+    SessionEvent,
+)
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from headgate.protocol.wire import ZERO_UUID
+
+if TYPE_CHECKING:
+    from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
+    from headgate.gateway.coordinator.shard_loader import CoordinatorServices
+    from headgate.gateway.metadata.image import Image
+    from headgate.gateway.metadata.store import MetadataStore
+    from headgate.protocol.messages.offset_commit import OffsetCommitRequest
+    from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
+
+logger = logging.getLogger("headgate.groups")
+
+MARKS_PATH: Final = "/headgate/offsets"
+DISCOVER_MS: Final = 30_000.0
+"""With a pattern for dual groups: how often groups without requests are looked for."""
+MOST_CACHED: Final = 10_000
+_MARK: Final = b'{"version":1}'
+
+
+class OffsetStores:
+    """The stores of all groups. `start` once the groups are loaded or being loaded."""
+
+    def __init__(
+        self,
+        session: Session,
+        groups: GroupCoordinator,
+        services: CoordinatorServices,
+        config: BrokerConfig,
+        metadata: MetadataStore,
+    ) -> None:
+        clock = services.clock
+        self._world = World(
+            session,
+            groups,
+            services.scheduler,
+            services.purgatory,
+            clock.monotonic_ms,
+            clock.now_ms,
+            lambda: config.offsets_commit_timeout_ms,
+        )
+        self._session = session
+        self._coordinator = groups
+        self._config = config
+        self._metadata = metadata
+        self._patterns = config.headgate_offsets_store
+        self._by_pattern: dict[str, OffsetStore] = {}
+        self._groups: dict[str, DualGroup] = {}
+        self._is_ready = False
+        self._is_stopped = False
+        self._background = Background()
+        self.markers = MarkerOffsets(groups, self.dual)
+
+    # Life
+
+    def start(self) -> None:
+        """Read which groups are dual. Until this is known, groups have to ask again."""
+        self._read_marks()
+
+    def stop(self) -> None:
+        """Begin no more work."""
+        self._is_stopped = True
+
+    def follow_session(self, event: SessionEvent) -> None:
+        """There is a connection again: look at everything, as watches end with a connection."""
+        if event in (SessionEvent.CONNECTED, SessionEvent.RECONNECTED):
+            if not self._is_ready:
+                self._read_marks()
+            for group in self._groups.values():
+                self._look(group)
+
+    def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
+        """A listener of the metadata: configs of groups, and deleted topics."""
+        if new.configs is not old.configs and self._is_ready:
+            for resource_type, group_id in {**old.configs, **new.configs}:
+                key = resource_type, group_id
+                if resource_type == ResourceType.GROUP and old.configs.get(key) != new.configs.get(key):
+                    self._apply(group_id)
+        for name in names:
+            if name not in new.topics:
+                for group in self._groups.values():
+                    group.forget_topic(name)
+
+    def _read_marks(self) -> None:
+        def read(answer: Children | KeeperError) -> None:
+            if isinstance(answer, Children):
+                self._know(answer.names)
+            elif answer is KeeperError.NO_NODE:
+                self._know(())
+            else:
+                self._retry(self._read_marks)
+
+        if not self._is_ready and self._session.is_connected:
+            self._session.children(MARKS_PATH, read)
+
+    def _know(self, marked: Sequence[str]) -> None:
+        if self._is_ready:
+            return
+        self._is_ready = True
+        for group_id in marked:
+            group = self._new_group(group_id, State.DUAL)
+            if group is not None:
+                self._look(group)
+        configured = [name for kind, name in self._metadata.image.configs if kind == ResourceType.GROUP]
+        for group_id in {**dict.fromkeys(marked), **dict.fromkeys(configured)}:
+            self._apply(group_id)
+        if any(one.store.store == DUAL for one in self._patterns):
+            self._discover()
+
+    def _retry(self, function: Callable[[], None]) -> None:
+        if not self._is_stopped:
+            self._world.scheduler.call_after(RETRY_MS, function)
+
+    # The store of a group
+
+    def store_of(self, group_id: str) -> OffsetStore:
+        """The store that the configs name."""
+        configs = self._metadata.image.configs.get((ResourceType.GROUP, group_id))
+        own = offset_store.of_group(configs) if configs else None
+        if own is not None:
+            return own
+        store = self._by_pattern.get(group_id)
+        if store is None:
+            if len(self._by_pattern) >= MOST_CACHED:
+                self._by_pattern.clear()
+            store = self._by_pattern[group_id] = offset_store.by_pattern(self._patterns, group_id)
+        return store
+
+    def dual(self, group_id: str) -> DualGroup | None:
+        """The group, if its offsets are in both stores. Raises KafkaError while that is not known."""
+        if not self._is_ready:
+            raise ask_again("the stores of the groups are being read from ZooKeeper")
+        group = self._groups.get(group_id)
+        if group is None:
+            if not self._patterns or self.store_of(group_id).store != DUAL:
+                return None
+            self._apply(group_id)
+            group = self._groups.get(group_id)
+        if group is not None and group.state is State.ENTERING:
+            self._background.hurry(group_id)
+        return group
+
+    def _apply(self, group_id: str) -> None:
+        """Begin what the configs ask for."""
+        is_wanted, group = self.store_of(group_id).store == DUAL, self._groups.get(group_id)
+        if is_wanted and group is None:
+            entering = self._new_group(group_id, State.ENTERING)
+            if entering is not None:
+                self._background.add(group_id, partial(self._enter, entering))
+        elif not is_wanted and group is not None and group.state is State.DUAL:
+            group.state = State.LEAVING
+            self._background.add(group_id, partial(self._leave, group))
+
+    def _new_group(self, group_id: str, state: State) -> DualGroup | None:
+        try:
+            child_path(MARKS_PATH, group_id)
+            group = self._groups[group_id] = DualGroup(group_id, self._world, state)
+        except InvalidNode as error:
+            logger.warning("the offsets of group %r cannot be in ZooKeeper: %s", group_id[:100], error.reason)
+            self._by_pattern[group_id] = offset_store.DEFAULT
+            return None
+        return group
+
+    def _look(self, group: DualGroup) -> None:
+        if group.state is State.DUAL:
+            self._background.add(group.group_id, lambda ended: group.look_at_all(lambda _: ended()))
+
+    def _enter(self, group: DualGroup, ended: Callable[[], None]) -> None:
+        store = self.store_of(group.group_id)
+
+        def done(error: KafkaError | None) -> None:
+            ended()
+            if error is None:
+                logger.info("group %s has its offsets in ZooKeeper too, as %s had them", group.group_id, store.source)
+                group.entered()
+                self._apply(group.group_id)
+            else:
+                self._note_failure(group, error)
+                self._retry(lambda: self._background.add(group.group_id, partial(self._enter, group)))
+
+        if store.store != DUAL:
+            ended()
+            self._drop(group)
+        else:
+            group.enter(store.source, partial(self._mark, group.group_id), done)
+
+    def _leave(self, group: DualGroup, ended: Callable[[], None]) -> None:
+        def done(error: KafkaError | None) -> None:
+            ended()
+            if error is None:
+                logger.info("group %s has its offsets in both stores no more", group.group_id)
+                self._drop(group)
+                self._apply(group.group_id)
+            else:
+                self._note_failure(group, error)
+                self._retry(lambda: self._background.add(group.group_id, partial(self._leave, group)))
+
+        group.leave(partial(self._unmark, group.group_id), done)
+
+    def _note_failure(self, group: DualGroup, error: KafkaError) -> None:
+        logger.warning(
+            "group %s is %s its two stores, and the broker tries again: %s",
+            group.group_id, group.state.name.lower(), error.message,
+        )  # fmt: skip
+
+    def _drop(self, group: DualGroup) -> None:
+        del self._groups[group.group_id]
+        group.left()
+
+    def _mark(self, group_id: str, done: Ended) -> None:
+        """Note that the group's offsets were carried over."""
+
+        def created(answer: str | KeeperError) -> None:
+            if isinstance(answer, KeeperError) and answer is not KeeperError.NODE_EXISTS:
+                done(refusal(answer))
+            else:
+                done(None)
+
+        for parent in ("/headgate", MARKS_PATH):
+            self._session.create(Create(parent), lambda _: None)
+        self._session.create(Create(child_path(MARKS_PATH, group_id), _MARK), created)
+
+    def _unmark(self, group_id: str, done: Ended) -> None:
+        def deleted(answer: KeeperError | None) -> None:
+            done(None if answer in (None, KeeperError.NO_NODE) else refusal(answer))
+
+        self._session.delete(child_path(MARKS_PATH, group_id), ANY_VERSION, deleted)
+
+    def _discover(self) -> None:
+        """Look for groups without requests that a pattern makes dual: in ZooKeeper, and in the coordinator."""
+
+        def listed(answer: Children | KeeperError) -> None:
+            names = answer.names if isinstance(answer, Children) else ()
+            for group_id in (*names, *self._coordinated()):
+                if group_id not in self._groups and self.store_of(group_id).store == DUAL:
+                    self._apply(group_id)
+
+        if self._session.is_connected:
+            self._session.children(CONSUMERS_PATH, listed)
+        if not self._is_stopped:
+            self._world.scheduler.call_after(DISCOVER_MS, self._discover)
+
+    def _coordinated(self) -> Iterator[str]:
+        shards = value_of(lambda: list(self._coordinator.shards()))
+        for shard in () if isinstance(shards, KafkaError) else shards:
+            yield from list(shard.groups)
+
+    # Requests
+
+    def commit(self, group: DualGroup, request: OffsetCommitRequest, version: int) -> Any:
+        """OffsetCommit of a dual group. Raises KafkaError."""
+        names = self._metadata.image.topic_names
+
+        def decide(shard: GroupShard, ticket: Ticket) -> Decision:
+            return offset_requests.commit(shard, request, version, ticket, self._world.monotonic_ms())
+
+        partitions = frozenset(
+            (topic.name or names.get(topic.topic_id, ""), row.partition_index)
+            for topic in request.topics
+            for row in topic.partitions
+        )
+        return group.commit(partitions, decide)
+
+    def look(self, wanted: Sequence[OffsetFetchRequestGroup], then: Callable[[dict[str, KafkaError]], Any]) -> Any:
+        """Take up what others wrote of the dual groups in an OffsetFetch, then answer.
+
+        `then` gets the errors by group.
+        """
+        group_ids, waiting = [], []
+        for one in wanted:
+            looking = value_of(partial(self._look_for, one))
+            if looking is not None:
+                group_ids.append(one.group_id)
+                waiting.append(looking)
+
+        def assemble(results: list[Any]) -> Any:
+            answers = zip(group_ids, results, strict=True)
+            return then({group_id: answer for group_id, answer in answers if isinstance(answer, KafkaError)})
+
+        return Gathering(waiting, assemble).result()
+
+    def _look_for(self, wanted: OffsetFetchRequestGroup) -> Any:
+        group = self.dual(wanted.group_id)
+        return None if group is None else group.look(self._partitions(wanted.topics))
+
+    def _partitions(self, topics: Sequence[OffsetFetchRequestTopics] | None) -> Partitions:
+        if topics is None:
+            return None
+        names = self._metadata.image.topic_names
+        return frozenset(
+            (topic.name if topic.topic_id == ZERO_UUID else names.get(topic.topic_id, ""), index)
+            for topic in topics
+            for index in topic.partition_indexes
+        )
+
+    def gather(
+        self,
+        group_ids: Sequence[str],
+        decide: Callable[[GroupShard, str, Ticket], Decision],
+        assemble: Callable[[list[Any]], Any],
+    ) -> Any:
+        """As `CoordinatorRuntime.gather`; offsets that a decision removes are removed from ZooKeeper before."""
+        return Gathering([self._attempt(group_id, decide) for group_id in group_ids], assemble).result()
+
+    def _attempt(self, group_id: str, decide: Callable[[GroupShard, str, Ticket], Decision]) -> Any:
+        def decide_one(shard: GroupShard, ticket: Ticket) -> Decision:
+            return decide(shard, group_id, ticket)
+
+        def submit() -> Any:
+            group = self.dual(group_id)
+            if group is None:
+                return self._coordinator.submit(group_id, decide_one)
+            return group.commit(None, decide_one)
+
+        return value_of(submit)
+
+    # Version 0
+
+    def commit_zero(self, request: OffsetCommitRequest) -> Any:
+        """OffsetCommit 0. In a dual group nobody is asked for a member, as clients of ZooKeeper are none."""
+        group = self.dual(request.group_id)
+        if group is not None:
+            return self.commit(group, request, 0)
+        if self.store_of(request.group_id).store == offset_store.KAFKA:
+            return self._coordinator.submit(
+                request.group_id,
+                lambda shard, ticket: offset_requests.commit(shard, request, 1, ticket, self._world.monotonic_ms()),
+            )
+        limit = self._config.offset_metadata_max_bytes
+        answer = self._request()
+        version_zero.commit(
+            self._session,
+            request,
+            self._partitions_of,
+            lambda metadata: offset_requests.is_too_large(metadata, limit),
+            answer.answer,
+        )
+        return answer.park(self._deadline_ms())
+
+    def fetch_zero(self, request: OffsetFetchRequest) -> Any:
+        """OffsetFetch 0. No offset is an error there."""
+        group = self.dual(request.group_id)
+        if group is None and self.store_of(request.group_id).store != offset_store.KAFKA:
+            answer = self._request()
+            version_zero.fetch(self._session, request, self._partitions_of, answer.answer)
+            return answer.park(self._deadline_ms())
+        wanted = OffsetFetchRequestGroup(
+            request.group_id,
+            topics=[
+                OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes)
+                for topic in request.topics
+            ]
+            if request.topics
+            else None,
+        )
+
+        def assemble(replies: list[Any]) -> Any:
+            return _rows_of_zero(request, replies[0])
+
+        def fetch(refused: dict[str, KafkaError]) -> Any:
+            if refused:
+                raise refused[request.group_id]
+            return self._coordinator.gather(
+                [request.group_id],
+                lambda shard, _, ticket: offset_requests.fetch(shard, wanted, 1, ticket, is_stable=False),
+                assemble,
+            )
+
+        return fetch({}) if group is None else self.look([wanted], fetch)
+
+    def _request(self) -> Request:
+        if not self._session.is_connected:
+            raise ask_again("the connection to ZooKeeper is lost")
+        return Request(self._world.purgatory)
+
+    def _deadline_ms(self) -> float:
+        return self._world.monotonic_ms() + self._world.timeout_ms()
+
+    def _partitions_of(self, name: str) -> int:
+        topic = self._metadata.image.topics.get(name)
+        return 0 if topic is None else len(topic.partitions)
+
+
+def _rows_of_zero(request: OffsetFetchRequest, row_of_group: Any) -> Any:
+    """The coordinator's rows of a group as version 0 has them."""
+    if isinstance(row_of_group, KafkaError):
+        raise row_of_group
+    if row_of_group.error_code != ErrorCode.NONE:
+        raise KafkaError(ErrorCode(row_of_group.error_code))
+    rows = {(topic.name, row.partition_index): row for topic in row_of_group.topics for row in topic.partitions}
+
+    def row(topic: str, index: int) -> OffsetFetchResponsePartition:
+        found = rows[topic, index]
+        code = found.error_code
+        if found.committed_offset == -1 and not code:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return OffsetFetchResponsePartition(index, found.committed_offset, -1, found.metadata, code)
+
+    if request.topics:
+        return version_zero.fetched(request, row)
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(topic.name, [row(topic.name, one.partition_index) for one in topic.partitions])
+            for topic in row_of_group.topics
+        ]
+    )

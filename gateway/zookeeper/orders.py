@@ -1,0 +1,59 @@
+"""Orders of tools to the controller, as a broker of one can do them: decisions only, from an image. Pure.
+
+`kafka-reassign-partitions` and `kafka-preferred-replica-election` before 3.0 write these orders where they get
+`--zookeeper`, and wait until the controller has deleted them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headgate.gateway.metadata.image import Image, PartitionState, raised_by
+from headgate.gateway.metadata.records import partition_records
+from headgate.gateway.zookeeper.layout.admin import PartitionReassignments, PreferredReplicaElection
+from headgate.protocol.internal.metadata import MetadataRecord
+
+
+class Decision(NamedTuple):
+    """What an order changes, and why a part of it is refused. Without records the order is done."""
+
+    records: list[MetadataRecord]
+    refusals: list[str]
+
+
+def reassign(image: Image, node_id: int, order: PartitionReassignments) -> Decision:
+    """Partitions cannot move from a broker of one; but brokers that are gone can leave the replicas."""
+    records: list[MetadataRecord] = []
+    refusals = []
+    for (name, index), replicas in order.replicas.items():
+        state = _state(image, name, index)
+        dead = [broker for broker in replicas if broker != node_id]
+        if state is None:
+            refusals.append(f"{name}-{index} does not exist")
+        elif state.replicas == replicas:
+            continue
+        elif dead or not replicas:
+            refusals.append(f"{name}-{index} cannot have the replicas {list(replicas)}: broker {node_id} is alone")
+        elif state.leader != node_id:
+            refusals.append(f"{name}-{index} has no copy on broker {node_id}")
+        else:
+            moved = raised_by(state, 1)._replace(replicas=replicas, isr=replicas)
+            records += partition_records(image.topics[name].topic_id, index, (moved,))
+    return Decision(records, refusals)
+
+
+def elect_preferred(image: Image, node_id: int, order: PreferredReplicaElection) -> Decision:
+    """A broker of one leads whatever it can lead already."""
+    refusals = []
+    for name, index in order.partitions:
+        state = _state(image, name, index)
+        if state is None:
+            refusals.append(f"{name}-{index} does not exist")
+        elif state.replicas[0] != node_id:
+            refusals.append(f"{name}-{index} prefers broker {state.replicas[0]}, which is not alive")
+    return Decision([], refusals)
+
+
+def _state(image: Image, name: str, index: int) -> PartitionState | None:
+    topic = image.topics.get(name)
+    return topic.partitions[index] if topic is not None and index < len(topic.partitions) else None
