@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.purgatory import Purgatory
     from headgate.gateway.runtime.scheduler import Scheduler
     from headgate.gateway.runtime.time_slices import TimeSlices
+    from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
     from headgate.gateway.zookeeper.shared_session import SharedSession
 
@@ -88,6 +89,7 @@ class Services:
     quota: Quota | None = None
     offset_stores: OffsetStores | None = None
     """The second store of offsets; None without ZooKeeper."""
+    zookeeper_groups: GroupView | None = None
 
 
 @dataclass(slots=True)

@@ -21,13 +21,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from headgate.gateway.config import topic_config as topic_configs
-from headgate.gateway.metadata import unknown_configs
+from headgate.gateway.metadata import new_metadata_log, unknown_configs
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, INTERNAL_TOPICS
-from headgate.gateway.metadata.metadata_log import LOG_CONFIG, encoded_batch
 from headgate.gateway.metadata.new_topics import (
     MAX_PARTITIONS_AT_ONCE,
-    METADATA_TOPIC,
-    METADATA_TOPIC_ID,
     new_topic_id,
 )
 from headgate.protocol.errors import KafkaError, MalformedRequest
@@ -51,11 +48,8 @@ from headgate.storage.directory.kafka_directory import KafkaPartition, Survey
 from headgate.storage.directory.log_directory import LOCK
 from headgate.storage.disk import layout
 from headgate.storage.disk.checkpoint import TEMPORARY_SUFFIX
-from headgate.storage.disk.pool import Pool
 from headgate.storage.errors import BadFile, StorageError
 from headgate.storage.files import Files
-from headgate.storage.log.log import Log
-from headgate.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
@@ -64,7 +58,6 @@ logger = logging.getLogger("headgate.adoption")
 
 _RESOURCES = {4: "broker", 8: "broker logger", 16: "client metrics", 32: "group"}  # KIP-412, KIP-714, KIP-848
 
-UNFINISHED_SUFFIX = ".adopting"
 _TRANSACTION = struct.Struct(">hq")  # version and producer id, with which a value of __transaction_state begins
 PRODUCER_IDS_APART = 1_000_000
 """Without Kafka's metadata its last producer id is unknown; new ids begin this far above the highest id in the logs."""
@@ -133,6 +126,7 @@ def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bo
     DirectoryLocked while Kafka runs; OSError.
     """
     paths = [path.rstrip("/") for path in config.log_directories if files.exists(path)]
+    kafka_directory.check_not_carried(files, paths)
     if not kafka_directory.is_kafka_directory(files, paths):
         _check_use(config, files, paths)
         logger.info("--adopt: log.dirs=%s is Headgate's already", ",".join(config.log_directories))
@@ -151,7 +145,7 @@ def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bo
         for level, sentence in adopted.notes:
             logger.log(level, "%s", sentence)
         _write_topic_ids(files, paths, survey, adopted)
-        _write(files, paths[0], adopted.records, random, now_ms)
+        new_metadata_log.write(files, paths[0], adopted.records, random, now_ms)
     logger.info(
         "adopted %d topics with %d partitions of node %d, cluster %s",
         len(adopted.topic_ids), len(survey.partitions), survey.meta.node_id, survey.meta.cluster_id,
@@ -437,21 +431,3 @@ def _write_topic_ids(files: Files, paths: Sequence[str], survey: Survey, adopted
         files.rename(name + TEMPORARY_SUFFIX, name)
     for path in paths:
         files.sync_all(path)
-
-
-def _write(files: Files, path: str, records: Sequence[MetadataRecord], random: Random, now_ms: int) -> None:
-    """Write the metadata log, atomically."""
-    directory = f"{path}/{kafka_directory.OWN_METADATA}"
-    unfinished = directory + UNFINISHED_SUFFIX
-    if files.exists(unfinished):
-        files.remove_tree(unfinished)
-    files.make_directories(unfinished)
-    layout.write_topic_id(files, unfinished, METADATA_TOPIC_ID)
-    pool = Pool(files)
-    segments = [Segment.create(pool, unfinished, 0, now_ms)]
-    log = Log(pool, unfinished, METADATA_TOPIC, 0, METADATA_TOPIC_ID, LOG_CONFIG, segments, random, names_unsynced=True)
-    if records:
-        log.append(encoded_batch(records, now_ms), leader_epoch=0, now_ms=now_ms)
-    log.close()
-    files.rename(unfinished, directory)
-    files.sync_directory(path)

@@ -42,6 +42,9 @@ COMMANDS = {
         "headgate.tools.log.command:main", "files of a data directory: list, dump, verify, repair; no broker needed"
     ),
     "metrics": Command("headgate.tools.metrics:main", "read the metrics of a broker, as Prometheus does"),
+    "metadata": Command(
+        "headgate.gateway.app.cli:metadata", "carry a stopped broker's metadata to ZooKeeper, or back to its own log"
+    ),
     "config": Command("headgate.gateway.app.cli:config", "say of every line of a server.properties what it does here"),
 }
 
@@ -155,10 +158,57 @@ def config(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser(command: str, description: str) -> argparse.ArgumentParser:
+def metadata(arguments: Sequence[str]) -> int:
+    """`headgate metadata to-zookeeper | to-embedded`: move the metadata of a stopped broker; dry run first."""
+    parser = _parser(
+        "metadata", "Carry a stopped broker's metadata to ZooKeeper, or back; docs/migration.md says when."
+    )
+    parser.add_argument("direction", choices=("to-zookeeper", "to-embedded"))
+    parser._actions.insert(1, parser._actions.pop())  # noqa: SLF001
+    parser.add_argument("--execute", action="store_true", help="do it; the default is a dry run")
+    options = parser.parse_args(arguments)
+    settings = _of_directory(options, _load(options))
+    if settings is None:
+        return MISUSED
+    if settings.zookeeper_connect is None:
+        return _fail("metadata needs zookeeper.connect: set it in the file, or by --override", MISUSED)
+    try:
+        lines = _transfer(settings, options.direction, execute=options.execute)
+    except Exception as error:  # noqa: BLE001 - an unexplained error is raised again
+        return _explain(error, settings, "the metadata were not carried")
+    for line in lines:
+        print(line)
+    if not options.execute:
+        print("headgate: this was a dry run, nothing is changed; --execute does it", file=sys.stderr)
+    return 0
+
+
+def _transfer(settings: BrokerConfig, direction: str, *, execute: bool) -> list[str]:
+    """Raises StorageError, OSError."""
+    from random import Random
+
+    from headgate.gateway.app.composition import connect
+    from headgate.gateway.runtime.clock import SystemClock
+    from headgate.gateway.zookeeper import metadata_command
+    from headgate.storage.files import Files
+
+    clock = SystemClock()
+    world = metadata_command.World(Files(), Random(), clock.now_ms())
+    connection = connect(settings, clock)
+    assert connection is not None, "zookeeper.connect is set"
+    try:
+        run = metadata_command.to_zookeeper if direction == "to-zookeeper" else metadata_command.to_embedded
+        return run(settings, connection, world, execute=execute)
+    finally:
+        connection.close()
+
+
+def _parser(command: str, description: str, directions: Sequence[str] = ()) -> argparse.ArgumentParser:
     import argparse
 
     parser = argparse.ArgumentParser(prog=f"headgate {command}", description=description)
+    if directions:
+        parser.add_argument("direction", choices=directions)
     parser.add_argument(
         "properties", nargs="?", metavar="server.properties", help="a file as Apache Kafka's brokers have it"
     )

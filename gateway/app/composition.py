@@ -56,6 +56,7 @@ from headgate.storage.files import Files, parent
 
 if TYPE_CHECKING:  # a start needs no compaction, and no ZooKeeper unless it is configured
     from headgate.gateway.maintenance.cleaner_process import Worker
+    from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
 
@@ -320,7 +321,17 @@ class BrokerParts:
             metrics=self.metrics,
             zookeeper=None if self.zookeeper is None else self.zookeeper.shared,
             offset_stores=offset_stores,
+            zookeeper_groups=self._group_view(),
         )
+
+    def _group_view(self) -> GroupView | None:
+        """The view of the groups in ZooKeeper; None without ZooKeeper, or where no group is to be shown."""
+        max_groups = self.config.headgate_zookeeper_groups_max
+        if self.zookeeper is None or not max_groups:
+            return None
+        from headgate.gateway.zookeeper.group_view import GroupView
+
+        return GroupView(self.zookeeper.session, self.clock, max_groups)
 
     def _make_offset_stores(self, groups: GroupCoordinator, shared: CoordinatorServices) -> OffsetStores | None:
         if self.zookeeper is None:

@@ -69,6 +69,8 @@ class Settings:
       " Clients of the 0.8 age need it: they look for brokers there, and keep offsets there."))
     zookeeper_session_timeout_ms: int = row(INT, "18000", "1..", "ZooKeeper forgets this broker after this time without a heartbeat.")
     zookeeper_connection_timeout_ms: int | None = row(INT, None, "1..", "How long to wait for ZooKeeper at a start. Default: zookeeper.session.timeout.ms.")
+    headgate_zookeeper_groups_max: int = row(INT, "10000", "0..",
+     "The maximum of groups in ZooKeeper that ListGroups and DescribeGroups show beside the coordinator's; 0: none.")
 
     headgate_offsets_store: tuple[StorePattern, ...] = row(STRING, "separate", "",
      ("Where the offsets of groups are that have no headgate.offsets.store of their own: separate (OffsetCommit 0 in ZooKeeper, later versions in the"

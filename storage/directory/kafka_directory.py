@@ -29,6 +29,8 @@ from headgate.storage.log.producers import SNAPSHOT_SUFFIX, Producers
 from headgate.storage.segment.segment import LOG_SUFFIX
 
 OWN_METADATA = "__headgate_metadata-0"
+CARRIED_METADATA = f"{OWN_METADATA}.in-zookeeper"
+"""Our metadata log after it was carried to ZooKeeper: kept, and not read any more."""
 CLUSTER_METADATA = "__cluster_metadata"
 TRANSACTION_STATE = "__transaction_state"
 _CHECKPOINT = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint")
@@ -72,12 +74,23 @@ def is_kafka_directory(files: Files, paths: Sequence[str]) -> bool:
 
 def refuse(files: Files, paths: Sequence[str]) -> None:
     """Raises StorageError for data directories of another program; they stay unchanged."""
+    check_not_carried(files, paths)
     if is_kafka_directory(files, paths):
         raise StorageError(
             f"log.dirs={','.join(paths)} holds partitions but no {OWN_METADATA}, which knows their topics: if ZooKeeper"
             " knows them, set zookeeper.connect; if Apache Kafka wrote them, stop Kafka and start with `headgate"
             f" serve --adopt`; if {OWN_METADATA} was lost, restore it from a copy; or set another log.dirs"
         )
+
+
+def check_not_carried(files: Files, paths: Sequence[str]) -> None:
+    """Raises StorageError for directories of ours whose metadata are in ZooKeeper."""
+    for path in paths:
+        if files.exists(f"{path}/{CARRIED_METADATA}") and not files.exists(f"{path}/{OWN_METADATA}"):
+            raise StorageError(
+                f"the metadata of {path} are in ZooKeeper since `headgate metadata to-zookeeper`: set zookeeper.connect,"
+                " or bring them back with `headgate metadata to-embedded`"
+            )
 
 
 def survey(files: Files, paths: Sequence[str], metadata_path: str | None = None) -> Survey:

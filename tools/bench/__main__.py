@@ -2,7 +2,7 @@
 
 By default every row; names choose rows (`ROWS="produce-16k fetch-1m" make bench`, or as arguments). More variables of
 the environment: QUICK=1, REPEAT=n, SECONDS=s for one repetition, ONLY=headgate|kafka, BASE=file of an earlier run,
-HEADGATE=program of another tree, JARS=directory.
+HEADGATE=program of another tree, JARS=directory, ZOOKEEPER=1 for a Headgate with ZooKeeper.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from headgate.tools.bench.measuring.brokers import (
     Launcher,
     java_command,
 )
+from headgate.tools.bench.measuring.zookeeper import ZOOKEEPER_JARS, ZooKeeperServer
 from headgate.tools.bench.report import (
     Journal,
     Progress,
@@ -36,7 +37,7 @@ from headgate.tools.bench.report import (
     verdict,
 )
 from headgate.tools.bench.requests.client import BenchError
-from headgate.tools.bench.rows.table import ALL_ROWS, BY_NAME_ONLY, CONVERSIONS
+from headgate.tools.bench.rows.table import ALL_ROWS, BY_NAME_ONLY, CONVERSIONS, NEEDS_ZOOKEEPER
 from headgate.tools.bench.run import QUICK, Bench, Settings
 
 BUILD = Path("build/bench")
@@ -58,6 +59,7 @@ def arguments(argv: list[str], environment: Mapping[str, str]) -> argparse.Names
     parser.add_argument("--only", choices=(HEADGATE, KAFKA), default=environment.get("ONLY") or None)
     parser.add_argument("--base", type=Path, default=environment.get("BASE"))
     parser.add_argument("--headgate", type=Path, default=environment.get("HEADGATE"))
+    parser.add_argument("--zookeeper", action="store_true", default=environment.get("ZOOKEEPER", "") not in ("", "0"))
     parser.add_argument("--jars", type=Path, default=environment.get("JARS"))
     options = parser.parse_args(argv)
     if CONVERSION in options.rows:
@@ -89,17 +91,29 @@ def settings_of(options: argparse.Namespace) -> Settings:
     return settings
 
 
-def launchers_of(options: argparse.Namespace) -> list[Launcher]:
+def launchers_of(options: argparse.Namespace, zookeeper: str) -> list[Launcher]:
     launchers: list[Launcher] = []
     if options.only != KAFKA:
-        launchers.append(HeadgateLauncher(options.headgate))
+        launchers.append(HeadgateLauncher(options.headgate, zookeeper))
     if options.only != HEADGATE:
         launchers.append(KafkaLauncher(options.jars))
     return launchers
 
 
 def run(options: argparse.Namespace) -> int:
-    settings, launchers = settings_of(options), launchers_of(options)
+    settings = settings_of(options)
+    if not (options.zookeeper or NEEDS_ZOOKEEPER.intersection(settings.rows)):
+        return measure(options, settings, "")
+    server = ZooKeeperServer(ZOOKEEPER_JARS, BUILD / "zookeeper")
+    try:
+        server.start()
+        return measure(options, settings, server.address)
+    finally:
+        server.stop()
+
+
+def measure(options: argparse.Namespace, settings: Settings, zookeeper: str) -> int:
+    launchers = launchers_of(options, zookeeper)
     base = read_ratios(options.base) if options.base else {}
     BUILD.mkdir(parents=True, exist_ok=True)
     journal = Journal(BUILD / time.strftime("%Y%m%d-%H%M%S.json"))

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from headgate.protocol.errors import ErrorCode
 from headgate.tools.cluster import Cluster, Failure, TopicPartition, by_topic, group_by_failure, select_partitions
-from headgate.tools.groups import arguments, export_format
+from headgate.tools.groups import arguments, export_format, zookeeper_text
 from headgate.tools.groups.arguments import Shift
 from headgate.tools.groups.lag import PartitionLag, measure_lag
 from headgate.tools.groups.members import (
     CLASSIC,
     CONSUMER,
+    ZOOKEEPER,
     Group,
     complete_states,
     delete_groups,
@@ -26,10 +27,11 @@ from headgate.tools.groups.members import (
 )
 from headgate.tools.groups.offsets import CommittedOffsets, delete_offsets, fetch_committed
 from headgate.tools.groups.reset import OffsetChange, ResetTarget, ResetTargets, apply_changes, plan_reset
+from headgate.tools.groups.stores import fetch_offsets
 from headgate.tools.output import DRY_RUN, CommandResult, Row, UsageError
 
 _NOTHING_CHANGED = "nothing is changed"
-_TYPES_WITH_OFFSETS = (CLASSIC, CONSUMER, "")
+_TYPES_WITH_OFFSETS = (CLASSIC, CONSUMER, ZOOKEEPER, "")
 _NO_GROUPS = "there are no groups yet"
 
 
@@ -225,8 +227,13 @@ def _partitions(cluster: Cluster, options: argparse.Namespace) -> tuple[list[Top
 
 def run_import(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`import`: commit the offsets of an export, of all groups or of the named ones."""
+    text = _read(options.file)
+    cluster_id = None
     try:
-        found, cluster_id = export_format.parse_document(_read(options.file), options.group)
+        if zookeeper_text.is_zookeeper_text(text):
+            found = zookeeper_text.parse_text(text, options.group)
+        else:
+            found, cluster_id = export_format.parse_document(text, options.group)
     except UsageError as error:
         raise UsageError(f"{options.file}: {error}") from None
     if not found:
@@ -330,12 +337,15 @@ def _numbered(numbers: list[int] | None) -> str:
 def run_export(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`export`: a complete document, or none if anything failed."""
     groups, failures, notes = _selected_groups(cluster, options.groups)
-    offsets, failed = fetch_committed(cluster, groups)
+    offsets, failed = fetch_offsets(cluster, groups)
     failures += _group_failures(failed)
     if failures:
         return CommandResult(failures=[*failures, "nothing is exported"])
-    cluster.refresh([])
-    text = json.dumps(export_format.build_document(groups, offsets, cluster.cluster_id, now_ms()), indent=2)
+    if options.format == "zookeeper":
+        text = zookeeper_text.build_text(offsets)
+    else:
+        cluster.refresh([])
+        text = json.dumps(export_format.build_document(groups, offsets, cluster.cluster_id, now_ms()), indent=2)
     if options.output is None:
         return CommandResult(notes=notes, document=text)
     _write(options.output, text)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from headgate.tools.arguments import TopicsAction, WordsAction, offset
 from headgate.tools.client import ClientError
 from headgate.tools.cluster import Cluster
-from headgate.tools.groups import actions, arguments
+from headgate.tools.groups import actions, arguments, migrate
 from headgate.tools.groups.actions import now_ms
 from headgate.tools.groups.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from headgate.tools.output import (
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="headgate groups", description="Consumer groups and their offsets; docs/groups.md has examples."
     )
-    commands = parser.add_subparsers(required=True, metavar="list|describe|lag|reset|delete|export|import")
+    commands = parser.add_subparsers(required=True, metavar="list|describe|lag|reset|delete|export|import|migrate")
     common = common_options()
 
     def add(
@@ -94,13 +94,15 @@ def _parser() -> argparse.ArgumentParser:
     _lag_options(add("lag", "how far groups are behind, in records and in seconds", actions.run_lag))
     _reset_options(add("reset", "move the committed offsets of a group that has no members", actions.run_reset))
     _delete_options(add("delete", "delete groups without members, or their offsets of topics", actions.run_delete))
-    export = add("export", "committed offsets as JSON", actions.run_export)
+    export = add("export", "committed offsets as JSON, or as the text of ExportZkOffsets", actions.run_export)
     export.add_argument("groups", nargs="*", metavar="group", help="default: all")
     export.add_argument("--output", metavar="file", help="default: standard output")
+    export.add_argument("--format", choices=("json", "zookeeper"), default="json", help="default: json")
     import_ = add("import", "commit the offsets of an export, for groups without members", actions.run_import)
-    import_.add_argument("file", help="- for standard input")
+    import_.add_argument("file", help="of `export` or ExportZkOffsets; - for standard input")
     import_.add_argument("--group", action="append", default=[], help="only this group; may be repeated")
     add_execution_options(import_, "change the offsets")
+    migrate.add_options(commands, common)
     return parser
 
 

@@ -18,11 +18,11 @@ from headgate.tools.groups.offsets import (
     CommittedOffsets,
     OffsetAndMetadata,
     PartitionEnds,
-    fetch_committed,
     is_unknown_partition,
     list_ends,
 )
 from headgate.tools.groups.oldest_unread import FetchPosition, find_oldest_unread
+from headgate.tools.groups.stores import fetch_offsets
 
 NO_SUCH_PARTITION, UNKNOWN = "no such partition", "unknown"
 
@@ -59,7 +59,7 @@ def measure_lag(
 
     `timestamp_ms` is asked for the reference of ages last, after all answers.
     """
-    offsets, failed = fetch_committed(cluster, groups)
+    offsets, failed = fetch_offsets(cluster, groups)
     failures = [f"the offsets of group {name} are not known: {why.text}" for name, why in failed.items()]
     owners = {name: _owners(group) for name, group in groups.items() if name in offsets}
     wanted = {name: sorted({*offsets[name], *owners[name]}) for name in owners}

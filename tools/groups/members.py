@@ -15,6 +15,8 @@ from headgate.tools.client import Client
 from headgate.tools.cluster import Answers, Cluster, Failure, TopicPartition, shorten_list
 
 CLASSIC, CONSUMER = "classic", "consumer"
+ZOOKEEPER = "zookeeper"
+"""The type of a group that only ZooKeeper has; also the client id that Headgate gives to members that are there."""
 _WITHOUT_MEMBERS = ("Empty", "Dead")
 _GROUPS_AT_ONCE = 200
 _NO_SUCH_GROUP = Failure(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such group; `headgate groups list` shows all")
@@ -39,6 +41,11 @@ class Member(NamedTuple):
     host: str
     partitions: list[TopicPartition]
     epoch: int | None = None
+
+    @property
+    def is_of_zookeeper(self) -> bool:
+        """True for a client of the 0.8 age, which is registered in ZooKeeper."""
+        return self.client_id == ZOOKEEPER
 
     def __str__(self) -> str:
         return f"{self.member_id} (client {self.client_id or '-'} at {self.host or '-'})"
@@ -157,7 +164,8 @@ def _classic_group(row: Any, address: str) -> Group:
         )
         for member in row.members
     ]
-    return Group(row.group_id, row.group_state, CLASSIC, row.protocol_type, row.protocol_data, address, members)
+    kind = ZOOKEEPER if row.protocol_data == ZOOKEEPER else CLASSIC
+    return Group(row.group_id, row.group_state, kind, row.protocol_type, row.protocol_data, address, members)
 
 
 def _assigned(data: bytes) -> list[TopicPartition]:

@@ -22,11 +22,11 @@ from headgate.tools.log import auxiliary_files, data_directory, decoding, offset
 from headgate.tools.log import listing as listings
 from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory, Selection
 from headgate.tools.log.overlay import Overlay
-from headgate.tools.log.progress import Progress
 from headgate.tools.log.segment_reader import DamagedLog, StoredBatch
 from headgate.tools.log.verification import partition_check
 from headgate.tools.log.verification.partition_check import PartitionReport
 from headgate.tools.output import Row, UsageError
+from headgate.tools.progress import Progress
 
 
 class ErrorMessage(str):

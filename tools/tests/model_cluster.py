@@ -20,6 +20,12 @@ from headgate.protocol.internal.consumer_protocol import ConsumerProtocolAssignm
 from headgate.protocol.messages import consumer_group_describe as kip_848
 from headgate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from headgate.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from headgate.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from headgate.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -45,6 +51,12 @@ from headgate.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+)
+from headgate.protocol.messages.incremental_alter_configs import (
+    SET,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
 from headgate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from headgate.protocol.messages.list_offsets import (
@@ -147,6 +159,7 @@ class ModelMember:
     member_id: str
     assigned: dict[str, list[int]] = field(default_factory=dict)
     instance_id: str | None = None
+    client_id: str = "app"
 
 
 @dataclass
@@ -189,6 +202,11 @@ class ModelCluster:
         self.dead: set[int] = set()
         self.disturb: Disturb = lambda node, request, version: None
         self.cluster_id = "model"
+        self.zookeeper: defaultdict[str, dict[tuple[str, int], int | None]] = defaultdict(dict)
+        """Offsets in ZooKeeper by group; None: the node has no number."""
+        self.group_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        self.on_group_configs: Callable[[str], str] = lambda group: ""
+        """What the broker does when the configs of a group have changed; returns a refusal."""
 
     def connect(self, address: tuple[str, int], timeout_s: float) -> ModelSocket:
         node = address[1] - 9092
@@ -244,13 +262,14 @@ class ModelCluster:
 
     def _classic(self, name: str, version: int) -> DescribedGroup:
         group = self.groups.get(name)
-        if group is None or group.type != "classic":
+        if group is None or group.type not in ("classic", "zookeeper"):
             return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0, None, name, "Dead")
         members = [
-            DescribedGroupMember(one.member_id, one.instance_id, "app", "/10.0.0.1", b"", _assignment(one))
+            DescribedGroupMember(one.member_id, one.instance_id, one.client_id, "/10.0.0.1", b"", _assignment(one))
             for one in group.members
         ]
-        return DescribedGroup(0, None, name, group.state, group.protocol, "range" if members else "", members)
+        assignor = "zookeeper" if group.type == "zookeeper" else "range" if members else ""
+        return DescribedGroup(0, None, name, group.state, group.protocol, assignor, members)
 
     def describe_consumer_groups(self, node: int, request: Any, version: int) -> Message:
         return kip_848.ConsumerGroupDescribeResponse(groups=[self._consumer(name) for name in request.group_ids])
@@ -292,6 +311,8 @@ class ModelCluster:
     # ------------------------------------------------------------------------------------------------------ offsets
 
     def offset_fetch(self, node: int, request: OffsetFetchRequest, version: int) -> Message:
+        if version == 0:
+            return self._zookeeper_offsets(request)
         if version < 8:
             topics = self._offsets(request.group_id, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
             assert request.topics is None or version < 2
@@ -302,6 +323,48 @@ class ModelCluster:
             topics = self._offsets(one.group_id, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
             rows.append(OffsetFetchResponseGroup(one.group_id, topics))
         return OffsetFetchResponse(groups=rows)
+
+    def _zookeeper_offsets(self, request: OffsetFetchRequest) -> Message:
+        assert request.topics == []
+        rows: defaultdict[str, list[OffsetFetchResponsePartition]] = defaultdict(list)
+        for (topic, number), offset in self.zookeeper[request.group_id].items():
+            code = ErrorCode.UNKNOWN_SERVER_ERROR if offset is None else ErrorCode.NONE
+            known = -1 if offset is None else offset
+            rows[topic].append(
+                OffsetFetchResponsePartition(
+                    partition_index=number, committed_offset=known, metadata="", error_code=code
+                )
+            )
+        return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name, row) for name, row in rows.items()])
+
+    def describe_configs(self, node: int, request: DescribeConfigsRequest, version: int) -> Message:
+        return DescribeConfigsResponse(
+            results=[
+                DescribeConfigsResult(
+                    resource_type=one.resource_type,
+                    resource_name=one.resource_name,
+                    configs=[
+                        DescribeConfigsResourceResult(name=name, value=value)
+                        for name, value in self.group_configs[one.resource_name].items()
+                        if name in (one.configuration_keys or ())
+                    ],
+                )
+                for one in request.resources
+            ]
+        )
+
+    def alter_configs(self, node: int, request: IncrementalAlterConfigsRequest, version: int) -> Message:
+        responses = []
+        for one in request.resources:
+            own = self.group_configs[one.resource_name]
+            for config in one.configs:
+                own.pop(config.name, None)
+                if config.config_operation == SET:
+                    own[config.name] = config.value or ""
+            refusal = self.on_group_configs(one.resource_name)
+            code = ErrorCode.INVALID_CONFIG if refusal else ErrorCode.NONE
+            responses.append(AlterConfigsResourceResponse(code, refusal, one.resource_type, one.resource_name))
+        return IncrementalAlterConfigsResponse(responses=responses)
 
     def _offsets(self, name: str, topic_type: Any, partition_type: Any) -> list[Any]:
         rows: defaultdict[str, list[Any]] = defaultdict(list)
@@ -467,6 +530,8 @@ _ANSWERS: dict[type[Message], Callable[[ModelCluster, int, Any, int], Message]] 
     kip_848.ConsumerGroupDescribeRequest: ModelCluster.describe_consumer_groups,
     DeleteGroupsRequest: ModelCluster.delete_groups,
     OffsetFetchRequest: ModelCluster.offset_fetch,
+    DescribeConfigsRequest: ModelCluster.describe_configs,
+    IncrementalAlterConfigsRequest: ModelCluster.alter_configs,
     OffsetCommitRequest: ModelCluster.offset_commit,
     OffsetDeleteRequest: ModelCluster.offset_delete,
     MetadataRequest: ModelCluster.metadata,

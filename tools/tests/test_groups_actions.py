@@ -52,7 +52,7 @@ def test_an_unknown_age_is_reported() -> None:
 
 def export(model: ModelCluster, path: Path) -> CommandResult:
     with opened() as cluster:
-        return actions.run_export(cluster, argparse.Namespace(groups=[], output=str(path)))
+        return actions.run_export(cluster, argparse.Namespace(groups=[], format="json", output=str(path)))
 
 
 def test_an_export_is_complete_or_keeps_the_old_file(model: ModelCluster, tmp_path: Path) -> None:

@@ -257,6 +257,46 @@ def test_a_refused_reset_changes_nothing(run: Run, model: ModelCluster, argument
     assert not model.of(OffsetCommitRequest)
 
 
+def test_a_group_that_only_zookeeper_has_is_shown_with_its_store(run: Run, model: ModelCluster) -> None:
+    old = ModelMember("old_host-1", {"a": [0]}, client_id="zookeeper")
+    model.groups["old"] = ModelGroup("Stable", "zookeeper", members=[old])
+    model.zookeeper["old"] = {("a", 0): 4, ("b", 0): 10}
+    assert [row["type"] for row in run("list").rows if row["group"] == "old"] == ["zookeeper"]
+    (row,) = run("describe", "old").rows
+    assert (row["type"], row["assignor"]) == ("zookeeper", "zookeeper")
+    assert [(one["topic"], one["committed"], one["lag"], one["member_id"]) for one in row["partitions"]] == [
+        ("a", 4, 6, "old_host-1"),
+        ("b", 10, 0, None),
+    ]
+    assert run("lag", "old").rows[0]["lag"] == 6
+    assert run("export", "old", "--format", "zookeeper").out.splitlines()[0] == "/consumers/old/offsets/a/0:4"
+
+
+def test_the_text_of_zookeeper_is_exported_and_imported(run: Run, model: ModelCluster, tmp_path: Path) -> None:
+    file = str(tmp_path / "offsets.txt")
+    lines = [f"/consumers/idle/offsets/{one}" for one in ("a/0:8", "a/1:9", "b/0:10")]
+    assert run("export", "idle", "--format", "zookeeper").out.splitlines() == lines
+    (tmp_path / "offsets.txt").write_text("\n".join(lines).replace(":9", ":4"))
+    shown = run("import", file, "--execute")
+    assert [(row["topic"], row["partition"], row["before"], row["after"]) for row in shown.rows] == [
+        ("a", 0, 8, 8),
+        ("a", 1, 9, 4),
+        ("b", 0, 10, 10),
+    ]
+    assert model.groups["idle"].offsets["a", 1] == (4, -1, "")
+
+
+def test_a_wrong_line_of_a_text_changes_nothing(run: Run, model: ModelCluster, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.txt"
+    file.write_text("/consumers/idle/offsets/a/1:4\n/consumers/idle/offsets/a/2:x\n")
+    shown = run("import", str(file), "--execute")
+    assert (shown.code, shown.errors) == (
+        1,
+        [f"{file}: line 2: 'x' is no offset; write a whole number from 0 on"],
+    )
+    assert not model.of(OffsetCommitRequest)
+
+
 def test_an_import_restores_an_export(run: Run, model: ModelCluster, tmp_path: Path) -> None:
     file = str(tmp_path / "offsets.json")
     assert run("export", "idle", "--output", file).errors == [f"3 offsets of 1 groups are in {file}"]
@@ -341,7 +381,7 @@ def test_offsets_in_use_are_not_deleted(run: Run, model: ModelCluster) -> None:
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        ([], "required: list|describe|lag|reset|delete|export|import"),
+        ([], "required: list|describe|lag|reset|delete|export|import|migrate"),
         (["lst"], "invalid choice"),
         (["reset", "g", "--all-topics"], "one of the arguments --to --by --from-file is required"),
         (["reset", "g", "--to", "earliest"], "name the topics: --topic topic, or --all-topics"),

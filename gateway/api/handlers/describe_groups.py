@@ -7,16 +7,26 @@ An unknown group, or a group of another kind, is Dead; since version 6 it is not
 consumer groups.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
 from headgate.gateway.api.authorization import AclOperation, AclResource
 from headgate.gateway.api.authorization_rules import authorize_group_operations, elements, every
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import describe_groups_each
+from headgate.gateway.api.zookeeper_groups import merge_described, with_view
 from headgate.gateway.coordinator.groups.classic.requests import ClassicGroup
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+if TYPE_CHECKING:
+    from headgate.gateway.zookeeper.group_view import ZooKeeperGroup
 
 _NOT_FOUND_FROM = 6
 _DEAD = "Dead"
@@ -29,7 +39,26 @@ _DEAD = "Dead"
 )
 def describe_groups(request: DescribeGroupsRequest, context: HandlerContext) -> DescribeGroupsResponse | Waiting:
     """Describe every named group once."""
+    view = context.broker.zookeeper_groups
+    nothing: Mapping[str, ZooKeeperGroup] = {}
+    if view is None:
+        return _respond(request, context, nothing)
+    ask = partial(view.describe, request.groups)
+    response: DescribeGroupsResponse | Waiting = with_view(
+        context, ask, nothing, lambda found: _respond(request, context, found)
+    )
+    return response
+
+
+def _respond(
+    request: DescribeGroupsRequest, context: HandlerContext, found: Mapping[str, ZooKeeperGroup]
+) -> DescribeGroupsResponse | Waiting:
+    """The response with the groups that were found in ZooKeeper."""
     version = context.version
+
+    def merged(rows: list[DescribedGroup]) -> DescribeGroupsResponse:
+        merge_described(rows, found)
+        return DescribeGroupsResponse(groups=rows)
 
     def refused(group_id: str, error: KafkaError) -> DescribedGroup:
         return DescribedGroup(error.code, error.message, group_id, _DEAD)
@@ -38,7 +67,7 @@ def describe_groups(request: DescribeGroupsRequest, context: HandlerContext) -> 
         request.groups,
         lambda shard, group_id: _describe(shard, group_id, version),
         refused,
-        lambda rows: DescribeGroupsResponse(groups=rows),
+        merged if found else lambda rows: DescribeGroupsResponse(groups=rows),
         context,
         with_operations=request.include_authorized_operations,
     )

@@ -1,17 +1,23 @@
-"""ListGroups: the groups that this broker coordinates.
+"""ListGroups: the groups that this broker coordinates, and those that ZooKeeper has.
 
 v1 throttle   v3 flexible   v4 states (KIP-518)   v5 types (KIP-848)
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.api.zookeeper_groups import merge_listed, with_view
 from headgate.gateway.coordinator.groups.group_shard import Group
 from headgate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from headgate.protocol.steps import Steps, finish_if_few
+
+if TYPE_CHECKING:
+    from headgate.gateway.zookeeper.group_view import Listing
 
 _GROUPS_A_STEP = 32
 
@@ -31,7 +37,11 @@ def list_groups(request: ListGroupsRequest, context: HandlerContext) -> Any:
     While a part of the groups is loading, the request fails: clients would take a partial list for all groups.
     """
     groups = [group for shard in context.broker.groups.shards() for group in shard.groups.values()]
-    return finish_if_few(_list(request, groups), len(groups))
+    view = context.broker.zookeeper_groups
+    if view is None:
+        return finish_if_few(_list(request, groups), len(groups))
+    nothing: Listing = {}
+    return with_view(context, view.list_groups, nothing, lambda listing: _list_both(request, groups, listing))
 
 
 def _list(request: ListGroupsRequest, groups: Iterable[Group]) -> Steps[ListGroupsResponse]:
@@ -43,6 +53,13 @@ def _list(request: ListGroupsRequest, groups: Iterable[Group]) -> Steps[ListGrou
         if not number % _GROUPS_A_STEP:
             yield
     return ListGroupsResponse(groups=rows)
+
+
+def _list_both(request: ListGroupsRequest, groups: Iterable[Group], listing: Listing) -> Steps[ListGroupsResponse]:
+    response = yield from _list(ListGroupsRequest(), groups)
+    states, types = _filter(request.states_filter), _filter(request.types_filter)
+    response.groups = merge_listed(response.groups, listing, states, types)
+    return response
 
 
 def _filter(names: Iterable[str]) -> frozenset[str]:

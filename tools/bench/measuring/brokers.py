@@ -18,6 +18,8 @@ from headgate.tools.bench.requests.client import BenchError, Client
 HEADGATE, KAFKA = "headgate", "kafka"
 # Variables that would change a broker. Without bytecode Headgate would compile at each start, as no installed one does.
 _NOT_INHERITED = ("KAFKA_OPTS", "JAVA_TOOL_OPTIONS", "PYTHONDONTWRITEBYTECODE")
+DUAL_GROUPS = "offset-commit-dual"
+"""With ZooKeeper, groups whose ids begin so have their offsets there too."""
 _START_WITHIN_SECONDS = 60.0
 _STOP_WITHIN_SECONDS = 20.0
 _POLL_SECONDS = 0.002
@@ -128,11 +130,15 @@ class Launcher(ABC):
 
 
 class HeadgateLauncher(Launcher):
-    """The installed command, as a user runs it, or the command of another tree."""
+    """The installed command, as a user runs it, or the command of another tree.
+
+    `zookeeper`: host:port of a ZooKeeper. Each fresh directory then begins a cluster of its own there.
+    """
 
     name = HEADGATE
 
-    def __init__(self, program: Path | None = None) -> None:
+    def __init__(self, program: Path | None = None, zookeeper: str = "") -> None:
+        self.zookeeper, self._chroot = zookeeper, ""
         self.program = str(program.resolve()) if program else self._installed()
         if not os.access(self.program, os.X_OK):
             raise BenchError(f"there is no program {self.program} to measure; HEADGATE names one of another tree")
@@ -147,9 +153,16 @@ class HeadgateLauncher(Launcher):
             )
         return program
 
+    def start(self, directory: Path) -> Broker:
+        self._chroot = f"/{uuid.uuid4()}"
+        return super().start(directory)
+
     def command(self, directory: Path, data: Path, port: int) -> list[str]:
         settings = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(data), **_SHARED_SETTINGS}
         settings["log.segment.delete.delay.ms"] = "100"  # the same for Kafka
+        if self.zookeeper:
+            settings["zookeeper.connect"] = self.zookeeper + self._chroot
+            settings["headgate.offsets.store"] = f"{DUAL_GROUPS}*=dual:zookeeper"
         return [self.program, "serve", *(f"--override={name}={value}" for name, value in settings.items())]
 
 

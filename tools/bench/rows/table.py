@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from headgate.tools.bench.measuring.brokers import DUAL_GROUPS
 from headgate.tools.bench.measuring.figures import (
     Figure,
     cpu_microseconds_per_request,
@@ -113,6 +114,7 @@ _PLAIN: list[Row] = [
     ),
 ]  # fmt: skip
 _COMMIT = OffsetCommitRow("offset-commit", _per_each("commit"), 64, version=7, turn_share=0.2)
+_DUAL_COMMIT = tuple(replace(figure, mark=None) for figure in _COMMIT.figures)
 _HEARTBEATS = _per_each("heartbeat", Figure("heartbeats/CPU s", requests_per_cpu_second, more_is_better=True))
 _CONSUME = ConsumerPerformanceRow("java-consume", _per_gigabyte(1.0), 1, version=11, partitions=4, turn_share=0.4)
 _GROUP = RebalanceRow("group-500", _REBALANCE, 500, version=9, partitions=1000, turn_share=0.4)
@@ -167,6 +169,7 @@ ROWS: dict[str, Row] = {
         replace(_CONSUME, name="java-consume-kip848", group_protocol="consumer"),
         _COMMIT,
         replace(_COMMIT, name="offset-commit-newest", version=NEWEST, warm_up_share=0.3),
+        replace(_COMMIT, name=DUAL_GROUPS, figures=_DUAL_COMMIT),
         HeartbeatRow("heartbeat", _HEARTBEATS, 64, version=NEWEST, partitions=8, warm_up_share=0.3, turn_share=0.2),
         ConsumerHeartbeatRow(
             "heartbeat-kip848", _HEARTBEATS, 64, version=NEWEST, partitions=8, warm_up_share=0.3, turn_share=0.2
@@ -186,11 +189,21 @@ ROWS: dict[str, Row] = {
 START, MESSAGES, IDLE_CONNECTIONS, MEMORY = "start", "messages", "idle-connections", "memory"
 COORDINATOR_LOAD, TRANSACTION_LOAD = "coordinator-load", "transaction-load"
 _GROUPS_BY_NAME = ("java-consume-kip848", "group-500-kip848")
+NEEDS_ZOOKEEPER = frozenset((DUAL_GROUPS,))
+"""Rows for which Headgate has a ZooKeeper in any case: it has each commit before the answer. Kafka has none."""
 _PACED_BY_NAME = tuple(f"{row.name}-paced" for row in _TRANSACTIONS)
 _ALONE_BY_NAME = (COORDINATOR_LOAD, TRANSACTION_LOAD, *RESTARTS, *COMPACTIONS)
-BY_NAME_ONLY = (*_ALONE_BY_NAME, *_GROUPS_BY_NAME, *_PACED_BY_NAME, *CONVERSIONS, *SYNCED, *BYSTANDERS)
+BY_NAME_ONLY = (
+    *_ALONE_BY_NAME,
+    *_GROUPS_BY_NAME,
+    *_PACED_BY_NAME,
+    *NEEDS_ZOOKEEPER,
+    *CONVERSIONS,
+    *SYNCED,
+    *BYSTANDERS,
+)
 """Rows outside of the default table: slow ones (Kafka needs 20 s to create a topic of 1,000 partitions); transactions
-at a steady rate; conversions, which run against Apache Kafka 3.9, because Kafka 4 has none; syncs, which measure the
-machine's disk; and bystanders, which need ten thousand topics.
+at a steady rate; commits with ZooKeeper; conversions, which run against Apache Kafka 3.9, because Kafka 4 has none;
+syncs, which measure the machine's disk; and bystanders, which need ten thousand topics.
 """
 ALL_ROWS = (START, MESSAGES, IDLE_CONNECTIONS, *(name for name in ROWS if name not in BY_NAME_ONLY), MEMORY)

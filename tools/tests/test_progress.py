@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from headgate.tools.log.progress import Progress, _duration
+from headgate.tools.progress import Progress, _duration
 
 
 class Terminal(io.StringIO):

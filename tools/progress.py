@@ -12,11 +12,12 @@ _WIDTH = 24
 
 
 class Progress:
-    """Bytes done of a total. A command that ends before the first line is due shows no progress."""
+    """Bytes, or another unit, done of a total. A command that ends before the first line is due shows no progress."""
 
-    def __init__(self, total_bytes: int, stream: TextIO, clock_s: Callable[[], float]) -> None:
-        self.total_bytes = total_bytes
-        self.done_bytes = 0
+    def __init__(self, total: int, stream: TextIO, clock_s: Callable[[], float], unit: str = "bytes") -> None:
+        self.total = total
+        self.done = 0
+        self._unit = unit
         self._stream = stream
         self._is_terminal = stream.isatty()
         self._clock_s = clock_s
@@ -26,8 +27,8 @@ class Progress:
         self._is_shown = False
 
     def add(self, count: int, what: str) -> None:
-        """Count `count` more bytes of `what` as done, and show the progress when it is due."""
-        self.done_bytes += count
+        """Count `count` more of `what` as done, and show the progress when it is due."""
+        self.done += count
         now_s = self._clock_s()
         if now_s >= self._due_s:
             self._due_s = now_s + self._every_s
@@ -41,24 +42,27 @@ class Progress:
             self._is_shown = False
 
     def _show(self, elapsed_s: float, what: str) -> None:
-        rate = self.done_bytes / elapsed_s if elapsed_s > 0 else 0.0
-        left_s = (self.total_bytes - self.done_bytes) / rate if rate else 0.0
-        share = self.done_bytes / self.total_bytes if self.total_bytes else 1.0
+        rate = self.done / elapsed_s if elapsed_s > 0 else 0.0
+        left_s = (self.total - self.done) / rate if rate else 0.0
+        share = self.done / self.total if self.total else 1.0
         if self._is_terminal:
             bar = ("#" * round(share * _WIDTH)).ljust(_WIDTH, ".")
-            line = f"[{bar}] {share:4.0%} {rate / 1e6:,.0f} MB/s, {_duration(left_s)} left, {what}"
+            line = f"[{bar}] {share:4.0%} {self._rate(rate)}, {_duration(left_s)} left, {what}"
             self._stream.write(f"\r\x1b[K{line}")
             self._is_shown = True
         else:
             row = {
                 "progress": what,
-                "done_bytes": self.done_bytes,
-                "total_bytes": self.total_bytes,
-                "bytes_per_s": round(rate),
+                f"done_{self._unit}": self.done,
+                f"total_{self._unit}": self.total,
+                f"{self._unit}_per_s": round(rate),
                 "seconds_left": round(left_s, 1),
             }
             self._stream.write(json.dumps(row) + "\n")
         self._stream.flush()
+
+    def _rate(self, rate: float) -> str:
+        return f"{rate / 1e6:,.0f} MB/s" if self._unit == "bytes" else f"{rate:,.0f} {self._unit}/s"
 
 
 def _duration(seconds: float) -> str:

@@ -1,0 +1,104 @@
+"""Groups that ZooKeeper has, in the responses about groups.
+
+A group that ZooKeeper alone has is of the type "zookeeper" (ListGroups 5), and its protocol has that name. Members of
+the 0.8 age have the client id "zookeeper"; they are added to a classic group without members of its own: a client with
+`offsets.storage=kafka` is registered in ZooKeeper, and commits to the coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.protocol.internal.consumer_protocol import (
+    PROTOCOL_TYPE,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+    encode,
+)
+from headgate.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from headgate.protocol.messages.list_groups import ListedGroup
+
+if TYPE_CHECKING:
+    from headgate.gateway.api.context import HandlerContext
+    from headgate.gateway.zookeeper.group_view import Listing, ZooKeeperGroup, ZooKeeperMember
+
+T = TypeVar("T")
+
+ZOOKEEPER: Final = "zookeeper"
+WAIT_MS: Final = 5_000.0
+"""A response about groups waits so long for ZooKeeper, then has the coordinator's groups alone."""
+_EMPTY, _STABLE = "Empty", "Stable"
+_RANGE: Final = "range"
+"""The default of `partition.assignment.strategy` in the 0.8 age."""
+_CLASSIC_NAMES: Final = frozenset(("", "classic"))
+
+
+def with_view(
+    context: HandlerContext, ask: Callable[[Callable[[T], None]], None], nothing: T, respond: Callable[[T], Any]
+) -> Any:
+    """The outcome of `respond` with what `ask` finds, or a wait for it; with `nothing` after WAIT_MS."""
+    services, is_read = context.broker, WaitList()
+    found: list[T] = []
+
+    def done(value: T) -> None:
+        found.append(value)
+        services.purgatory.touch(is_read)
+
+    ask(done)
+    if found:
+        return respond(found[0])
+    deadline_ms = services.clock.monotonic_ms() + WAIT_MS
+    return Waiting([is_read], deadline_ms, lambda _: respond(found[0]), lambda: respond(found[0] if found else nothing))
+
+
+def merge_listed(
+    rows: list[ListedGroup], listing: Listing, states: Collection[str], types: Collection[str]
+) -> list[ListedGroup]:
+    """The rows of ListGroups with ZooKeeper's; `states` and `types` filter them, in lower case, none for all.
+
+    `rows` are all of the coordinator's. The filter "classic" takes ZooKeeper's groups too: older tools ask so for all.
+    """
+    known = {row.group_id for row in rows}
+    for row in rows:
+        if row.group_state == _EMPTY and row.group_type.lower() in _CLASSIC_NAMES and listing.get(row.group_id):
+            row.group_state, row.protocol_type = _STABLE, row.protocol_type or PROTOCOL_TYPE
+    found = [row for row in rows if not types or row.group_type.lower() in types]
+    if not types or ZOOKEEPER in types or "classic" in types:
+        found += [
+            ListedGroup(name, PROTOCOL_TYPE, _STABLE if has_members else _EMPTY, ZOOKEEPER)
+            for name, has_members in listing.items()
+            if name not in known
+        ]
+    return [row for row in found if not states or row.group_state.lower() in states]
+
+
+def merge_described(rows: Sequence[DescribedGroup], groups: Mapping[str, ZooKeeperGroup]) -> None:
+    """Add ZooKeeper's members to the rows of DescribeGroups, and describe what ZooKeeper alone has."""
+    for row in rows:
+        group = groups.get(row.group_id)
+        if group is None:
+            continue
+        if row.group_state == "Dead":
+            row.error_code, row.error_message, row.protocol_data = 0, None, ZOOKEEPER
+        elif row.group_state == _EMPTY and group.members:
+            row.protocol_data = _RANGE
+        else:
+            continue
+        row.group_state = _STABLE if group.members else _EMPTY
+        row.protocol_type = PROTOCOL_TYPE
+        row.members = [_member(member) for member in group.members]
+
+
+def _member(member: ZooKeeperMember) -> DescribedGroupMember:
+    partitions = [TopicPartition(topic, list(indexes)) for topic, indexes in sorted(member.partitions.items())]
+    return DescribedGroupMember(
+        member.consumer_id,
+        None,
+        ZOOKEEPER,
+        f"/{member.host}",
+        encode(ConsumerProtocolSubscription(topics=list(member.topics)), 0),
+        encode(ConsumerProtocolAssignment(assigned_partitions=partitions), 0),
+    )

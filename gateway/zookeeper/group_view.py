@@ -1,0 +1,210 @@
+"""The groups in ZooKeeper, for those who look at groups: `/consumers`, read when somebody asks, and kept some seconds.
+
+Members of the 0.8 age come and go without a word to this broker, so each look reads ZooKeeper. The cost is bounded:
+nothing is read that was read within `KEPT_MS`, callers who ask meanwhile share one reading, few requests are on their
+way at once, and at most `max_groups` groups are shown. Offsets are not kept here: OffsetFetch 0 reads them.
+
+What cannot be read is left out: a view must not keep anybody from seeing the groups of the coordinator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.zookeeper.layout.consumers import (
+    CONSUMERS_PATH,
+    STATIC,
+    ConsumerRegistration,
+    PartitionOwner,
+    group_path,
+    ids_path,
+    owners_path,
+    partition_of,
+)
+from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.session import Session
+from headgate.gateway.zookeeper.steps import Steps, children, gather, get, run
+
+logger = logging.getLogger("headgate.zookeeper")
+
+KEPT_MS: Final = 3_000.0
+MAX_DETAILS: Final = 256
+"""Groups whose members are kept in memory."""
+MAX_NODES: Final = 20_000
+"""Nodes that are read for the members of one group; the rest is left out."""
+AT_ONCE: Final = 8
+
+
+class ZooKeeperMember(NamedTuple):
+    """A live member: what it subscribes to (an expression with a pattern), and the partitions that it owns by topic."""
+
+    consumer_id: str
+    host: str
+    topics: tuple[str, ...]
+    partitions: Mapping[str, Sequence[int]]
+
+
+class ZooKeeperGroup(NamedTuple):
+    """A group in ZooKeeper with its members, sorted."""
+
+    name: str
+    members: tuple[ZooKeeperMember, ...]
+
+
+Listing = Mapping[str, bool]
+"""Group -> whether it has members."""
+
+
+class _Kept(NamedTuple):
+    value: object
+    read_ms: float
+
+
+class GroupView:
+    """Reads groups over a session. Methods belong to the loop; `done` may be called before they return."""
+
+    def __init__(self, session: Session, clock: Clock, max_groups: int) -> None:
+        self._session = session
+        self._clock = clock
+        self._max_groups = max_groups
+        self._kept: dict[str, _Kept] = {}
+        self._asking: dict[str, list[Callable[[object], None]]] = {}
+        self._is_failing = self._is_cut = False
+
+    def list_groups(self, done: Callable[[Listing], None]) -> None:
+        """All groups, without those that cannot be read; none while ZooKeeper does not answer."""
+        self._ask("", self._read_listing, lambda found: done(found if isinstance(found, dict) else {}))
+
+    def describe(self, names: Collection[str], done: Callable[[Mapping[str, ZooKeeperGroup]], None]) -> None:
+        """Those of the named groups that ZooKeeper has, each with its members."""
+
+        def listed(listing: Listing) -> None:
+            self._describe([name for name in names if name in listing], done)
+
+        self.list_groups(listed)
+
+    def _describe(self, names: Sequence[str], done: Callable[[Mapping[str, ZooKeeperGroup]], None]) -> None:
+        found: dict[str, ZooKeeperGroup] = {}
+        missing = set(names)
+
+        def described(name: str, group: object) -> None:
+            if isinstance(group, ZooKeeperGroup):
+                found[name] = group
+            missing.discard(name)
+            if not missing:
+                done(found)
+
+        for name in names:
+            self._ask(name, partial(self._read_group, name), partial(described, name))
+        if not names:
+            done(found)
+
+    def _ask(self, key: str, read: Callable[[], Steps[object]], done: Callable[[object], None]) -> None:
+        """Call `done` with what is kept for a key, or with a reading that all share who ask now."""
+        kept = self._kept.get(key)
+        if kept is not None and self._clock.monotonic_ms() - kept.read_ms < KEPT_MS:
+            done(kept.value)
+        elif key in self._asking:
+            self._asking[key].append(done)
+        else:
+            self._asking[key] = [done]
+            run(read(), partial(self._read, key))
+
+    def _read(self, key: str, result: object) -> None:
+        """A reading has ended. A failure is not kept: the next look tries again."""
+        if isinstance(result, Exception):
+            if not self._is_failing:
+                logger.warning("the groups in ZooKeeper are not shown for now: %s", result)
+            self._is_failing = True
+        else:
+            self._is_failing = False
+            self._keep(key, result)
+        for done in self._asking.pop(key):
+            done(result)
+
+    def _keep(self, key: str, value: object) -> None:
+        now_ms = self._clock.monotonic_ms()
+        while len(self._kept) > MAX_DETAILS:
+            del self._kept[next(iter(self._kept))]
+        self._kept.pop(key, None)  # the oldest is the first
+        self._kept[key] = _Kept(value, now_ms)
+
+    # Readings
+
+    def _read_listing(self) -> Steps[dict[str, bool]]:
+        names = sorted((yield from children(self._session, CONSUMERS_PATH)))
+        if len(names) > self._max_groups and not self._is_cut:
+            logger.warning("ZooKeeper has %d groups: %d of them are shown", len(names), self._max_groups)
+        self._is_cut = len(names) > self._max_groups
+        names = [name for name in names[: self._max_groups] if _is_readable(name)]
+        members = yield from gather([children(self._session, ids_path(name)) for name in names], AT_ONCE)
+        return {name: bool(found) for name, found in zip(names, members, strict=True)}
+
+    def _read_group(self, name: str) -> Steps[ZooKeeperGroup]:
+        session = self._session
+        ids = (yield from children(session, ids_path(name)))[:MAX_NODES]
+        topics = yield from children(session, f"{group_path(name)}/owners")
+        registrations = yield from gather([_registration(session, name, one) for one in ids], AT_ONCE)
+        owned = yield from gather([_owned(session, name, topic) for topic in topics[:MAX_NODES]], AT_ONCE)
+        partitions: dict[str, dict[str, list[int]]] = {one: {} for one in ids}
+        for topic, rows in zip(topics, owned, strict=False):
+            for index, consumer_id in rows:
+                partitions.get(consumer_id, {}).setdefault(topic, []).append(index)
+        members = [
+            ZooKeeperMember(one, _host(name, one), subscribed, partitions[one])
+            for one, subscribed in zip(ids, registrations, strict=True)
+        ]
+        return ZooKeeperGroup(name, tuple(members))
+
+
+def _is_readable(name: str) -> bool:
+    try:
+        ids_path(name)
+    except InvalidNode:
+        return False
+    return True
+
+
+def _registration(session: Session, group: str, consumer_id: str) -> Steps[tuple[str, ...]]:
+    """The topics of a member; none of one that is gone, or has an expression instead."""
+    try:
+        found = yield from get(session, ConsumerRegistration.path(group, consumer_id))
+        registered = None if found is None else ConsumerRegistration.decode(group, consumer_id, found.data)
+    except InvalidNode:
+        return ()
+    if registered is None or registered.pattern != STATIC:
+        return ()
+    return tuple(sorted(registered.subscription))
+
+
+def _owned(session: Session, group: str, topic: str) -> Steps[list[tuple[int, str]]]:
+    """The partitions of a topic that have an owner, each with the member's id."""
+    try:
+        parent = owners_path(group, topic)
+    except InvalidNode:
+        return []
+    names = (yield from children(session, parent))[:MAX_NODES]
+    rows = yield from gather([_owner(session, group, topic, name) for name in names], AT_ONCE)
+    return sorted(row for row in rows if row is not None)
+
+
+def _owner(session: Session, group: str, topic: str, name: str) -> Steps[tuple[int, str] | None]:
+    try:
+        index = partition_of(owners_path(group, topic), name)
+        found = yield from get(session, PartitionOwner.path(group, topic, index))
+        if found is None:
+            return None
+        return index, PartitionOwner.decode(group, topic, index, found.data).consumer_id
+    except InvalidNode:
+        return None
+
+
+def _host(group: str, consumer_id: str) -> str:
+    """The host in the id that a Scala consumer makes: group_host-milliseconds-8hex; the whole id of another client."""
+    rest = consumer_id.removeprefix(f"{group}_")
+    host, *ends = rest.rsplit("-", 2)
+    return host if len(ends) == 2 and ends[0].isdecimal() else rest

@@ -1,0 +1,231 @@
+"""`headgate metadata to-zookeeper | to-embedded`: carries the metadata of a stopped broker from one place to the other.
+
+To ZooKeeper: write all nodes, read them again, compare, and only then give the own log another name. To the own log:
+write it under another name, and rename it when it is complete. So one place has everything at each moment, and the
+place that a start reads is the one that its settings name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.gateway.metadata import new_metadata_log, snapshot
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.metadata.metadata_log import LOG_CONFIG
+from headgate.gateway.metadata.new_topics import METADATA_TOPIC, new_topic_id
+from headgate.gateway.metadata.records import image_records
+from headgate.gateway.zookeeper import metadata_transfer as transfer
+from headgate.gateway.zookeeper.layout.cluster import (
+    CLUSTER_ID_PATH,
+    CONTROLLER_EPOCH_PATH,
+    ClusterId,
+    ControllerEpoch,
+)
+from headgate.gateway.zookeeper.layout.configs import CLIENTS, CONFIG_PATH, IPS, USERS
+from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
+from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
+from headgate.gateway.zookeeper.metadata_transfer import TransferRefused
+from headgate.gateway.zookeeper.reading import ensure_paths, read_tree
+from headgate.gateway.zookeeper.session import Create, Operation, Refused, Session
+from headgate.gateway.zookeeper.steps import Steps, children, ensure, multi
+from headgate.storage.directory.kafka_directory import CARRIED_METADATA, OWN_METADATA
+from headgate.storage.directory.log_directory import LOCK
+from headgate.storage.directory.log_manager import LogManager
+from headgate.storage.disk import layout
+from headgate.storage.files import Files, parent
+
+if TYPE_CHECKING:
+    from headgate.gateway.config import BrokerConfig
+    from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
+
+_NOT_CARRIED: Final = (CLIENTS, USERS, IPS)
+
+
+class World(NamedTuple):
+    """What a transfer needs besides settings and session."""
+
+    files: Files
+    random: Random
+    now_ms: int
+
+
+class _Embedded(NamedTuple):
+    """The own metadata log: its directory, the cluster's id, and the image."""
+
+    directory: str
+    cluster_id: str
+    image: Image
+
+
+def to_zookeeper(config: BrokerConfig, connection: ZooKeeperConnection, world: World, *, execute: bool) -> list[str]:
+    """Carry the own log to ZooKeeper; without `execute` only check. Returns lines for people.
+
+    Raises StorageError, with nothing changed in the directories; DirectoryLocked while the broker runs; OSError.
+    """
+    embedded = _read_embedded(config, world)
+    complete, session = connection.complete, connection.session
+    lines = list(transfer.describe(embedded.image))
+    with _locked(config, world.files):
+        if not execute:
+            complete(partial(_check_into, session, embedded, config.node_id), "the nodes of the cluster")
+            return [*lines, f"would be written to ZooKeeper at {connection.connect}"]
+        connection.create_chroot()
+        complete(partial(_write_nodes, session, embedded, config.node_id), "the metadata of the cluster")
+        kept = f"{parent(embedded.directory)}/{CARRIED_METADATA}"
+        if world.files.exists(kept):
+            world.files.remove_tree(kept)
+        world.files.rename(embedded.directory, kept)
+        world.files.sync_directory(parent(embedded.directory))
+    return [*lines, f"are in ZooKeeper at {connection.connect}; {kept} is the log before, which nothing reads any more"]
+
+
+def to_embedded(config: BrokerConfig, connection: ZooKeeperConnection, world: World, *, execute: bool) -> list[str]:
+    """Carry ZooKeeper's metadata to an own log; without `execute` only check. Returns lines for people.
+
+    Raises as `to_zookeeper`.
+    """
+    path = _own_directory(config, world.files)
+    meta = layout.read_meta(world.files, path)
+    assert meta is not None
+    with _locked(config, world.files):
+        cluster, others, groups = connection.complete(
+            partial(_read_all, connection.session, world.random), "the metadata of the cluster"
+        )
+        if not cluster.image.cluster_id:
+            raise TransferRefused(f"ZooKeeper at {connection.connect} has no cluster; correct zookeeper.connect")
+        transfer.check(cluster, meta.cluster_id)
+        image = transfer.out_of_zookeeper(cluster, config.node_id)
+        lines = [*transfer.describe(image), *transfer.left_behind(others, groups)]
+        if not execute:
+            return [*lines, f"would be written to {path}/{OWN_METADATA}"]
+        new_metadata_log.write(world.files, path, list(image_records(image, ())), world.random, world.now_ms)
+        for directory in config.log_directories:
+            if world.files.exists(f"{directory}/{CARRIED_METADATA}"):
+                world.files.remove_tree(f"{directory}/{CARRIED_METADATA}")
+    return [*lines, f"are in {path}/{OWN_METADATA}; remove zookeeper.connect before the next start"]
+
+
+# Directories
+
+
+def _own_directory(config: BrokerConfig, files: Files) -> str:
+    """The first data directory, which has no metadata log yet. Raises TransferRefused."""
+    for path in config.log_directories:
+        if files.exists(f"{path}/{OWN_METADATA}"):
+            raise TransferRefused(
+                f"{path} has its metadata in {OWN_METADATA} already; remove zookeeper.connect to use it"
+            )
+    _check_node(config, files)
+    return next(path for path in config.log_directories if _has_meta(files, path))
+
+
+def _check_node(config: BrokerConfig, files: Files) -> None:
+    known = layout.node_id(files, config.log_directories)
+    if known is None:
+        raise TransferRefused(
+            f"log.dirs={','.join(config.log_directories)} is no data directory; set that of the broker"
+        )
+    if known != config.node_id:
+        raise TransferRefused(f"log.dirs belongs to node.id={known}, not {config.node_id}; set that node.id")
+
+
+def _has_meta(files: Files, path: str) -> bool:
+    return files.exists(path) and layout.read_meta(files, path) is not None
+
+
+def _read_embedded(config: BrokerConfig, world: World) -> _Embedded:
+    """The own metadata log. Raises TransferRefused, StorageError, DirectoryLocked, OSError."""
+    files = world.files
+    _check_node(config, files)
+    if not any(files.exists(f"{path}/{OWN_METADATA}") for path in config.log_directories):
+        raise TransferRefused(
+            f"log.dirs={','.join(config.log_directories)} has no {OWN_METADATA}: nothing is to be carried"
+        )
+    log_manager = LogManager.take(
+        config.log_directories, files=files, node_id=config.node_id, config=config.log_config({}), random=world.random
+    )
+    try:
+        log = log_manager.open_now((METADATA_TOPIC, 0), LOG_CONFIG, world.now_ms)
+        if log is None:
+            raise log_manager.failed.get((METADATA_TOPIC, 0)) or TransferRefused(f"{OWN_METADATA} cannot be opened")
+        return _Embedded(log.directory, log_manager.cluster_id, snapshot.load(log).image)
+    finally:
+        if log_manager.was_clean:
+            log_manager.close()
+        else:  # logs that were not left in order must not seem so
+            log_manager.abandon()
+
+
+@contextlib.contextmanager
+def _locked(config: BrokerConfig, files: Files) -> Iterator[None]:
+    """Hold the locks of all data directories. Raises DirectoryLocked while the broker runs."""
+    with contextlib.ExitStack() as locks:
+        for path in config.log_directories:
+            if files.exists(path):
+                locks.callback(files.lock(f"{path}/{LOCK}").release)
+        yield
+
+
+# ZooKeeper
+
+
+def _check_into(session: Session, embedded: _Embedded, node_id: int) -> Steps[None]:
+    cluster = yield from _read(session, _no_id)
+    transfer.check(cluster, embedded.cluster_id)
+    transfer.into_zookeeper(embedded.image, cluster, node_id)
+
+
+def _write_nodes(session: Session, embedded: _Embedded, node_id: int) -> Steps[None]:
+    """Write what is missing, and read all again. Raises TransferRefused, Failed."""
+    cluster = yield from _read(session, _no_id)
+    transfer.check(cluster, embedded.cluster_id)
+    transfer.into_zookeeper(embedded.image, cluster, node_id)  # refuse before the first write
+    yield from ensure_paths(session)
+    yield from ensure(session, CLUSTER_ID_PATH.rpartition("/")[0])
+    first: list[Operation] = []
+    if not cluster.image.cluster_id:
+        first.append(Create(CLUSTER_ID_PATH, ClusterId(embedded.cluster_id).encode()))
+    if cluster.controller_epoch_version == ABSENT:
+        first.append(Create(CONTROLLER_EPOCH_PATH, ControllerEpoch(0).encode()))
+    if first:
+        yield from _commit(session, first)
+    cluster = yield from _read(session, _no_id)
+    for operations in transfer.into_zookeeper(embedded.image, cluster, node_id):
+        yield from _commit(session, operations)
+    cluster = yield from _read(session, _no_id)
+    transfer.check(cluster, embedded.cluster_id)
+    if transfer.into_zookeeper(embedded.image, cluster, node_id):
+        raise TransferRefused("ZooKeeper has not kept all that was written; somebody else writes there: find out who")
+
+
+def _commit(session: Session, operations: Sequence[Operation]) -> Steps[None]:
+    result = yield from multi(session, operations)
+    if isinstance(result, Refused):
+        raise TransferRefused(
+            f"ZooKeeper refused to write {operations[result.place].path}: {result.error.name}; somebody else writes"
+            " there: stop that, and run this again"
+        )
+
+
+def _read_all(session: Session, random: Random) -> Steps[tuple[ClusterTree, list[str], int]]:
+    """The cluster, the paths of configs that are not carried, and the number of groups."""
+    cluster = yield from _read(session, lambda: new_topic_id(random, ()))
+    others: list[str] = []
+    for kind in _NOT_CARRIED:
+        names = yield from children(session, f"{CONFIG_PATH}/{kind}")
+        others += [f"{kind}/{name}" for name in names]
+    groups = yield from children(session, CONSUMERS_PATH)
+    return cluster, others, len(groups)
+
+
+def _read(session: Session, new_id: Callable[[], bytes]) -> Steps[ClusterTree]:
+    return read_cluster((yield from read_tree(session, lambda _: None)), new_id)
+
+
+def _no_id() -> bytes:
+    """No topic of the own log has this id: a topic in ZooKeeper without an id is not ours."""
+    return bytes(16)

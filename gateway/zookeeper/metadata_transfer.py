@@ -1,0 +1,156 @@
+"""The metadata of a broker on their way between its own log and ZooKeeper, as plans. Pure.
+
+Nothing is guessed and nothing is overwritten: what the other side has must be a part of what is carried, as an
+interrupted transfer leaves it. So a transfer can be stopped at any point, and asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from headgate.gateway.metadata.image import Image, PartitionState, Topic
+from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
+from headgate.gateway.zookeeper.layout.tree import ClusterTree
+from headgate.gateway.zookeeper.plans import ENTITY_TYPES, Multi, change_image
+from headgate.storage.disk.layout import format_id
+from headgate.storage.errors import StorageError
+
+_SHOWN: Final = 5
+
+
+class TransferRefused(StorageError):
+    """The metadata cannot be carried as they are; the text says why, and what to do. Nothing has changed."""
+
+
+def check(cluster: ClusterTree, cluster_id: str) -> None:
+    """Check that nobody uses the cluster in ZooKeeper, and that the directories are its own. Raises TransferRefused."""
+    if cluster.invalid:
+        raise TransferRefused(f"{cluster.invalid[0]}; repair or delete that node")
+    if cluster.image.brokers:
+        raise TransferRefused(
+            f"{_named('broker', [str(one) for one in cluster.image.brokers])} is registered in ZooKeeper; stop it, or"
+            " wait until its session has ended"
+        )
+    if cluster.controller is not None:
+        raise TransferRefused(f"broker {cluster.controller.broker_id} is the controller in ZooKeeper; stop it")
+    found = cluster.image.cluster_id
+    if found and found != cluster_id:
+        raise TransferRefused(
+            f"the cluster id {found} in ZooKeeper is not {cluster_id}, that of log.dirs; zookeeper.connect may have the"
+            " wrong address or the wrong chroot"
+        )
+
+
+def into_zookeeper(image: Image, cluster: ClusterTree, node_id: int) -> list[Multi]:
+    """The multis that make the cluster in ZooKeeper what an image is; none if it is. Raises TransferRefused.
+
+    Leader epochs are carried; the next start raises them. A partition's epoch begins anew with the version of its node.
+    """
+    ids = {name: topic.topic_id for name, topic in cluster.image.topics.items()}
+    others = [name for name, topic_id in ids.items() if image.topic_id_of(name) != topic_id] + sorted(cluster.deleting)
+    if others:
+        raise TransferRefused(
+            f"ZooKeeper has {_named('topic', others)} of its own, which log.dirs do not have; delete what is below"
+            " zookeeper.connect, or name another chroot"
+        )
+    for name, topic in cluster.image.topics.items():
+        _check_not_newer(topic, image.topics[name])
+    topics = {name: _as_nodes(topic, cluster.image.topics.get(name)) for name, topic in image.topics.items()}
+    configs = {key: value for key, value in image.configs.items() if key[0] in ENTITY_TYPES and value}
+    first = cluster.image.next_producer_id
+    next_id = first if image.next_producer_id <= first else max(image.next_producer_id, first + BLOCK_SIZE)
+    target = cluster.image._replace(
+        topics=topics, features=image.features, configs={**cluster.image.configs, **configs}, next_producer_id=next_id
+    )
+    return change_image(cluster, target, topics, node_id)
+
+
+def _check_not_newer(there: Topic, here: Topic) -> None:
+    """A leader epoch never falls: consumers would not see that records were lost. Raises TransferRefused."""
+    if len(there.partitions) > len(here.partitions):
+        raise TransferRefused(
+            f"ZooKeeper has {len(there.partitions)} partitions of {here.name}, and log.dirs know {len(here.partitions)}:"
+            " the log is older than ZooKeeper; `to-embedded` takes what ZooKeeper has"
+        )
+    for index, (theirs, ours) in enumerate(zip(there.partitions, here.partitions, strict=False)):
+        if theirs.leader_epoch > ours.leader_epoch:
+            raise TransferRefused(
+                f"{here.name}-{index} has leader epoch {theirs.leader_epoch} in ZooKeeper, and {ours.leader_epoch} in"
+                " log.dirs: the log is older than ZooKeeper; `to-embedded` takes what ZooKeeper has"
+            )
+
+
+def _as_nodes(topic: Topic, there: Topic | None) -> Topic:
+    """The topic with the partition epochs that its nodes will have."""
+    states = []
+    for index, state in enumerate(topic.partitions):
+        known = None if there is None or index >= len(there.partitions) else there.partitions[index]
+        if known is None:
+            states.append(state._replace(partition_epoch=0))
+        elif known == state._replace(partition_epoch=known.partition_epoch):
+            states.append(known)
+        else:
+            states.append(state._replace(partition_epoch=known.partition_epoch + 1))
+    return topic._replace(partitions=tuple(states))
+
+
+def out_of_zookeeper(cluster: ClusterTree, node_id: int) -> Image:
+    """The image of the embedded log of a broker that leads every partition. Raises TransferRefused."""
+    if cluster.deleting:
+        names = _named("topic", sorted(cluster.deleting))
+        raise TransferRefused(f"{names} waits in ZooKeeper for its deletion; start the broker once, so that it deletes")
+    if cluster.without_id:
+        names = _named("topic", sorted(cluster.without_id))
+        raise TransferRefused(f"{names} has no id yet, as an older Kafka made it; start the broker once with ZooKeeper")
+    elsewhere = [
+        f"{name}-{index}"
+        for name, topic in cluster.image.topics.items()
+        for index, state in enumerate(topic.partitions)
+        if set(state.replicas) != {node_id}
+    ]
+    if elsewhere:
+        raise TransferRefused(
+            f"{_named('partition', elsewhere)} has replicas elsewhere than on broker {node_id}; move them to it first"
+        )
+    topics = {name: _led_here(topic, node_id) for name, topic in cluster.image.topics.items()}
+    return cluster.image._replace(controller_id=node_id, topics=topics)
+
+
+def _led_here(topic: Topic, node_id: int) -> Topic:
+    """The topic as the next start expects it, which raises the epochs of what this broker leads."""
+    states = [
+        PartitionState(node_id, max(state.leader_epoch, 0), (node_id,), (node_id,), max(state.partition_epoch, 0))
+        for state in topic.partitions
+    ]
+    return topic._replace(partitions=tuple(states))
+
+
+def left_behind(entities: Sequence[str], groups: int) -> Iterator[str]:
+    """Sentences about what stays in ZooKeeper alone. `entities`: paths of configs that are not carried."""
+    if entities:
+        yield f"{_named('the configs of', entities)} stay in ZooKeeper alone"
+    if groups:
+        yield (
+            f"{groups} groups are in ZooKeeper: offsets that clients of the 0.8 age have committed there stay there;"
+            " carry them over before, with `headgate groups migrate`"
+        )
+    yield "nothing is deleted in ZooKeeper"
+
+
+def describe(image: Image) -> Iterator[str]:
+    """A line for each topic, and one for all else, for a dry run."""
+    for name, topic in sorted(image.topics.items()):
+        own = " ".join(f"{key}={value}" for key, value in sorted(topic.configs.items())) or "no configs of its own"
+        yield f"{name}: {len(topic.partitions)} partitions, id {format_id(topic.topic_id)}, {own}"
+    partitions = sum(len(topic.partitions) for topic in image.topics.values())
+    entities = sum(bool(configs) for configs in image.configs.values())
+    yield (
+        f"{len(image.topics)} topics with {partitions} partitions, configs of {entities} brokers and groups,"
+        f" producer ids from {image.next_producer_id} on, {len(image.features)} features"
+    )
+
+
+def _named(kind: str, names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return f"{kind} {', '.join(names[:_SHOWN])}" + (f" (and {more} more)" if more > 0 else "")

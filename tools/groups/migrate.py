@@ -1,0 +1,353 @@
+"""`headgate groups migrate`: one function for each command. docs/migration.md is the runbook.
+
+Groups are asked for and changed some at a time, so that a stop leaves whole groups behind, and the next run goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Self
+
+from headgate.protocol.errors import ErrorCode
+from headgate.tools.cluster import Cluster, Failure, TopicPartition
+from headgate.tools.groups.members import ZOOKEEPER, describe_groups, list_groups
+from headgate.tools.groups.migration import (
+    Decision,
+    Difference,
+    GroupStores,
+    Step,
+    compare,
+    decide,
+    effects,
+    have_moved,
+)
+from headgate.tools.groups.offsets import fetch_committed
+from headgate.tools.groups.stores import (
+    DUAL,
+    KAFKA,
+    NOTHING_IN_ZOOKEEPER,
+    StoreSettings,
+    change_settings,
+    fetch_settings,
+    fetch_zookeeper,
+)
+from headgate.tools.output import DRY_RUN, CommandResult, Row, add_execution_options
+from headgate.tools.progress import Progress
+
+_GROUPS_AT_ONCE: Final = 50
+_LOOKS: Final = 3
+_LOOK_AGAIN_AFTER_S: Final = 0.2
+_WILDCARDS: Final = frozenset("*?[")
+_Run = Callable[[Cluster, argparse.Namespace], CommandResult]
+_SHOWN_NOTHING: Final = "there are no groups of that name"
+
+
+class _Found(NamedTuple):
+    """Groups by name, and a sentence for each that could not be read."""
+
+    groups: Mapping[str, GroupStores]
+    failures: Sequence[str]
+
+
+# ------------------------------------------------------------------------------------------------------------ read only
+
+
+def run_plan(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """`plan`: what `start` would change, by group, topic and partition."""
+    return _plan(cluster, Step.START, options)
+
+
+def run_verify(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """`verify`: every partition in which the stores differ, with the cause. It is a failure if there is one."""
+    names, failures = _names(cluster, options.groups)
+    rows: list[Row] = []
+    count = equal = 0
+    with _Bar(len(names)) as bar:
+        for found in _in_parts(cluster, names, bar):
+            failures += found.failures
+            for group in found.groups.values():
+                different = _differences(cluster, group)
+                rows += [_difference_row(group, one) for one in different]
+                count += 1
+                equal += len(group.zookeeper.offsets.keys() | group.kafka.keys()) - len(different)
+    if rows:
+        failures.append(f"the stores differ in {len(rows)} partitions of {len({row['group'] for row in rows})} groups")
+    return CommandResult(rows, failures, [f"{equal} offsets of {count} groups are the same in both stores"])
+
+
+def run_status(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """`status`: where each group stands, how far its stores are apart, and the last error."""
+    names, failures = _names(cluster, options.groups)
+    rows: list[Row] = []
+    with _Bar(len(names)) as bar:
+        for found in _in_parts(cluster, names, bar):
+            failures += found.failures
+            rows += map(_status_row, found.groups.values())
+    return CommandResult(rows, failures, [] if rows or failures else [_SHOWN_NOTHING])
+
+
+def _status_row(group: GroupStores) -> Row:
+    different = list(compare(group))
+    settings = group.settings
+    return {
+        "group": group.name,
+        "store": settings.store,
+        "source": settings.source or None,
+        "zookeeper_members": len(group.zookeeper_members),
+        "kafka_members": len(group.kafka_members),
+        "zookeeper_offsets": len(group.zookeeper.offsets),
+        "kafka_offsets": len(group.kafka),
+        "different": len(different),
+        "records_apart": sum(one.records for one in different),
+        "status": settings.status or None,
+    }
+
+
+def _difference_row(group: GroupStores, one: Difference) -> Row:
+    return {
+        "group": group.name,
+        "store": group.settings.store,
+        "topic": one.partition.topic,
+        "partition": one.partition.number,
+        "zookeeper": one.zookeeper,
+        "kafka": one.kafka,
+        "cause": one.cause,
+    }
+
+
+def _differences(cluster: Cluster, group: GroupStores) -> list[Difference]:
+    """The differences that stay: the stores are not read at once, and a live group commits in between."""
+    found = list(compare(group))
+    in_motion: set[TopicPartition] = set()
+    for _ in range(_LOOKS if group.settings.store == DUAL else 0):
+        if not found:
+            return []
+        time.sleep(_LOOK_AGAIN_AFTER_S)
+        again = _read(cluster, [group.name]).groups.get(group.name, group)
+        found = list(compare(again))
+        in_motion = {one.partition for one in found if have_moved(group, again, one.partition)}
+        group = again
+        if not in_motion:
+            break
+    stay = [one for one in found if one.partition not in in_motion]
+    problems = _problems(cluster, stay)
+    return [one for one in compare(group, problems) if one.partition not in in_motion] if stay else []
+
+
+def _problems(cluster: Cluster, found: Sequence[Difference]) -> dict[TopicPartition, Failure]:
+    """Partitions that do not exist: no store takes an offset for them."""
+    cluster.topics({one.partition.topic for one in found})
+    leaders = {one.partition: cluster.leader(one.partition) for one in found}
+    return {partition: leader for partition, leader in leaders.items() if isinstance(leader, Failure)}
+
+
+# ------------------------------------------------------------------------------------------------------------- changes
+
+
+def run_start(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """`start`: carry the offsets over, and keep both stores equal from then on."""
+    return _run(cluster, Step.START, options)
+
+
+def run_finish(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """`finish`: keep one store alone, the coordinator, or with `--in zookeeper` both apart."""
+    step = Step.FINISH_IN_ZOOKEEPER if options.store == ZOOKEEPER else Step.FINISH
+    return _run(cluster, step, options)
+
+
+def run_back(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
+    """`back`: carry the coordinator's offsets to ZooKeeper, and keep both stores equal from then on."""
+    return _run(cluster, Step.BACK, options)
+
+
+def _run(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandResult:
+    return _execute(cluster, step, options) if options.execute else _plan(cluster, step, options)
+
+
+def _plan(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandResult:
+    names, failures = _names(cluster, options.groups)
+    rows: list[Row] = []
+    changed = made = equal = 0
+    with _Bar(len(names)) as bar:
+        for found in _in_parts(cluster, names, bar):
+            failures += found.failures
+            for group in found.groups.values():
+                decision = _decision(group, step, options)
+                failures += [f"group {group.name}: {decision.refusal}"] if decision.refusal else []
+                made += decision == Decision()
+                if decision.settings is not None:
+                    new = _effect_rows(group, decision.settings)
+                    rows += new
+                    changed += 1
+                    equal += len(group.zookeeper.offsets.keys() | group.kafka.keys()) - len(new)
+    notes = [f"{changed} groups would go on, {made} are there; {equal} of their offsets are the same in both stores"]
+    return CommandResult(rows, failures, [*notes, DRY_RUN])
+
+
+def _effect_rows(group: GroupStores, settings: StoreSettings) -> list[Row]:
+    """A row for each partition in which the stores differ; out of DUAL there is none."""
+    if settings.store != DUAL:
+        return []
+    return [
+        {
+            "group": group.name,
+            "topic": one.partition.topic,
+            "partition": one.partition.number,
+            "zookeeper": one.zookeeper,
+            "kafka": one.kafka,
+            "after": one.after,
+            "change": one.change,
+        }
+        for one in effects(group, settings.source)
+    ]
+
+
+def _execute(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandResult:
+    """Make the step for all groups that may; each part of the groups is done before the next begins."""
+    names, failures = _names(cluster, options.groups)
+    rows: list[Row] = []
+    with _Bar(len(names)) as bar:
+        for found in _in_parts(cluster, names, bar):
+            failures += found.failures
+            decisions = {name: _decision(group, step, options) for name, group in found.groups.items()}
+            failures += [f"group {name}: {one.refusal}" for name, one in decisions.items() if one.refusal]
+            changes = {name: one.settings for name, one in decisions.items() if one.settings is not None}
+            refused = change_settings(cluster, changes)
+            failures += [f"group {name}: not changed: {why.text}" for name, why in refused.items()]
+            pending = [name for name, one in decisions.items() if not one.refusal and name not in refused]
+            ended, late = _wait(cluster, pending, options.timeout)
+            failures += late
+            rows += [_step_row(found.groups[name], settings) for name, settings in ended.items()]
+    return CommandResult(rows, failures, [] if rows or failures else [_SHOWN_NOTHING])
+
+
+def _step_row(group: GroupStores, settings: StoreSettings) -> Row:
+    return {
+        "group": group.name,
+        "before": group.settings.store,
+        "after": settings.store,
+        "offsets": len(group.zookeeper.offsets.keys() | group.kafka.keys()),
+        "status": settings.status or None,
+    }
+
+
+def _decision(group: GroupStores, step: Step, options: argparse.Namespace) -> Decision:
+    source = getattr(options, "source", ZOOKEEPER)
+    return decide(group, step, source, is_forced=getattr(options, "force", False))
+
+
+def _wait(cluster: Cluster, names: Sequence[str], timeout_s: float) -> tuple[dict[str, StoreSettings], list[str]]:
+    """Wait until the broker has carried the offsets over. Returns the settings, and sentences about the rest.
+
+    The coordinator answers no OffsetFetch of a group before that.
+    """
+    deadline = time.monotonic() + timeout_s
+    carried, failed = fetch_committed(cluster, names)
+    ended: dict[str, StoreSettings] = {}
+    names = list(carried)
+    while names:
+        settings, more = fetch_settings(cluster, names)
+        failed |= more
+        ended |= {name: one for name, one in settings.items() if not one.is_carrying}
+        names = [name for name in settings if name not in ended]
+        if names and time.monotonic() > deadline:
+            failed |= {
+                name: Failure(ErrorCode.NONE, f"not carried over yet: {settings[name].status}") for name in names
+            }
+            break
+        if names:
+            time.sleep(_LOOK_AGAIN_AFTER_S)
+    return ended, [f"group {name}: {why.text}" for name, why in failed.items()]
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+def _names(cluster: Cluster, patterns: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The names that the patterns mean, sorted, and failures. A name without a wildcard need not be listed."""
+    if patterns and not any(_WILDCARDS & set(one) for one in patterns):
+        return sorted(set(patterns)), []
+    listed, failures = list_groups(cluster)
+    names = {row.name for row in listed}
+    wanted = {name for name in names if not patterns or any(fnmatch.fnmatchcase(name, one) for one in patterns)}
+    return sorted(wanted.union(one for one in patterns if not _WILDCARDS & set(one))), failures
+
+
+def _in_parts(cluster: Cluster, names: Sequence[str], bar: _Bar) -> Iterator[_Found]:
+    for start in range(0, len(names), _GROUPS_AT_ONCE):
+        part = names[start : start + _GROUPS_AT_ONCE]
+        found = _read(cluster, part)
+        yield found
+        offsets = sum(len(one.zookeeper.offsets.keys() | one.kafka.keys()) for one in found.groups.values())
+        bar.add(len(part), offsets, part[-1])
+
+
+def _read(cluster: Cluster, names: Sequence[str]) -> _Found:
+    """Both stores of groups. ZooKeeper is read first: what a member commits in between makes the coordinator newer."""
+    settings, failed = fetch_settings(cluster, names)
+    zookeeper, more = fetch_zookeeper(cluster, settings)
+    kafka, unknown = fetch_committed(cluster, zookeeper)
+    failed |= more | unknown
+    described, _ = describe_groups(cluster, kafka)
+    groups = {}
+    for name in sorted(kafka):
+        members = described[name].members if name in described else []
+        ours = [member for member in members if member.is_of_zookeeper]
+        theirs = [member for member in members if not member.is_of_zookeeper]
+        groups[name] = GroupStores(
+            name, settings[name], zookeeper.get(name, NOTHING_IN_ZOOKEEPER), kafka[name], ours, theirs
+        )
+    return _Found(groups, [f"group {name}: {why.text}" for name, why in failed.items()])
+
+
+class _Bar:
+    """The progress by groups, with the offsets that were read."""
+
+    def __init__(self, groups: int, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._progress = Progress(groups, sys.stderr, clock_s, "groups")
+        self._clock_s = clock_s
+        self._began_s = clock_s()
+        self._offsets = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.clear()
+
+    def add(self, groups: int, offsets: int, name: str) -> None:
+        self._offsets += offsets
+        elapsed_s = self._clock_s() - self._began_s
+        rate = self._offsets / elapsed_s if elapsed_s else 0.0
+        self._progress.add(groups, f"{rate:,.0f} offsets/s, {name}")
+
+
+def add_options(commands: argparse._SubParsersAction[argparse.ArgumentParser], common: argparse.ArgumentParser) -> None:
+    """Add `migrate` and its own commands."""
+    summary = "move groups between ZooKeeper and the coordinator, there and back; docs/migration.md is the runbook"
+    migrate = commands.add_parser("migrate", help=summary, description=summary)
+    steps = migrate.add_subparsers(required=True, metavar="plan|start|verify|finish|back|status")
+
+    def add(name: str, run: _Run, *, changes: bool) -> argparse.ArgumentParser:
+        summary = (run.__doc__ or "").partition(": ")[2].splitlines()[0].rstrip(".")
+        step = steps.add_parser(name, parents=[common], help=summary, description=summary)
+        step.add_argument("groups", nargs="+" if changes else "*", metavar="group", help="or a pattern: 'app-*'")
+        step.set_defaults(run=run, check=lambda options: None)
+        if changes:
+            add_execution_options(step, "change the groups")
+        return step
+
+    for name, run in (("plan", run_plan), ("start", run_start)):
+        step = add(name, run, changes=run is run_start)
+        step.add_argument("--source", choices=(ZOOKEEPER, KAFKA), default=ZOOKEEPER, help="the side whose offsets win")
+        step.add_argument("--force", action="store_true", help="in spite of members that commit to the other side")
+    add("verify", run_verify, changes=False)
+    add("status", run_status, changes=False)
+    finish = add("finish", run_finish, changes=True)
+    finish.add_argument("--in", dest="store", choices=(KAFKA, ZOOKEEPER), default=KAFKA, help="default: kafka")
+    finish.add_argument("--force", action="store_true", help="in spite of members that may commit to the other side")
+    add("back", run_back, changes=True)

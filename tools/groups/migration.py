@@ -1,0 +1,191 @@
+"""The migration of groups between ZooKeeper and the coordinator: what a step does to a group, and what differs. Pure.
+
+    separate --start--> dual --finish--> kafka
+    separate <--finish --in zookeeper-- dual <--back-- kafka
+
+Every step may be asked for again: a group that has made it is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from headgate.tools.cluster import Failure, TopicPartition, shorten_list
+from headgate.tools.groups.members import ZOOKEEPER, Member
+from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
+from headgate.tools.groups.stores import DUAL, KAFKA, SEPARATE, StoreSettings, ZooKeeperOffsets
+
+_NAMES: Final = {ZOOKEEPER: "ZooKeeper", KAFKA: "the coordinator"}
+
+
+class Step(Enum):
+    """A step of the migration; the value is what a user types."""
+
+    START = "start"
+    FINISH = "finish"
+    FINISH_IN_ZOOKEEPER = "finish --in zookeeper"
+    BACK = "back"
+
+
+class GroupStores(NamedTuple):
+    """A group as both stores have it. Members of ZooKeeper may commit to either store, members of Kafka to Kafka's."""
+
+    name: str
+    settings: StoreSettings
+    zookeeper: ZooKeeperOffsets
+    kafka: CommittedOffsets
+    zookeeper_members: Sequence[Member] = ()
+    kafka_members: Sequence[Member] = ()
+
+
+class Decision(NamedTuple):
+    """What a step does to a group: new settings, or a `refusal`; neither if the group has made the step."""
+
+    settings: StoreSettings | None = None
+    refusal: str = ""
+
+
+class Difference(NamedTuple):
+    """A partition in which the stores differ. `cause` is a sentence for people."""
+
+    partition: TopicPartition
+    zookeeper: int | None
+    kafka: int | None
+    cause: str
+
+    @property
+    def records(self) -> int:
+        """The distance; 0 where one side has no offset."""
+        return 0 if self.zookeeper is None or self.kafka is None else abs(self.zookeeper - self.kafka)
+
+
+class Effect(NamedTuple):
+    """What entering DUAL does to one partition. `after` is what both stores have then."""
+
+    partition: TopicPartition
+    zookeeper: int | None
+    kafka: int | None
+    after: int
+    change: str
+
+
+def decide(group: GroupStores, step: Step, source: str = ZOOKEEPER, *, is_forced: bool = False) -> Decision:
+    """What a step does to a group. `source`: the side that leads a start. `is_forced`: in spite of live members."""
+    match step:
+        case Step.START:
+            return _start(group, source, is_forced=is_forced)
+        case Step.FINISH:
+            return _finish(group, KAFKA, is_forced=is_forced)
+        case Step.FINISH_IN_ZOOKEEPER:
+            return _finish(group, SEPARATE, is_forced=is_forced)
+        case Step.BACK:
+            return _back(group)
+
+
+def _start(group: GroupStores, source: str, *, is_forced: bool) -> Decision:
+    store, leads, _ = group.settings
+    if store == KAFKA:
+        return Decision(refusal="its offsets are the coordinator's alone already; `back` returns it to both stores")
+    if store == DUAL:
+        if not group.settings.is_carrying or leads in (source, ""):
+            return Decision()
+        return Decision(refusal=f"its offsets are carried over from {_NAMES[leads]} at this moment; wait for that")
+    if "/" in group.name:
+        return Decision(refusal="it cannot be in ZooKeeper, as its name has a slash")
+    if source == ZOOKEEPER and group.kafka_members and not is_forced:
+        members = _named(group.kafka_members)
+        return Decision(
+            refusal=f"ZooKeeper's offsets would replace those that its members commit to the coordinator: {members}; "
+            "stop them, name --source kafka, or --force"
+        )
+    return Decision(StoreSettings(DUAL, source))
+
+
+def _finish(group: GroupStores, store: str, *, is_forced: bool) -> Decision:
+    if group.settings.store == store:
+        return Decision()
+    if group.settings.store != DUAL:
+        step = Step.START if store == KAFKA else Step.BACK
+        return Decision(refusal=f"it is {group.settings.store}, not {DUAL}; `{step.value}` comes first")
+    if group.settings.is_carrying:
+        return Decision(refusal=f"its offsets are not in both stores yet: {group.settings.status}")
+    differences = list(compare(group))
+    if differences:
+        shown = shorten_list([str(one.partition) for one in differences])
+        return Decision(refusal=f"the stores differ in {shown}; `verify` says why")
+    members = group.zookeeper_members if store == KAFKA else group.kafka_members
+    if members and not is_forced:
+        what = (
+            "may commit to ZooKeeper, and only you know their offsets.storage" if store == KAFKA else "commit to Kafka"
+        )
+        return Decision(refusal=f"its members {what}: {_named(members)}; stop them, or --force if they do not")
+    return Decision(StoreSettings(store))
+
+
+def _back(group: GroupStores) -> Decision:
+    if group.settings.store == KAFKA:
+        return Decision(StoreSettings(DUAL, KAFKA))
+    if group.settings.store == DUAL:
+        return Decision()
+    return Decision(refusal="its stores are separate; `start --source kafka` carries its offsets to ZooKeeper")
+
+
+def _named(members: Sequence[Member]) -> str:
+    return shorten_list([str(member) for member in members])
+
+
+def effects(group: GroupStores, source: str) -> Iterator[Effect]:
+    """What entering DUAL does to the partitions in which the stores differ, sorted.
+
+    The side that leads wins; where that side has no offset, the offset of the other side is taken.
+    """
+    zookeeper, kafka = group.zookeeper.offsets, group.kafka
+    for partition in sorted(zookeeper.keys() | kafka.keys()):
+        ours, theirs = _offset(zookeeper, partition), _offset(kafka, partition)
+        if ours is None or (theirs is not None and source == KAFKA):
+            name, before, after = ZOOKEEPER, ours, theirs
+        else:
+            name, before, after = KAFKA, theirs, ours
+        if before != after and after is not None:
+            change = f"{name} gets it" if before is None else f"{name} moves by {after - before:+d}"
+            yield Effect(partition, ours, theirs, after, change)
+
+
+def compare(group: GroupStores, problems: Mapping[TopicPartition, Failure] = {}) -> Iterator[Difference]:
+    """The partitions in which the stores differ, sorted. `problems` of the partitions themselves are causes too."""
+    zookeeper, unreadable = group.zookeeper
+    for partition in sorted(zookeeper.keys() | group.kafka.keys() | unreadable.keys()):
+        ours, theirs = _offset(zookeeper, partition), _offset(group.kafka, partition)
+        if ours == theirs and partition not in unreadable:
+            continue
+        if partition in unreadable:
+            what = f"the node in ZooKeeper cannot be read: {unreadable[partition].text}"
+        elif ours is None or theirs is None:
+            what = f"only {_NAMES[KAFKA if ours is None else ZOOKEEPER]} has an offset"
+        else:
+            what = f"{_NAMES[ZOOKEEPER if ours > theirs else KAFKA]} is {abs(ours - theirs)} ahead"
+        why = problems[partition].text if partition in problems else _state_as_cause(group.settings)
+        yield Difference(partition, ours, theirs, f"{what}; {why}")
+
+
+def _state_as_cause(settings: StoreSettings) -> str:
+    if settings.store == SEPARATE:
+        return "the stores are separate"
+    if settings.store == KAFKA:
+        return "ZooKeeper is not kept any more"
+    return settings.status if settings.is_carrying else "see the broker's log"
+
+
+def have_moved(before: GroupStores, after: GroupStores, partition: TopicPartition) -> bool:
+    """True if both stores have a new offset since an earlier look: the group commits, and no look is at one moment."""
+    return all(
+        _offset(old, partition) != _offset(new, partition)
+        for old, new in ((before.zookeeper.offsets, after.zookeeper.offsets), (before.kafka, after.kafka))
+    )
+
+
+def _offset(offsets: Mapping[TopicPartition, OffsetAndMetadata], partition: TopicPartition) -> int | None:
+    row = offsets.get(partition)
+    return None if row is None else row.offset

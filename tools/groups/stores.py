@@ -1,0 +1,143 @@
+"""The two stores of a group's offsets, and the group configs that join them, over the wire alone.
+
+OffsetFetch 0 reads ZooKeeper; a request without topics asks Headgate for every offset that the group has there. Later
+versions read the coordinator. The state of a group is its config `headgate.offsets.store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from headgate.protocol.messages.incremental_alter_configs import (
+    DELETE,
+    SET,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
+from headgate.tools.client import Client
+from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition
+from headgate.tools.groups.members import ZOOKEEPER, Group
+from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata, fetch_committed
+
+SEPARATE, DUAL, KAFKA = "separate", "dual", "kafka"
+"""The values of `headgate.offsets.store`. ZOOKEEPER and KAFKA are those of `headgate.offsets.source`."""
+STORE_CONFIG: Final = "headgate.offsets.store"
+SOURCE_CONFIG: Final = "headgate.offsets.source"
+STATUS_CONFIG: Final = "headgate.offsets.status"
+CARRIED: Final = "carried"
+_GROUP_RESOURCE: Final = 32
+_GROUPS_AT_ONCE: Final = 200
+
+
+class ZooKeeperOffsets(NamedTuple):
+    """The offsets of a group in ZooKeeper; `unreadable`: the nodes that have no offset."""
+
+    offsets: CommittedOffsets
+    unreadable: Mapping[TopicPartition, Failure]
+
+
+NOTHING_IN_ZOOKEEPER: Final = ZooKeeperOffsets({}, {})
+
+
+class StoreSettings(NamedTuple):
+    """The configs of a group. `source` leads; `status` is the broker's word on the carry-over, empty without one."""
+
+    store: str = SEPARATE
+    source: str = ""
+    status: str = ""
+
+    @property
+    def is_carrying(self) -> bool:
+        """True if the broker says that the stores are not equal yet."""
+        return self.status not in ("", CARRIED)
+
+
+def fetch_zookeeper(cluster: Cluster, groups: Iterable[str]) -> tuple[dict[str, ZooKeeperOffsets], dict[str, Failure]]:
+    """The offsets in ZooKeeper by group, and failures by group; a group that is not there has none."""
+
+    def ask(client: Client, names: list[str]) -> Answers[str, ZooKeeperOffsets]:
+        version = client.version(OffsetFetchRequest, newest=0)
+        for name in names:
+            yield name, _zookeeper_offsets(client.ask(OffsetFetchRequest(group_id=name, topics=[]), version).topics)
+
+    return cluster.ask_coordinators(groups, ask)
+
+
+def fetch_offsets(
+    cluster: Cluster, groups: Mapping[str, Group]
+) -> tuple[dict[str, CommittedOffsets], dict[str, Failure]]:
+    """The offsets of described groups by name, each from the store that has the group, and failures by name."""
+    only_there = [name for name, group in groups.items() if group.type == ZOOKEEPER]
+    found, failed = fetch_committed(cluster, [name for name in groups if name not in only_there])
+    if only_there:
+        zookeeper, more = fetch_zookeeper(cluster, only_there)
+        found |= {name: one.offsets for name, one in zookeeper.items()}
+        failed |= more
+    return found, failed
+
+
+def _zookeeper_offsets(topics: Iterable[Any]) -> ZooKeeperOffsets | Failure:
+    """The rows. A transient error in any row is a failure of the group, which is safe to ask for again."""
+    found, unreadable = CommittedOffsets(), dict[TopicPartition, Failure]()
+    for topic in topics:
+        for row in topic.partitions:
+            partition = TopicPartition(topic.name, row.partition_index)
+            if row.error_code in TRANSIENT:
+                return Failure.of(row.error_code)
+            if row.committed_offset >= 0:
+                found[partition] = OffsetAndMetadata(row.committed_offset)
+            elif row.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                unreadable[partition] = _unreadable(row.error_code)
+    return ZooKeeperOffsets(found, unreadable)
+
+
+def _unreadable(code: int) -> Failure:
+    """Kafka's only answer for a node without a number is UNKNOWN_SERVER_ERROR."""
+    return Failure(code, "its data are no number") if code == ErrorCode.UNKNOWN_SERVER_ERROR else Failure.of(code)
+
+
+def fetch_settings(cluster: Cluster, groups: Iterable[str]) -> tuple[dict[str, StoreSettings], dict[str, Failure]]:
+    """The settings by group, and failures by group."""
+
+    def ask(client: Client, names: list[str]) -> Answers[str, StoreSettings]:
+        keys = [STORE_CONFIG, SOURCE_CONFIG, STATUS_CONFIG]
+        for start in range(0, len(names), _GROUPS_AT_ONCE):
+            wanted = [DescribeConfigsResource(_GROUP_RESOURCE, name, keys) for name in names[start:][:_GROUPS_AT_ONCE]]
+            for row in client.ask(DescribeConfigsRequest(resources=wanted)).results:
+                yield row.resource_name, _settings(row, client.address)
+
+    return cluster.ask_coordinators(groups, ask)
+
+
+def _settings(row: Any, address: str) -> StoreSettings | Failure:
+    if row.error_code:
+        return Failure.of(row.error_code, row.error_message)
+    values = {config.name: config.value or "" for config in row.configs}
+    if STORE_CONFIG not in values:
+        needed = f"the broker at {address} has no {STORE_CONFIG}; it has to be Headgate with zookeeper.connect"
+        return Failure(ErrorCode.NONE, needed)
+    return StoreSettings(values[STORE_CONFIG], values.get(SOURCE_CONFIG, ""), values.get(STATUS_CONFIG, ""))
+
+
+def change_settings(
+    cluster: Cluster, changes: Mapping[str, StoreSettings], *, validate_only: bool = False
+) -> dict[str, Failure]:
+    """Set store and source of groups; an empty source is taken away. Returns the failures by group."""
+
+    def ask(client: Client, names: list[str]) -> Answers[str, bool]:
+        resources = [AlterConfigsResource(_GROUP_RESOURCE, name, _operations(changes[name])) for name in names]
+        answer = client.ask(IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only))
+        for row in answer.responses:
+            yield row.resource_name, Failure.of(row.error_code, row.error_message) if row.error_code else True
+
+    return cluster.ask_coordinators(changes, ask)[1]
+
+
+def _operations(settings: StoreSettings) -> list[AlterableConfig]:
+    source = (SET, settings.source) if settings.source else (DELETE, None)
+    return [AlterableConfig(STORE_CONFIG, SET, settings.store), AlterableConfig(SOURCE_CONFIG, *source)]
