@@ -58,8 +58,10 @@ class World:
         return self.zookeeper.connect
 
     def new_topic(self, partitions: int) -> str:
-        """Create a topic as the tools of its time do: by its node."""
-        topic = f"old-{next(_NUMBERS)}"
+        """Create a topic, named by us, as the tools of its time do: by its node."""
+        return self.create(f"old-{next(_NUMBERS)}", partitions)
+
+    def create(self, topic: str, partitions: int) -> str:
         value = {"version": 1, "partitions": {str(one): [0] for one in range(partitions)}}
         self.nodes.create(f"/brokers/topics/{topic}", json.dumps(value).encode(), makepath=True)
         until(lambda: leaders(self.broker.bootstrap, topic) == [0] * partitions, f"the leaders of {topic}")

@@ -21,8 +21,9 @@ TOPICS, CONFIGS = "kafka.admin.TopicCommand", "kafka.admin.ConfigCommand"
 REASSIGN, ELECT = "kafka.admin.ReassignPartitionsCommand", "kafka.admin.PreferredReplicaLeaderElectionCommand"
 CHECKER, EXPORT, IMPORT = (f"kafka.tools.{name}" for name in ("ConsumerOffsetChecker", "ExportZkOffsets", "ImportZkOffsets"))
 JAR_SETS: Final = {"0.8.2.2": "broker08", "0.9.0.1": "matrix/scala-0.9.0.1", "2.8": "broker28"}
-# Kafka 0.8.2.2 does not know what newer tools write
-VERSIONS: Final = ["0.8.2.2"] if TARGET == "kafka08" else list(JAR_SETS)
+# Kafka since 0.9 does not apply the changes of configs that a tool of 0.8 writes, Kafka 0.8 does not apply newer ones
+KNOWN: Final = {"kafka08": ["0.8.2.2"], "kafka28": ["0.9.0.1", "2.8"], "kafka39": ["0.9.0.1", "2.8"]}
+VERSIONS: Final = KNOWN.get(TARGET, list(JAR_SETS))
 
 
 @pytest.fixture(scope="module")
