@@ -194,8 +194,10 @@ def configs_of(world: World, topic: str, name: str) -> str | None:
         return configured(world, topic).get(name, DEFAULTS.get(name))
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": world.broker.bootstrap})
-    return admin.describe_configs([resource])[resource].result(LIMIT_S)[name].value
+    value: str | None = admin.describe_configs([resource])[resource].result(LIMIT_S)[name].value
+    return value
 
 
 def configured(world: World, topic: str) -> dict[str, str]:
-    return json.loads(world.nodes.get(f"/config/topics/{topic}")[0])["config"]
+    configs: dict[str, str] = json.loads(world.nodes.get(f"/config/topics/{topic}")[0])["config"]
+    return configs

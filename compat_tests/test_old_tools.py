@@ -1,4 +1,4 @@
-"""Tools that speak to ZooKeeper: those of Kafka 0.8.2.2, 0.9.0.1 and 2.8; what they write is done, what they read is there."""
+"""Tools that speak to ZooKeeper: Kafka 0.8.2.2, 0.9.0.1, 2.8. What they write is done, what they read is there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from compat_tests.waiting import until
 
 TOPICS, CONFIGS = "kafka.admin.TopicCommand", "kafka.admin.ConfigCommand"
 REASSIGN, ELECT = "kafka.admin.ReassignPartitionsCommand", "kafka.admin.PreferredReplicaLeaderElectionCommand"
-CHECKER, EXPORT, IMPORT = (f"kafka.tools.{name}" for name in ("ConsumerOffsetChecker", "ExportZkOffsets", "ImportZkOffsets"))
+CHECKER, EXPORT, IMPORT = (
+    f"kafka.tools.{name}" for name in ("ConsumerOffsetChecker", "ExportZkOffsets", "ImportZkOffsets")
+)
 JAR_SETS: Final = {"0.8.2.2": "broker08", "0.9.0.1": "matrix/scala-0.9.0.1", "2.8": "broker28"}
 # Kafka since 0.9 does not apply the changes of configs that a tool of 0.8 writes, Kafka 0.8 does not apply newer ones
 KNOWN: Final = {"kafka08": ["0.8.2.2"], "kafka28": ["0.9.0.1", "2.8"], "kafka39": ["0.9.0.1", "2.8"]}

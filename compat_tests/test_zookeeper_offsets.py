@@ -1,4 +1,4 @@
-"""OffsetCommit 0 and OffsetFetch 0 are answered, and written, as Kafka does it: compared with the recording of Kafka."""
+"""OffsetCommit 0 and OffsetFetch 0 are answered, and written, as Kafka does it: its recording is the measure."""
 
 from __future__ import annotations
 
