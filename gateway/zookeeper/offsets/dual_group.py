@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from headgate.gateway.coordinator.decision import Decision, Records, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, Found, NodeOffset, OffsetNodes, Targets
 from headgate.gateway.zookeeper.offsets.partition_locks import Hold, Partition, PartitionLocks, Partitions
 from headgate.gateway.zookeeper.session import KeeperError, Session
@@ -77,6 +78,7 @@ class World(NamedTuple):
     """What all dual groups share. `monotonic_ms` is the clock of deadlines."""
 
     session: Session
+    writes: CombinedWrites
     groups: Groups
     scheduler: Scheduling
     purgatory: Parking
@@ -134,7 +136,7 @@ class DualGroup:
         """Raises InvalidNode for a group id that cannot be in ZooKeeper."""
         self.group_id = group_id
         self.state = state
-        self.nodes = OffsetNodes(world.session, group_id)
+        self.nodes = OffsetNodes(world.session, world.writes, group_id)
         self._world = world
         self._locks = PartitionLocks()
         self._until_dual: deque[Hold] = deque()

@@ -19,6 +19,7 @@ from headgate.gateway.zookeeper.layout.consumers import (
     partition_of,
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
 from headgate.gateway.zookeeper.session import (
     Children,
@@ -62,12 +63,13 @@ Written = Callable[[dict[Partition, KeeperError]], None]
 class OffsetNodes:
     """The nodes of one group. `versions`: the version of each node that is known; reads and writes keep it."""
 
-    def __init__(self, session: Session, group_id: str) -> None:
+    def __init__(self, session: Session, writes: CombinedWrites, group_id: str) -> None:
         """Raises InvalidNode for a group id that cannot be in ZooKeeper."""
         self.group_path = group_path(group_id)
         self.path = f"{self.group_path}/offsets"
         self.versions: dict[Partition, int] = {}
         self.session = session
+        self.writes = writes
         self.group_id = group_id
         self._parents: set[str] = set()
 
@@ -299,28 +301,10 @@ class _Write:
             if operation is not None:
                 operations.append(operation)
                 places.append(place)
-        if not operations:
-            self._done({})
-        elif len(operations) == 1:  # costs half of a multi
-            self._send_one(operations[0], places)
+        if operations:
+            self._nodes.writes.write(operations, partial(self._sent, places))
         else:
-            self._nodes.session.multi(operations, partial(self._sent, places))
-
-    def _send_one(self, operation: Operation, places: list[Partition]) -> None:
-        def sent(answer: Any) -> None:
-            if isinstance(answer, KeeperError) and answer in _CONFLICTS:
-                self._refused(places[0], answer)
-            else:
-                self._sent(places, answer if isinstance(answer, KeeperError) else (answer,))
-
-        session = self._nodes.session
-        match operation:
-            case Create():
-                session.create(operation, sent)
-            case SetData(path, data, version):
-                session.set(path, data, version, sent)
-            case _:
-                session.delete(operation.path, operation.version, sent)
+            self._done({})
 
     def _operation(self, place: Partition, offset: int | None) -> Operation | None:
         path, version = ConsumerOffset.path(self._nodes.group_id, *place), self._nodes.versions[place]

@@ -29,6 +29,7 @@ from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
 from headgate.gateway.zookeeper.layout.node import InvalidNode, child_path
 from headgate.gateway.zookeeper.offsets import version_zero
 from headgate.gateway.zookeeper.offsets.background import Background
+from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.dual_group import (
     RETRY_MS,
     DualGroup,
@@ -89,6 +90,7 @@ class OffsetStores:
         clock = services.clock
         self._world = World(
             session,
+            CombinedWrites(session),
             groups,
             services.scheduler,
             services.purgatory,
@@ -393,6 +395,7 @@ class OffsetStores:
         answer = self._request()
         version_zero.commit(
             self._session,
+            self._world.writes,
             request,
             self._partitions_of,
             lambda metadata: offset_requests.is_too_large(metadata, limit),
@@ -407,7 +410,7 @@ class OffsetStores:
         is_separate = group is None and self.store_of(request.group_id).store != offset_store.KAFKA
         if is_separate or not request.topics:
             answer = self._request()
-            version_zero.fetch(self._session, request, self._partitions_of, answer.answer)
+            version_zero.fetch(self._session, self._world.writes, request, self._partitions_of, answer.answer)
             return answer.park(self._deadline_ms())
         wanted = OffsetFetchRequestGroup(
             request.group_id,

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, IN_FLIGHT, NO_OFFSET, NodeOffset, OffsetNodes
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete, KeeperError, SetData
 from headgate.gateway.zookeeper.tests.model import Fault, ZooKeeperModel
@@ -18,7 +19,8 @@ class Nodes:
         self.session = self.keeper.session()
         self.session.start()
         self.keeper.run()
-        self.nodes = OffsetNodes(self.session, "g")
+        self.writes = CombinedWrites(self.session)
+        self.nodes = OffsetNodes(self.session, self.writes, "g")
 
     def read(self, *places: tuple[str, int]) -> Any:
         found: list[Any] = []
@@ -127,7 +129,7 @@ def test_names_that_cannot_be_in_zookeeper() -> None:
     assert nodes.data() == b"2"
     assert nodes.read(("a/b", 0), A) == {("a/b", 0): NO_OFFSET, A: NodeOffset(2, 0)}
     with pytest.raises(InvalidNode):
-        OffsetNodes(nodes.session, "a/b")
+        OffsetNodes(nodes.session, nodes.writes, "a/b")
 
 
 def test_data_that_are_no_number() -> None:
