@@ -104,6 +104,8 @@ def to_embedded(config: BrokerConfig, connection: ZooKeeperConnection, world: Wo
             return [*lines, f"would be written to {path}/{OWN_METADATA}"]
         checkpoint.forget_partition(world.files, path, (METADATA_TOPIC, 0))
         new_metadata_log.write(world.files, path, list(image_records(image, ())), world.random, world.now_ms)
+        own = [one for one in config.log_directories if _has_meta(world.files, one)]
+        new_metadata_log.keep_from_kafka(world.files, own)
         for directory in config.log_directories:
             if world.files.exists(f"{directory}/{CARRIED_METADATA}"):
                 world.files.remove_tree(f"{directory}/{CARRIED_METADATA}")
