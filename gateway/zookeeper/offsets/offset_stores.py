@@ -390,6 +390,7 @@ class OffsetStores:
             self._partitions_of,
             lambda metadata: offset_requests.is_too_large(metadata, limit),
             answer.answer,
+            lambda: answer.is_over,
         )
         return answer.park(self._deadline_ms())
 
