@@ -85,9 +85,9 @@ def _measure(broker: Broker, step: tuple[str, ...], offsets: int) -> None:
     tool_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     lines = [line for line in result.stderr.splitlines() if not line.startswith("{")]
     print(
-        f"{' '.join(step)}: exit {result.returncode}, {seconds:.1f} s, {offsets / seconds:,.0f} offsets/s; beside it p50"
-        f" {p50:.1f}, p99 {p99:.1f}, longest {latencies_ms[-1]:.1f} ms; broker {broker.resident_bytes() >> 20} MB, any"
-        f" process of the test at most {tool_mb:.0f} MB; {' | '.join(lines[:3])}",
+        f"{' '.join(step)}: exit {result.returncode}, {seconds:.1f} s, {offsets / seconds:,.0f} offsets/s; beside it"
+        f" p50 {p50:.1f}, p99 {p99:.1f}, longest {latencies_ms[-1]:.1f} ms; broker {broker.resident_bytes() >> 20} MB,"
+        f" tool at most {tool_mb:.0f} MB; {' | '.join(lines[:3])}",
         flush=True,
     )
 
