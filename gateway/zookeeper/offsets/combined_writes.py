@@ -1,4 +1,4 @@
-"""Writes of many groups as few multis: while AT_A_TIME are under way, all that waits becomes the next one.
+"""Writes of many groups as few multis: while two are under way, all that waits becomes the next one.
 
 A request costs kazoo and ZooKeeper about the same with one write as with fifty, and each reaches ZooKeeper's disk by
 itself. Each write stands for itself all the same: where one is refused, the others of its multi are sent again.
