@@ -200,12 +200,18 @@ class OffsetNodes:
     # Writes
 
     def write(
-        self, targets: Targets, done: Written, *, is_conditional: bool = True, is_over: Callable[[], bool] | None = None
+        self,
+        targets: Targets,
+        done: Written,
+        *,
+        is_over: Callable[[], bool] | None = None,
+        creates_only: bool = False,
     ) -> None:
         """Write and delete offsets, all in flight together.
 
         `is_over`: nobody awaits the write any more, so nothing that was not sent yet is to be sent. Partitions that
-        cannot be in ZooKeeper fail with BAD_ARGUMENTS.
+        cannot be in ZooKeeper fail with BAD_ARGUMENTS. `creates_only`: no node was there; where one is by now, nothing
+        beside it is written either, and all fail with NODE_EXISTS.
         """
         failed: dict[Partition, KeeperError] = {}
         places = []
@@ -215,6 +221,8 @@ class OffsetNodes:
                 places.append(place)
             except InvalidNode:
                 failed[place] = KeeperError.BAD_ARGUMENTS
+        if creates_only:
+            self.versions.update(dict.fromkeys(places, ABSENT))
         pieces = [places[start : start + MOST_A_MULTI] for start in range(0, len(places), MOST_A_MULTI)]
 
         def write_piece(piece: list[Partition], answered: Callable[[KeeperError | None], None]) -> None:
@@ -224,7 +232,7 @@ class OffsetNodes:
                 failed.update(refused)
                 answered(None)
 
-            _Write(self, wanted, ended, is_over or _never).go_on()
+            _Write(self, wanted, ended, is_over or _never, creates_only=creates_only).go_on()
 
         _each(pieces, write_piece, lambda _: done(failed))
 
@@ -259,11 +267,14 @@ class OffsetNodes:
 class _Write:
     """The write of at most MOST_A_MULTI partitions: read what is unknown, create parents, then one multi; again."""
 
-    def __init__(self, nodes: OffsetNodes, targets: Targets, done: Written, is_over: Callable[[], bool]) -> None:
+    def __init__(
+        self, nodes: OffsetNodes, targets: Targets, done: Written, is_over: Callable[[], bool], *, creates_only: bool
+    ) -> None:
         self._nodes = nodes
         self._targets = targets
         self._done = done
         self._is_over = is_over
+        self._creates_only = creates_only
         self._attempts = 0
 
     def go_on(self) -> None:
@@ -334,6 +345,10 @@ class _Write:
         versions = self._nodes.versions
         if versions[place] == ABSENT and error is KeeperError.NO_NODE:
             self._nodes.forget_parents()
+        elif self._creates_only:
+            versions.pop(place, None)
+            self._fail(error, is_known=True)
+            return
         else:
             versions.pop(place, None)
         self.go_on()

@@ -238,10 +238,26 @@ class OffsetStores:
                 self._retry(lambda: self._background.add(group.group_id, partial(self._enter, group)))
 
         if store.store != DUAL:
-            ended()
-            self._drop(group)
+            self._give_up(group, ended)
         else:
-            group.enter(store.source, partial(self._mark, group.group_id), done)
+            group.enter(store.source, partial(self._mark, group), done)
+
+    def _give_up(self, group: DualGroup, ended: Callable[[], None]) -> None:
+        """The group is not to be dual after all. Its node may be there, though no answer told so."""
+
+        def done(error: KafkaError | None) -> None:
+            ended()
+            if error is None:
+                self._drop(group)
+                self._apply(group.group_id)
+            else:
+                self._note_failure(group, error)
+                self._retry(lambda: self._background.add(group.group_id, partial(self._enter, group)))
+
+        if group.may_be_marked:
+            self._unmark(group.group_id, done)
+        else:
+            done(None)
 
     def _leave(self, group: DualGroup, ended: Callable[[], None]) -> None:
         def done(error: KafkaError | None) -> None:
@@ -266,8 +282,9 @@ class OffsetStores:
         del self._groups[group.group_id]
         group.left()
 
-    def _mark(self, group_id: str, done: Ended) -> None:
+    def _mark(self, group: DualGroup, done: Ended) -> None:
         """Note that the group's offsets were carried over."""
+        group.may_be_marked = True
 
         def created(answer: str | KeeperError) -> None:
             if isinstance(answer, KeeperError) and answer is not KeeperError.NODE_EXISTS:
@@ -277,7 +294,7 @@ class OffsetStores:
 
         for parent in ("/headgate", MARKS_PATH):
             self._session.create(Create(parent), lambda _: None)
-        self._session.create(Create(child_path(MARKS_PATH, group_id), _MARK), created)
+        self._session.create(Create(child_path(MARKS_PATH, group.group_id), _MARK), created)
 
     def _unmark(self, group_id: str, done: Ended) -> None:
         def deleted(answer: KeeperError | None) -> None:
@@ -308,17 +325,11 @@ class OffsetStores:
 
     def commit(self, group: DualGroup, request: OffsetCommitRequest, version: int) -> Any:
         """OffsetCommit of a dual group. Raises KafkaError."""
-        names = self._metadata.image.topic_names
 
         def decide(shard: GroupShard, ticket: Ticket) -> Decision:
             return offset_requests.commit(shard, request, version, ticket, self._world.monotonic_ms())
 
-        partitions = frozenset(
-            (topic.name or names.get(topic.topic_id, ""), row.partition_index)
-            for topic in request.topics
-            for row in topic.partitions
-        )
-        return group.commit(partitions, decide)
+        return group.commit(self._partitions_of_rows(request.topics), decide)
 
     def look(self, wanted: Sequence[OffsetFetchRequestGroup], then: Callable[[dict[str, KafkaError]], Any]) -> Any:
         """Take up what others wrote of the dual groups in an OffsetFetch, then answer.
@@ -378,6 +389,20 @@ class OffsetStores:
             return group.commit(None, decide_one)
 
         return value_of(submit)
+
+    def commit_in_transaction(
+        self, group: DualGroup, topics: Sequence[Any], decide: Callable[[GroupShard, Ticket], Decision]
+    ) -> Any:
+        """TxnOffsetCommit of a dual group: what others wrote before is in the log before. Raises KafkaError."""
+        return group.look_and_decide(self._partitions_of_rows(topics), decide)
+
+    def _partitions_of_rows(self, topics: Sequence[Any]) -> Partitions:
+        image = self._metadata.image
+        return frozenset(
+            (topic.name or image.topic_names.get(topic.topic_id, ""), row.partition_index)
+            for topic in topics
+            for row in topic.partitions
+        )
 
     # Version 0
 

@@ -337,7 +337,14 @@ class DualHistory:
             else:
                 self._abort()
 
-        self.put(owner, lambda: self.broker.groups.submit(GROUP, decide), reply)
+        self.put(owner, lambda: self._decide_in_transaction(request, decide), reply)
+
+    def _decide_in_transaction(self, request: TxnOffsetCommitRequest, decide: Any) -> Any:
+        """As the handler of TxnOffsetCommit."""
+        dual = self.broker.stores.dual(GROUP)
+        if dual is None:
+            return self.broker.groups.submit(GROUP, decide)
+        return self.broker.stores.commit_in_transaction(dual, request.topics, decide)
 
     def end_transaction(self) -> None:
         """The producer commits: from now on nothing can stop it."""

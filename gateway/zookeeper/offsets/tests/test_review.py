@@ -7,17 +7,15 @@ from typing import Any, cast
 
 from headgate.gateway.config.offset_store import DUAL, KAFKA, SOURCE, STORE
 from headgate.gateway.config.resource_type import ResourceType
-from headgate.gateway.coordinator.coordinator import Coordinator
 from headgate.gateway.coordinator.decision import Decision
 from headgate.gateway.coordinator.gathering import value_of
 from headgate.gateway.coordinator.groups import offset_requests
-from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.zookeeper.offsets import dual_group
 from headgate.gateway.zookeeper.offsets.dual_group import State
 from headgate.gateway.zookeeper.offsets.tests import dual_history
-from headgate.gateway.zookeeper.offsets.tests.dual_history import Broker, DualHistory
+from headgate.gateway.zookeeper.offsets.tests.dual_history import DualHistory
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete, SetData
 from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.protocol.errors import KafkaError
@@ -132,8 +130,8 @@ class Scene(DualHistory):
         topics = [TxnOffsetCommitRequestTopic("t", partitions=rows)]
         request = TxnOffsetCommitRequest("id", G, 7, 0, topics=topics)
         replies = self.ask(
-            lambda: self.broker.groups.submit(
-                G, lambda shard, ticket: offset_requests.commit_in_transaction(shard, request, 3, ticket)
+            lambda: self._decide_in_transaction(
+                request, lambda shard, ticket: offset_requests.commit_in_transaction(shard, request, 3, ticket)
             )
         )
         self.drain()
@@ -193,7 +191,8 @@ def test_a_way_through_an_embedded_log_does_not_undo_commits() -> None:
 
 def test_a_first_commit_of_a_partition_survives_that_offsets_are_carried_over() -> None:
     """ZooKeeper leads. A partition has an offset in the coordinator alone, of some earlier time; an old consumer commits
-    its first one after ZooKeeper was read."""
+    its first one after ZooKeeper was read.
+    """
     scene = Scene()
     scene.configure(store=KAFKA)
     scene.commits(50)
@@ -327,25 +326,6 @@ def test_a_deleted_group_stays_deleted() -> None:
     assert scene.fetches(0) is None
 
 
-def test_an_offset_that_was_deleted_and_written_anew_is_not_replaced_by_an_earlier_commit() -> None:
-    """The version of a new node is 0 again: a commit that nobody awaits any more finds the version that it knows."""
-    scene = Scene()
-    scene.go_dual()
-    scene.commits(5)
-    scene.drain(5, 400)
-    assert scene.group().nodes.versions[("t", 0)] == 0
-    replies = scene.send_commit(6)  # on its way
-    scene.keeper.delayed = scene.broker.session
-    scene.clock.elapsed_ms += 6_000
-    scene.broker.scheduler.run_due()
-    assert isinstance(replies[0], KafkaError), "the client was told to ask again, and goes away"
-    scene.keeper.transact(0, [Delete("/consumers/g/offsets/t/0")])
-    scene.old_commits(3)
-    scene.deliver()
-    scene.drain(5, 400)
-    assert scene.fetches() == 3
-
-
 # Requests that wait
 
 
@@ -409,7 +389,7 @@ def test_a_group_that_is_not_dual_commits_before_the_marks_are_read() -> None:
     scene = Scene()
     scene.keeper.sessions.remove(scene.broker.session)
     scene.keeper.stop()
-    scene.broker = Broker(scene)
+    scene.broker = scene._new_broker()
     scene.drain(5, 400)
     replies = scene.send_commit(5)
     scene.drain()
@@ -447,7 +427,11 @@ def _most_in_flight(scene: Scene, groups: int, partitions: int) -> int:
     stores = scene.broker.stores
     for number in range(groups):
         name = f"g{number}"
-        tree = [Create(f"/consumers/{name}"), Create(f"/consumers/{name}/offsets"), Create(f"/consumers/{name}/offsets/t")]
+        tree = [
+            Create(f"/consumers/{name}"),
+            Create(f"/consumers/{name}/offsets"),
+            Create(f"/consumers/{name}/offsets/t"),
+        ]
         tree += [Create(f"/consumers/{name}/offsets/t/{index}", b"1") for index in range(partitions)]
         scene.keeper.transact(0, tree)
         stores._groups[name] = DualGroup(name, stores._world, State.DUAL)
@@ -476,9 +460,11 @@ def test_the_looks_at_own_commits_are_few() -> None:
     asked: list[str] = []
     session: Any = scene.broker.session
     for name in ("get", "set", "sync", "multi", "children", "exists", "create"):
+
         def asking(*args: Any, _name: str = name, _do: Any = getattr(session, name)) -> None:
             asked.append(_name)
             _do(*args)
+
         setattr(session, name, asking)
     for number in range(10):
         scene.commits(number + 10)
