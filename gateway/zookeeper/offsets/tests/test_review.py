@@ -234,6 +234,21 @@ def test_a_transaction_may_commit_minus_one() -> None:
     assert (scene.in_zookeeper(), scene.in_log()) == (-1, -1)
 
 
+def test_a_node_without_a_number_does_not_keep_a_group_from_becoming_dual() -> None:
+    """ZooKeeper leads, and its node of a partition is empty; the coordinator has an offset. It asked for ever."""
+    scene = Scene()
+    scene.configure(store=KAFKA)
+    scene.commits(50)
+    scene.keeper.transact(0, [Create("/consumers/g/offsets/t/0", b"")])
+    scene.configure(store=DUAL, source="zookeeper")
+    for _ in range(3_000):
+        scene.keeper.step()
+        scene.broker.appends.commit()
+        scene.broker.scheduler.run_due()
+    assert scene.group().state is State.DUAL
+    assert scene.in_zookeeper() == 50
+
+
 # Deletions
 
 
