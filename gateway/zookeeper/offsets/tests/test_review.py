@@ -12,13 +12,16 @@ from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.coordinator.decision import Decision
 from headgate.gateway.coordinator.gathering import value_of
 from headgate.gateway.coordinator.groups import offset_requests
+from headgate.gateway.coordinator.groups.settings import GroupSettings
+from headgate.gateway.coordinator.groups.shard_factory import new_shard
+from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.zookeeper.offsets import dual_group
 from headgate.gateway.zookeeper.offsets.dual_group import State
 from headgate.gateway.zookeeper.offsets.tests import dual_history
 from headgate.gateway.zookeeper.offsets.tests.dual_history import DualHistory
-from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete, SetData
+from headgate.gateway.zookeeper.session import ANY_VERSION, Create, SetData
 from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.offset_commit import (
@@ -173,24 +176,6 @@ def test_a_mark_whose_answer_was_lost_does_not_undo_later_commits() -> None:
     assert scene.fetches() == 1_000
 
 
-def test_a_way_through_an_embedded_log_does_not_undo_commits() -> None:
-    """`headgate metadata to-embedded`, commits, `to-zookeeper`: the mark is still there, and ZooKeeper is older."""
-    scene = Scene()
-    scene.go_dual()
-    scene.commits(10)
-    scene.drain(5, 400)
-    # Without zookeeper.connect: the coordinator alone
-    replies = scene.ask(
-        lambda: scene.broker.groups.submit(
-            G, lambda shard, ticket: offset_requests.commit(shard, scene.commit_request(1_000), 2, ticket, 0.0)
-        )
-    )
-    scene.drain()
-    assert replies[0].topics[0].partitions[0].error_code == 0
-    scene.restart()
-    assert scene.fetches() == 1_000
-
-
 def test_a_first_commit_of_a_partition_survives_that_offsets_are_carried_over() -> None:
     """ZooKeeper leads. A partition has an offset in the coordinator alone, of some earlier time; an old consumer commits
     its first one after ZooKeeper was read.
@@ -293,9 +278,8 @@ def test_a_deleted_topic_leaves_no_offsets_after_a_crash() -> None:
     scene.drain(5, 400)
     scene.broker.session.faults.append(Fault.BEFORE)
     _delete_topic(scene)
-    with mock.patch.object(
-        Broker, "new_shard", lambda _: new_shard(GroupSettings(), FakeTopics({}), Random(0), scene.clock.now_ms)
-    ):
+    shard = new_shard(GroupSettings(), FakeTopics({}), Random(0), scene.clock.now_ms)
+    with mock.patch.object(type(scene.broker), "new_shard", return_value=shard):
         scene.restart()
     _create_topic(scene)
     assert scene.in_zookeeper() is None
