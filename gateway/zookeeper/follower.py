@@ -71,6 +71,8 @@ logger = logging.getLogger("headgate.zookeeper")
 
 Order = TypeVar("Order")
 
+TOLD_AT_ONCE: Final = 64
+"""The topics or other entities whose changes by others are one change here."""
 NOTIFICATION_MS: Final = 15 * 60 * 1000
 _ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
 _DIRECTORIES: Final = (BROKER_IDS_PATH, CONFIG_CHANGES_PATH, TOPICS_PATH, *CONFIGURED)
@@ -125,6 +127,8 @@ class ClusterFollower:
         self._watched = set[str]()  # topics whose assignment has a watch
         self._closely = set[str]()  # topics to read with all partitions, also if their assignment is the same
         self._notifications: dict[str, int] = {}  # name -> when it was created, in ms
+        self._found: list[MetadataRecord] = []  # what is different, and nobody was told yet
+        self._looked: list[str] = []  # topics that were looked at meanwhile
         self._told = set[str]()
         self._ordered: dict[Change, str] = {}  # changes that do an order -> its path
         self._deletions = set[bytes]()  # ids of topics whose deletion was given up, but may be done
@@ -196,11 +200,26 @@ class ClusterFollower:
         for path in [path for path in subjects if path in CONFIGURED]:
             del subjects[path]
             subjects |= dict.fromkeys((yield from self._all_configs(path)))
-        yield from gather([self._look(path) for path in subjects])
+        for chunk in _chunks(list(subjects), TOLD_AT_ONCE):
+            try:
+                yield from gather([self._look(path) for path in chunk])
+            finally:
+                self._tell_found()  # the nodes are known as they were found, whatever came then
         if any(path in _SINGLES for path in paths):
             yield from self._look_at_singles()
         for path in ordered:
             yield from self._ORDERED[path](self)
+
+    def _tell_found(self) -> None:
+        """Tell the store what is different, in one change: each copies the names of all topics."""
+        found, self._found = self._found, []
+        looked, self._looked = self._looked, []
+        if found:
+            self._store.tell(found)
+        image = self._store.written_image
+        for name in looked:
+            if name in image.topics:
+                self._find_leaderless(image.topics[name])
 
     def _look(self, path: str) -> Steps[None]:
         if path.startswith(f"{TOPICS_PATH}/"):
@@ -246,10 +265,8 @@ class ClusterFollower:
             self._tell_once(f"topic {name} has {len(topic.partitions)} partitions in ZooKeeper and had "
                             f"{len(before.partitions)}: the others stay")  # fmt: skip
             topic = topic._replace(partitions=topic.partitions + before.partitions[len(topic.partitions) :])
-        records = topic_records(before, topic)
-        if records:
-            self._store.tell(records)
-        self._find_leaderless(topic)
+        self._found += topic_records(before, topic)
+        self._looked.append(name)
 
     def _read_topic(self, name: str) -> Steps[ClusterTree]:
         tree: Tree = yield from read_topic(self._session, name, self._watches.note)
@@ -278,7 +295,7 @@ class ClusterFollower:
             return
         if before.topic_id in self._deletions:
             self._deletions.discard(before.topic_id)
-            self._store.tell([RemoveTopicRecord(topic_id=before.topic_id)])
+            self._found.append(RemoveTopicRecord(topic_id=before.topic_id))
         else:
             self._tell_once(
                 f"topic {name} is gone from ZooKeeper, though nobody has ordered its deletion: it is served on, and "
@@ -354,13 +371,11 @@ class ClusterFollower:
             if topic is None:
                 return
             changed = changed_configs(topic.configs, accepted_configs(topic.name, configs))
-            records = config_records(topic.name, changed)
+            self._found += config_records(topic.name, changed)
         else:
             key = _resource(entity)
             configs = accepted_group_configs(self._config, key[1], configs) if key[0] == GROUP_RESOURCE else configs
-            records = config_records(key[1], changed_configs(image.configs.get(key, {}), configs), key[0])
-        if records:
-            self._store.tell(records)
+            self._found += config_records(key[1], changed_configs(image.configs.get(key, {}), configs), key[0])
 
     # Single nodes
 
@@ -538,6 +553,10 @@ def _with_topic(image: Image, name: str, topic: Topic | None) -> Image:
         topics[name] = topic
         names[topic.topic_id] = name
     return image._replace(topics=topics, topic_names=names)
+
+
+def _chunks(paths: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (paths[first : first + size] for first in range(0, len(paths), size))
 
 
 def _entities(subjects: Touched) -> list[ConfigEntity]:

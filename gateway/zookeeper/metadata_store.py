@@ -51,7 +51,8 @@ CHANGE_WITHIN_MS: Final = 15_000.0
 """The longest wait of a change for ZooKeeper; clients give up a request after 30 s or more."""
 MAX_WAITING: Final = 256
 """Changes that wait at most. Each has an image of its own."""
-RAISED_AT_ONCE: Final = 64
+RAISED_AT_ONCE: Final = 32
+"""The leader epochs in one change: about two milliseconds of the loop."""
 PAUSE_MS: Final = 1_000.0
 """The wait after an error that another attempt may not have."""
 _ATTEMPTS: Final = 3
