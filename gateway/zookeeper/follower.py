@@ -33,7 +33,6 @@ from headgate.gateway.zookeeper.layout.admin import (
     PartitionReassignments,
     PreferredReplicaElection,
 )
-from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
 from headgate.gateway.zookeeper.layout.cluster import (
     CONTROLLER_PATH,
     OWN_FEATURES_PATH,
@@ -75,7 +74,7 @@ TOLD_AT_ONCE: Final = 64
 """The topics or other entities whose changes by others are one change here."""
 NOTIFICATION_MS: Final = 15 * 60 * 1000
 _ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
-_DIRECTORIES: Final = (BROKER_IDS_PATH, CONFIG_CHANGES_PATH, TOPICS_PATH, *CONFIGURED)
+_DIRECTORIES: Final = (CONFIG_CHANGES_PATH, TOPICS_PATH, *CONFIGURED)
 _SINGLES: Final = (PRODUCER_IDS_PATH, OWN_FEATURES_PATH)
 
 
@@ -140,8 +139,22 @@ class ClusterFollower:
         self._watched.update(image.topics)
         for topic in sorted(image.topics.values(), key=lambda topic: not topic.is_internal):
             self._find_leaderless(topic)
+        self._tell_foreign(image)
         for path in _ORDERS:
             self._watches.note(path)
+
+    def _tell_foreign(self, image: Image) -> None:
+        names = [
+            f"{topic.name}-{index}"
+            for topic in image.topics.values()
+            for index in range(len(topic.partitions))
+            if (topic.name, index) not in self.leaderless
+        ]
+        if names:
+            logger.warning(
+                "%d partitions have no copy in sync on this broker, and have no leader (%s): their brokers are gone",
+                len(names), ", ".join(names[:5]) + (", ..." if len(names) > 5 else ""),
+            )  # fmt: skip
 
     # What to look at
 
@@ -224,8 +237,6 @@ class ClusterFollower:
     def _look(self, path: str) -> Steps[None]:
         if path.startswith(f"{TOPICS_PATH}/"):
             yield from self._look_at_topic(path.removeprefix(f"{TOPICS_PATH}/"))
-        elif path == BROKER_IDS_PATH:
-            yield from self._look_at_brokers()
         elif path.startswith(f"{CONFIG_PATH}/"):
             yield from self._look_at_configs(ConfigEntity.of(path.removeprefix(f"{CONFIG_PATH}/")))
 
@@ -326,6 +337,10 @@ class ClusterFollower:
         entities = {entity for entity in found if entity is not None}
         return (f"{CONFIG_PATH}/{entity.entity_path}" for entity in entities)
 
+    def know_notification(self, path: str) -> None:
+        """This broker has written a notification: its configs are known."""
+        self._notifications[path.removeprefix(f"{CONFIG_CHANGES_PATH}/")] = self._clock.now_ms()
+
     def _read_notification(self, name: str) -> Steps[ConfigEntity | None]:
         found = yield from get(self._session, f"{CONFIG_CHANGES_PATH}/{name}")
         if found is None:
@@ -341,8 +356,8 @@ class ClusterFollower:
         """Delete old notifications; every broker does it."""
         before_ms = self._clock.now_ms() - NOTIFICATION_MS
         old = [name for name, created_ms in self._notifications.items() if created_ms < before_ms]
+        yield from gather([delete(self._session, f"{CONFIG_CHANGES_PATH}/{name}") for name in old])
         for name in old:
-            yield from delete(self._session, f"{CONFIG_CHANGES_PATH}/{name}")
             del self._notifications[name]
 
     def _all_configs(self, parent: str) -> Steps[set[str]]:
@@ -403,15 +418,6 @@ class ClusterFollower:
             records.append(ProducerIdsRecord(broker_id=-1, next_producer_id=found.next_producer_id))
         if records:
             self._store.tell(records)
-
-    def _look_at_brokers(self) -> Steps[None]:
-        names = yield from children(self._session, BROKER_IDS_PATH, self._watches.note)
-        for name in names:
-            if name != str(self._config.node_id):
-                self._tell_once(
-                    f"broker {name} has registered itself in the same ZooKeeper: clusters of several brokers are not "
-                    "supported yet; stop it, as no partition moves there"
-                )
 
     # Orders of tools
 
