@@ -161,6 +161,7 @@ class ClusterFollower:
     def look_at_everything(self, *, closely: bool = False) -> None:
         """All watches are gone. `closely`: states of partitions may have been written by others too."""
         names = self._store.written_image.topics
+        self._watched.clear()
         if closely:
             self._closely.update(names)
         for path in (CONTROLLER_PATH, *_SINGLES, *_DIRECTORIES, *_ORDERS, *(f"{TOPICS_PATH}/{name}" for name in names)):
@@ -177,7 +178,7 @@ class ClusterFollower:
             self._watches.note(path)
 
     def may_be_deleted(self, records: Iterable[MetadataRecord]) -> None:
-        """A change was given up, and may be in ZooKeeper all the same."""
+        """A change may be in ZooKeeper: whoever finds a topic gone or made anew then knows why."""
         self._deletions |= {record.topic_id for record in records if isinstance(record, RemoveTopicRecord)}
 
     def look_again(self, image: Image, subjects: Touched) -> Steps[Image]:
@@ -250,6 +251,7 @@ class ClusterFollower:
         return (f"{TOPICS_PATH}/{name}" for name in new.union(known.keys() - names))
 
     def _look_at_topic(self, name: str) -> Steps[None]:
+        self._watched.discard(name)
         known, is_close = self._nodes.topic(name), name in self._closely
         if known is not None and not is_close and name in self._store.written_image.topics:
             found = yield from get(self._session, f"{TOPICS_PATH}/{name}", self._watches.note)
@@ -270,6 +272,7 @@ class ClusterFollower:
                 self._closely.add(name)  # others write the topic too, or another is the controller: a look follows
                 return
         self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
+        self._deletions.discard(part.image.topics[name].topic_id)
         topic = _told_topic(part.image.topics[name], before, self._config)
         self._report_invalid(part)
         if before is not None and before.topic_id == topic.topic_id and len(topic.partitions) < len(before.partitions):
@@ -282,13 +285,19 @@ class ClusterFollower:
     def _read_topic(self, name: str) -> Steps[ClusterTree]:
         tree: Tree = yield from read_topic(self._session, name, self._watches.note)
         (self._watched.add if tree else self._watched.discard)(name)
-        return read_cluster(tree, partial(self._topic_id, name))
+        return read_cluster(tree, partial(self._topic_id, name, tree))
 
-    def _topic_id(self, name: str) -> bytes:
-        """The id of a topic that has none in ZooKeeper: the one that its logs have."""
+    def _topic_id(self, name: str, tree: Tree) -> bytes:
+        """The id of a topic that has none in ZooKeeper: the one that its logs have, unless it was deleted meanwhile.
+
+        Tools before 2.8 drop the id when they add partitions. Who makes the topic anew leaves no state of before.
+        """
         image = self._store.written_image
         known = image.topics.get(name)
-        return new_topic_id(self._random, image.topic_names) if known is None else known.topic_id
+        is_new = not any(path.endswith("/state") for path in tree)
+        if known is None or (is_new and known.topic_id in self._deletions):
+            return new_topic_id(self._random, image.topic_names)
+        return known.topic_id
 
     def _give_id(self, name: str, part: ClusterTree) -> Steps[ClusterTree]:
         cluster = self._nodes.tree(part.image)._replace(topics=part.topics, without_id=part.without_id)
@@ -423,7 +432,7 @@ class ClusterFollower:
 
     def _delete_topics(self) -> Steps[None]:
         names = yield from children(self._session, DELETE_TOPICS_PATH, self._watches.note)
-        self._nodes.put_deleting(names)
+        self._put_deleting(names)
         for name in names:
             if name in self._store.planned.topics:
                 try:
@@ -436,7 +445,15 @@ class ClusterFollower:
             elif name in self._store.written_image.topics:
                 continue  # the deletion waits
             yield from delete(self._session, f"{DELETE_TOPICS_PATH}/{name}")
-            self._nodes.put_deleting([one for one in self._nodes.deleting if one != name])
+            self._put_deleting([one for one in self._nodes.deleting if one != name])
+
+    def _put_deleting(self, names: Sequence[str]) -> None:
+        """Note the orders to delete topics; a topic without an order any more is led."""
+        gone = self._nodes.deleting - set(names)
+        self._nodes.put_deleting(names)
+        topics = self._store.written_image.topics
+        for name in gone & topics.keys():
+            self._find_leaderless(topics[name])
 
     def _reassign(self) -> Steps[None]:
         yield from self._do_order(REASSIGN_PARTITIONS_PATH, PartitionReassignments.decode, orders.reassign)
@@ -509,17 +526,24 @@ def broker_of_one(found: Image, before: Image, config: BrokerConfig) -> Image:
 
 def _told_topic(topic: Topic, before: Topic | None, config: BrokerConfig) -> Topic:
     """A topic that was read: nobody leads but this broker, and it leads only what it led before."""
-    node_id = config.node_id
     known: Sequence[PartitionState] = ()
     if before is not None and before.topic_id == topic.topic_id:
         known = before.partitions
     states = [
-        state
-        if state.leader == node_id and index < len(known) and known[index].leader == node_id
-        else state._replace(leader=-1)
+        _told_state(state, known[index] if index < len(known) else None, config.node_id)
         for index, state in enumerate(topic.partitions)
     ]
     return topic._replace(partitions=tuple(states), configs=accepted_configs(topic.name, topic.configs))
+
+
+def _told_state(state: PartitionState, known: PartitionState | None, node_id: int) -> PartitionState:
+    if known is not None and state.leader == known.leader == node_id:
+        return state
+    if (
+        known is not None and state.leader_epoch < known.leader_epoch
+    ):  # the node was lost; the epochs go on all the same
+        state = state._replace(leader_epoch=known.leader_epoch, isr=state.isr or (node_id,))
+    return state._replace(leader=-1)
 
 
 def accepted_configs(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:

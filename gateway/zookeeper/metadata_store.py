@@ -301,6 +301,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         """The multis that are still missing. Raises ValueError if others have changed the same."""
         records, image = head.change.records, self.written_image
         if head.is_in_doubt:
+            self._follower.may_be_deleted(records)
             image = yield from self._follower.look_again(image, touched(records, image, head.change.image))
         head.image = image
         self._check_producer_ids(head, image)
