@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from kazoo.client import KazooClient
 
 from compat_tests import toolchain, wire
@@ -29,8 +30,16 @@ from compat_tests.zookeeper import ZooKeeper
 
 ON_ZOOKEEPER: Final = {"kafka08": "broker08", "kafka28": "broker28", "kafka39": "broker39"}
 IS_HEADGATE: Final = TARGET == "headgate"
-SETTINGS: Final = {"zookeeper.session.timeout.ms": "6000", "offsets.topic.num.partitions": "1"}
+SETTINGS: Final = {
+    "zookeeper.session.timeout.ms": "6000",
+    "offsets.topic.num.partitions": "1",
+    # Who asks for the leaders of a deleted topic must not create it
+    "auto.create.topics.enable": "false",
+}
 INCREMENTAL_ALTER_CONFIGS, GROUP, DELETE = 44, 32, 1
+MESSAGE_TOO_LARGE: Final = 10
+DEFAULTS: Final = {"retention.ms": "604800000", "segment.ms": "604800000"}
+LIMIT_S: Final = 60
 PERIOD_S: Final = 0.02
 _NUMBERS: Final = itertools.count()
 
@@ -49,8 +58,10 @@ class World:
         return self.zookeeper.connect
 
     def new_topic(self, partitions: int) -> str:
-        """Create a topic as the tools of its time do: by its node."""
-        topic = f"old-{next(_NUMBERS)}"
+        """Create a topic, named by us, as the tools of its time do: by its node."""
+        return self.create(f"old-{next(_NUMBERS)}", partitions)
+
+    def create(self, topic: str, partitions: int) -> str:
         value = {"version": 1, "partitions": {str(one): [0] for one in range(partitions)}}
         self.nodes.create(f"/brokers/topics/{topic}", json.dumps(value).encode(), makepath=True)
         until(lambda: leaders(self.broker.bootstrap, topic) == [0] * partitions, f"the leaders of {topic}")
@@ -79,6 +90,10 @@ class World:
             finally:
                 is_over.set()
             running.result()
+
+    def takes(self, topic: str, size: int) -> bool:
+        """Send one message of so many bytes to partition 0; false if it is too large."""
+        return produce_to(self.broker.bootstrap, topic, 0, [bytes(size)])[0] != MESSAGE_TOO_LARGE
 
     def offset(self, group: str, topic: str, partition: int) -> int | None:
         """The committed offset in ZooKeeper."""
@@ -139,15 +154,21 @@ def leaders(bootstrap: str, topic: str) -> list[int]:
 
 
 def produce(bootstrap: str, topic: str, partition: int, values: Iterable[bytes]) -> int:
-    """Produce v0 with messages of format 0, acknowledged; the first offset."""
+    """Messages of format 0, acknowledged; the first offset."""
+    error, offset = produce_to(bootstrap, topic, partition, values)
+    assert error == 0, f"Produce to {topic}-{partition} was answered with error {error}"
+    return offset
+
+
+def produce_to(bootstrap: str, topic: str, partition: int, values: Iterable[bytes]) -> tuple[int, int]:
+    """One request, Produce v0; the error and the first offset."""
     messages = b"".join(map(_message, values))
     row = struct.pack(">i", partition) + struct.pack(">i", len(messages)) + messages
     body = struct.pack(">hii", -1, 30_000, 1) + wire.string(topic) + struct.pack(">i", 1) + row
     with wire.connect(bootstrap, 30) as stream:
         answer = wire.ask(stream, wire.PRODUCE, 0, body)
     error, offset = struct.unpack(">hq", answer[-10:])
-    assert error == 0, f"Produce to {topic}-{partition} was answered with error {error}"
-    return int(offset)
+    return int(error), int(offset)
 
 
 def _message(value: bytes) -> bytes:
@@ -165,3 +186,18 @@ def alter_group(bootstrap: str, group: str, configs: Mapping[str, str | None]) -
     with wire.connect(bootstrap, 60) as stream:
         answer = wire.ask(stream, INCREMENTAL_ALTER_CONFIGS, 0, struct.pack(">i", 1) + resource + b"\0")
     assert answer[8:10] == bytes(2), f"the configs of {group} were answered with {answer[8:]!r}"
+
+
+def configs_of(world: World, topic: str, name: str) -> str | None:
+    """The value of a topic's config, as the broker has it; Kafka 0.8.2 cannot be asked, there it is in ZooKeeper."""
+    if TARGET == "kafka08":
+        return configured(world, topic).get(name, DEFAULTS.get(name))
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": world.broker.bootstrap})
+    value: str | None = admin.describe_configs([resource])[resource].result(LIMIT_S)[name].value
+    return value
+
+
+def configured(world: World, topic: str) -> dict[str, str]:
+    configs: dict[str, str] = json.loads(world.nodes.get(f"/config/topics/{topic}")[0])["config"]
+    return configs

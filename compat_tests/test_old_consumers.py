@@ -120,14 +120,22 @@ def test_two_are_bounced_while_messages_come(world: World, version: str, figure:
         read += member.records
         rebalances += 1
     missing, repeated = world.missing_and_repeated(topic, read)
-    figure(f"{version}, two members bounced, {len(world.sent[topic])} messages: {repeated} read twice, {rebalances} rebalances")
+    count = len(world.sent[topic])
+    figure(f"{version}, two members bounced, {count} messages: {repeated} read twice, {rebalances} rebalances")
     assert missing == 0
     if IS_HEADGATE:
         assert repeated <= 2 * 2 * rebalances
 
 
 def read_until(
-    world: World, topic: str, group: str, version: str, before: list[Read], *, storage: str = "zookeeper", dual: bool = False
+    world: World,
+    topic: str,
+    group: str,
+    version: str,
+    before: list[Read],
+    *,
+    storage: str = "zookeeper",
+    dual: bool = False,
 ) -> list[Read]:
     """What one consumer reads until nothing is missing any more and nothing more comes; it has left by then."""
     with OldConsumer(version, world.connect, group, topic, storage=storage, dual=dual) as consumer:

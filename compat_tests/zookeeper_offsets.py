@@ -74,7 +74,9 @@ def commit(group: str, topics: Sequence[tuple[str, Partitions]]) -> bytes:
 
 def fetch(group: str, topics: Sequence[tuple[str, Sequence[int]]]) -> bytes:
     """OffsetFetch 0 and 1."""
-    return text(group) + array([text(topic) + array([struct.pack(">i", one) for one in ones]) for topic, ones in topics])
+    return text(group) + array(
+        [text(topic) + array([struct.pack(">i", one) for one in ones]) for topic, ones in topics]
+    )
 
 
 def commits_to_coordinator(version: int, group: str, offset: int) -> bytes:
@@ -240,7 +242,7 @@ def wait_for_coordinator(bootstrap: str, group: str) -> None:
 def line(version: str, case: Case, outcome: Outcome) -> str:
     answer = CLOSED if outcome.answer is None else outcome.answer.hex()
     api = f"{'OffsetCommit' if case.key == OFFSET_COMMIT else 'OffsetFetch'} {case.version}"
-    return "\t".join((version, case.name, api, case.body.hex(), answer, outcome.data))
+    return f"{version}\t{case.name}\t{api}\t{case.body.hex()}\t{answer}\t{outcome.data}"
 
 
 def recorded(version: str) -> dict[str, Outcome]:
@@ -259,7 +261,11 @@ def record(version: str) -> Iterator[str]:
     with ZooKeeper() as zookeeper, KafkaOnZooKeeper(zookeeper.connect, 0, settings, **more) as kafka:
         create = ("--create", "--topic", TOPIC, "--partitions", "2", "--replication-factor", "1")
         if version == "3.9.1":
-            where, tool, jar_set = ("--bootstrap-server", kafka.bootstrap), "org.apache.kafka.tools.TopicCommand", "broker"
+            where, tool, jar_set = (
+                ("--bootstrap-server", kafka.bootstrap),
+                "org.apache.kafka.tools.TopicCommand",
+                "broker",
+            )
         else:
             where, tool, jar_set = ("--zookeeper", zookeeper.connect), "kafka.admin.TopicCommand", JAR_SETS[version]
         run_tool(tool, *where, *create, jar_set=jar_set)

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from compat_tests import wire
-from compat_tests.apache_kafka import QUICK_START, ROOT, TOOL_OPTIONS, KafkaOnZooKeeper, java, run_tool
+from compat_tests.apache_kafka import QUICK_START, ROOT, KafkaOnZooKeeper, run_tool
+from compat_tests.old_consumer import OldConsumer
 from compat_tests.zookeeper import Write, ZooKeeper
 
 TARGET: Final = ROOT / "gateway" / "zookeeper" / "layout" / "tests" / "of_kafka"
@@ -253,29 +254,12 @@ def produce(broker: KafkaOnZooKeeper) -> None:
 
 
 @contextlib.contextmanager
-def member(recorder: Recorder, group: str, *arguments: str | int) -> Iterator[None]:
+def member(recorder: Recorder, group: str, pattern: str, what: str, streams: int) -> Iterator[None]:
     """A member of a group, until it has left."""
-    lines = {
-        "zookeeper.connect": recorder.zookeeper.connect,
-        "group.id": group,
-        "auto.offset.reset": "smallest",
-        "auto.commit.interval.ms": "500",
-        "zookeeper.session.timeout.ms": "2000",
-        "zookeeper.sync.time.ms": "200",
-    }
-    properties = recorder.directory / "consumer.properties"
-    properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-    words = java(str(MEMBER), str(properties), *map(str, arguments), options=TOOL_OPTIONS, jar_set="broker08")
-    output = recorder.directory / "member.log"
-    pipe = subprocess.PIPE
-    with output.open("ab") as log, subprocess.Popen(words, stdin=pipe, stdout=log, stderr=log) as process:
-        deadline = time.monotonic() + 30
-        while not any(f"/{group}/owners/" in write.path for write in recorder.zookeeper.writes()[recorder.seen :]):
-            assert process.poll() is None, output.read_text()
-            assert time.monotonic() < deadline, "the member owns nothing after 30 s"
-            time.sleep(0.1)
+    connect = recorder.zookeeper.connect
+    with OldConsumer("0.8.2.2", connect, group, what, streams=streams, pattern=pattern) as consumer:
+        consumer.wait_for_start()
         yield
-        process.communicate(timeout=30)
 
 
 def requests(recorder: Recorder) -> None:

@@ -1,0 +1,60 @@
+"""OffsetCommit 0 and OffsetFetch 0 are answered, and written, as Kafka does it: its recording is the measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import pytest
+
+from compat_tests import wire
+from compat_tests.broker import TARGET
+from compat_tests.old_world import World, old_world
+from compat_tests.zookeeper_offsets import CASES, JAR_SETS, OFFSET_COMMIT, TOPIC, Case, Outcome, outcomes, recorded
+
+RECORDED: Final = {version: recorded(version) for version in JAR_SETS}
+# A group whose name has a slash is not a group in ZooKeeper: Kafka writes it where others look for other things
+REFUSED: Final = {"commit: a group with a slash", "fetch: a group with a slash"}
+
+
+class Rows(NamedTuple):
+    """An answer without the order of its rows."""
+
+    rows: frozenset[tuple[str, int, int, str, int]]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with old_world(tmp_path_factory.mktemp("offsets")) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def found(world: World) -> dict[str, Outcome]:
+    world.create(TOPIC, 2)
+    return {case.name: outcome for case, outcome in outcomes(world.broker.bootstrap, world.connect)}
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_a_case_is_answered_as_kafka_does(case: Case, found: dict[str, Outcome]) -> None:
+    """As one of its versions does, in the answer and in what ZooKeeper has then."""
+    if case.name in REFUSED and TARGET == "headgate":
+        assert all(row[-1] == -1 for row in rows_of(case, found[case.name]).rows)
+        assert found[case.name].data == "absent"
+        return
+    wanted = {version: (rows_of(case, of[case.name]), of[case.name].data) for version, of in RECORDED.items()}
+    assert (rows_of(case, found[case.name]), found[case.name].data) in wanted.values(), wanted
+
+
+def rows_of(case: Case, outcome: Outcome) -> Rows:
+    """Topic, partition, offset, metadata, error of each row; of a commit no offset and no metadata."""
+    assert outcome.answer is not None, "the connection was closed"
+    reader = wire.Reader(outcome.answer)
+    rows = []
+    for _ in range(reader.number("i")):
+        topic = reader.string()
+        for _ in range(reader.number("i")):
+            partition = reader.number("i")
+            value = (0, "") if case.key == OFFSET_COMMIT else (reader.number("q"), reader.string())
+            rows.append((topic, partition, *value, reader.number("h")))
+    return Rows(frozenset(rows))
