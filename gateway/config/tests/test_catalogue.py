@@ -47,6 +47,7 @@ def test_attributes_are_declared_with_the_types_of_the_table() -> None:
         "advertised.listeners",
         "listener.security.protocol.map",
         "headgate.metrics.listener",
+        "headgate.offsets.store",
         "node.id",
     }
     for name, definition in catalogue.BROKER.items():
