@@ -336,9 +336,12 @@ class BrokerParts:
     def _make_offset_stores(self, groups: GroupCoordinator, shared: CoordinatorServices) -> OffsetStores | None:
         if self.zookeeper is None:
             return None
-        from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
+        from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores, marked_groups
 
-        return OffsetStores(self.zookeeper.shared.session, groups, shared, self.config, self.metadata)
+        session = self.zookeeper.shared.session
+        # Before the loop: no group has to wait for a ZooKeeper that goes away after the start
+        self._marked_groups = self.zookeeper.complete(partial(marked_groups, session), "which groups are dual")
+        return OffsetStores(session, groups, shared, self.config, self.metadata)
 
     def _listen(self) -> None:
         """Subscribe every listener of an event, in the order of the calls."""
@@ -380,7 +383,7 @@ class BrokerParts:
         self.groups.start()
         self.transactions.start()
         if self.services.offset_stores is not None:
-            self.services.offset_stores.start()
+            self.services.offset_stores.start(self._marked_groups)
         self.log_loader.start()
         self._source.start()
 

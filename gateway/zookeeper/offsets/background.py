@@ -26,6 +26,11 @@ class Background:
         self._waiting[group_id] = work
         self._go_on()
 
+    def add_unless_waiting(self, group_id: str, work: Work) -> None:
+        """Begin the work when there is room, unless other work of the group waits, which is more."""
+        if group_id not in self._waiting:
+            self.add(group_id, work)
+
     def hurry(self, group_id: str) -> None:
         """A request waits for the work of this group: it is next."""
         if group_id in self._waiting:

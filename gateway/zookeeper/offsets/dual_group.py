@@ -24,10 +24,12 @@ from typing import Any, Final, NamedTuple, Protocol
 from headgate.gateway.coordinator.decision import Decision, Records, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.zookeeper.layout.topics import TopicAssignment
+from headgate.gateway.zookeeper.offsets.background import Background
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, Found, NodeOffset, OffsetNodes, Targets
 from headgate.gateway.zookeeper.offsets.partition_locks import Hold, Partition, PartitionLocks, Partitions
-from headgate.gateway.zookeeper.session import KeeperError, Session
+from headgate.gateway.zookeeper.session import KeeperError, Session, Stat
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
 
@@ -134,7 +136,7 @@ class Request:
 class DualGroup:
     """One group. `ended` is called when its offsets are in one store only, or will be: LEFT."""
 
-    def __init__(self, group_id: str, world: World, state: State) -> None:
+    def __init__(self, group_id: str, world: World, state: State, background: Background) -> None:
         """Raises InvalidNode for a group id that cannot be in ZooKeeper."""
         self.group_id = group_id
         self.state = state
@@ -142,6 +144,7 @@ class DualGroup:
         """Whether a node may say that the offsets were carried over."""
         self.nodes = OffsetNodes(world.session, world.writes, group_id)
         self._world = world
+        self._background = background
         self._locks = PartitionLocks()
         self._until_dual: deque[Hold] = deque()
         self._changed: set[Partition] = set()
@@ -153,7 +156,8 @@ class DualGroup:
     def commit(self, partitions: Partitions, decide: Decide) -> Waiting:
         """Have the group decide; offsets and tombstones in its records go to ZooKeeper before they go to the log.
 
-        The response may have rows of partitions that ZooKeeper refused, with an error. Raises KafkaError.
+        `partitions`: None for a deletion, which takes up what others wrote before. The response may have rows of
+        partitions that ZooKeeper refused, with an error. Raises KafkaError.
         """
         request = self._request()
         _Commit(self, request, partitions, decide).begin()
@@ -209,9 +213,15 @@ class DualGroup:
         self.acquire(hold)
         return request.park(self._world.monotonic_ms() + self._world.timeout_ms())
 
+    def take_up(self, found: Found, done: Callable[[Any], None], *, is_whole: bool) -> None:
+        """Have the log take what was found; `done` gets a KafkaError, or another reply."""
+        self.decide(partial(self._take_up, found, is_whole=is_whole), done)
+
     def _take_up(self, found: Found, shard: GroupShard, ticket: Ticket, *, is_whole: bool) -> Decision:
+        """The reply has the topics that do not exist."""
         records = self.differences(shard, found, is_whole=is_whole)
-        reply: Any = True
+        names = {topic for (topic, _), node in found.items() if node.version != ABSENT}
+        reply: Any = tuple(name for name in names if not shard.topics.partitions_of(name))
         return Decision(records, [(ticket, reply)], is_atomic=False)
 
     def _request(self) -> Request:
@@ -268,11 +278,16 @@ class DualGroup:
         self._is_looking = False
         if self.state is not State.DUAL or not self._world.session.is_connected:
             return  # it will be looked at when there is a connection
+        self._background.add_unless_waiting(self.group_id, self._look_at_changes)
+
+    def _look_at_changes(self, ended: Callable[[], None]) -> None:
         if self._has_changed_wholly:
-            self.look_at_all(lambda _: None)
-        elif self._changed:
+            self.look_at_all(lambda _: ended())
+        elif self._changed and self.state is State.DUAL:
             changed, self._changed = frozenset(self._changed), set()
-            self._look_in_background(changed, lambda _: None)
+            self._look_in_background(changed, lambda _: ended())
+        else:
+            ended()
 
     def look_at_all(self, done: Ended) -> None:
         """Look at all offsets, and watch them from now on: at a start, and when a connection is back."""
@@ -310,13 +325,51 @@ class DualGroup:
             def taken_up(reply: Any) -> None:
                 done(reply if isinstance(reply, KafkaError) else None)
 
-            self.decide(partial(self._take_up, found, is_whole=hold.partitions is None), taken_up)
-            self.release(hold)
+            def taken_up_wholly(reply: Any) -> None:
+                if isinstance(reply, KafkaError):
+                    ended(reply)
+                else:
+                    self._forget_gone(list(reply), found, ended)
+
+            def ended(error: KafkaError | None) -> None:
+                self.release(hold)
+                done(error)
+
+            if hold.partitions is None:
+                self.take_up(found, taken_up_wholly, is_whole=True)
+            else:
+                self.take_up(found, taken_up, is_whole=False)
+                self.release(hold)  # the log has the order of the calls
 
         if hold.partitions is None:
             self.nodes.read_all(read, self.changed)
         else:
             self.nodes.read(hold.partitions, read, self.changed)
+
+    def _forget_gone(self, topics: list[str], found: Found, done: Ended) -> None:
+        """Delete the offsets of topics that do not exist: a new topic of that name would be read from there."""
+        if not topics:
+            done(None)
+            return
+        topic = topics.pop()
+
+        def looked(answer: Stat | KeeperError) -> None:
+            if answer is KeeperError.NO_NODE:
+                places = [place for place in found if place[0] == topic]
+                self.nodes.write(dict.fromkeys(places), written)
+            elif isinstance(answer, KeeperError):
+                done(refusal(answer))
+            else:  # the broker is about to hear of it
+                self._forget_gone(topics, found, done)
+
+        def written(failed: dict[Partition, KeeperError]) -> None:
+            if failed:
+                done(refusal(next(iter(failed.values()))))
+            else:
+                logger.info("group %s has no offsets of the deleted topic %s in ZooKeeper any more", self.group_id, topic)
+                self._forget_gone(topics, found, done)
+
+        self._world.session.exists(TopicAssignment.path(topic), looked)
 
     def differences(self, shard: GroupShard, found: Mapping[Partition, NodeOffset], *, is_whole: bool) -> Records:
         """The records with which the log has what ZooKeeper has. `is_whole`: no other offsets are in ZooKeeper."""
@@ -382,9 +435,12 @@ class DualGroup:
             hold.begin()
 
     def forget_topic(self, topic: str) -> None:
-        """Delete the offsets of a topic that was deleted; later operations follow."""
+        """Delete the offsets of a topic that was deleted; later operations follow. What fails, a whole look does."""
+        if self.state is not State.DUAL:
+            self._has_changed_wholly = True
+            return
         places = frozenset(place for place in self.nodes.versions if place[0] == topic)
-        if not places or self.state is not State.DUAL:
+        if not places:
             return
 
         def begin() -> None:
@@ -395,7 +451,8 @@ class DualGroup:
 
         def ended(failed: dict[Partition, KeeperError]) -> None:
             if failed:
-                logger.error("group %s keeps offsets of the deleted topic %s in ZooKeeper", self.group_id, topic)
+                self._has_changed_wholly = True
+                self._look_later(RETRY_MS)
             self.release(hold)
 
         hold = Hold(places, begin)
@@ -474,8 +531,23 @@ class _Commit:
         self._group.acquire(self._hold)
 
     def _begin(self) -> None:
-        if self._request.is_over or self._group.state is not State.DUAL:
+        group = self._group
+        if self._request.is_over or group.state is not State.DUAL:
             self._end(leaving())
+        elif self._hold.partitions is None:  # a deletion: what the log does not have yet would come back after it
+            group.nodes.read_all(self._read, group.changed)
+        else:
+            group.decide(self._plan, self._planned)
+
+    def _read(self, found: Found | KeeperError) -> None:
+        if isinstance(found, KeeperError):
+            self._end(refusal(found))
+        else:
+            self._group.take_up(found, self._taken_up, is_whole=True)
+
+    def _taken_up(self, reply: Any) -> None:
+        if isinstance(reply, KafkaError):
+            self._end(reply)
         else:
             self._group.decide(self._plan, self._planned)
 

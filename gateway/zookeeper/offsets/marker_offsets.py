@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headgate.gateway.zookeeper.offsets.dual_group import DualGroup
+from headgate.gateway.zookeeper.offsets.dual_group import DualGroup, State, leaving
 from headgate.gateway.zookeeper.offsets.offset_nodes import Targets
 from headgate.gateway.zookeeper.offsets.partition_locks import Hold, Partition
 from headgate.protocol.errors import KafkaError
@@ -95,6 +95,9 @@ class _Push:
                 self.begin()
             return
         (group, places), *others = left
+        if group.state is not State.DUAL:  # to wait with the locks of other groups could stop all of them
+            self._written(group, others, leaving())
+            return
         hold = Hold(frozenset(places), lambda: None)
         hold.begin = partial(group.push, self._producer_id, hold, partial(self._written, group, others))
         self._holds.append((group, hold))

@@ -50,6 +50,7 @@ from headgate.gateway.zookeeper.session import (
     Session,
     SessionEvent,
 )
+from headgate.gateway.zookeeper.steps import Steps, children
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -74,6 +75,11 @@ DISCOVER_MS: Final = 30_000.0
 """With a pattern for dual groups: how often groups without requests are looked for."""
 MOST_CACHED: Final = 10_000
 _MARK: Final = b'{"version":1}'
+
+
+def marked_groups(session: Session) -> Steps[tuple[str, ...]]:
+    """The groups whose offsets were carried over. Raises Failed."""
+    return (yield from children(session, MARKS_PATH))
 
 
 class OffsetStores:
@@ -112,9 +118,12 @@ class OffsetStores:
 
     # Life
 
-    def start(self) -> None:
-        """Read which groups are dual. Until this is known, groups have to ask again."""
-        self._read_marks()
+    def start(self, marked: Sequence[str] | None = None) -> None:
+        """`marked`: what `marked_groups` has read; without it, groups have to ask again until that is known."""
+        if marked is None:
+            self._read_marks()
+        else:
+            self._know(marked)
 
     def stop(self) -> None:
         """Begin no more work."""
@@ -213,7 +222,7 @@ class OffsetStores:
     def _new_group(self, group_id: str, state: State) -> DualGroup | None:
         try:
             child_path(MARKS_PATH, group_id)
-            group = self._groups[group_id] = DualGroup(group_id, self._world, state)
+            group = self._groups[group_id] = DualGroup(group_id, self._world, state, self._background)
         except InvalidNode as error:
             logger.warning("the offsets of group %r cannot be in ZooKeeper: %s", group_id[:100], error.reason)
             self._by_pattern[group_id] = offset_store.DEFAULT
@@ -362,11 +371,16 @@ class OffsetStores:
     def _partitions(self, topics: Sequence[OffsetFetchRequestTopics] | None) -> Partitions:
         if topics is None:
             return None
-        names = self._metadata.image.topic_names
-        return frozenset(
-            (topic.name if topic.topic_id == ZERO_UUID else names.get(topic.topic_id, ""), index)
+        image = self._metadata.image
+        named = (
+            (topic.name if topic.topic_id == ZERO_UUID else image.topic_names.get(topic.topic_id, ""), topic)
             for topic in topics
+        )
+        return frozenset(
+            (name, index)
+            for name, topic in named
             for index in topic.partition_indexes
+            if 0 <= index < self._partitions_of(name)  # the others have no offset
         )
 
     def gather(
