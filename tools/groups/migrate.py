@@ -31,6 +31,7 @@ from headgate.tools.groups.stores import (
     KAFKA,
     NOTHING_IN_ZOOKEEPER,
     StoreSettings,
+    await_carried,
     change_settings,
     fetch_settings,
     fetch_zookeeper,
@@ -207,12 +208,14 @@ def _effect_rows(group: GroupStores, settings: StoreSettings) -> list[Row]:
 
 
 def _execute(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandResult:
-    """Make the step for all groups that may; each part of the groups is done before the next begins."""
+    """Make the step for all groups that may; each part of the groups is done before the next begins.
+
+    Offsets are not read: the broker carries them over on the way into DUAL, and looks a last time on the way out.
+    """
     names, failures = _names(cluster, options.groups)
     rows: list[Row] = []
-    compares = step in (Step.FINISH, Step.FINISH_IN_ZOOKEEPER)  # the broker itself carries over
     with _Bar(len(names)) as bar:
-        for found in _in_parts(cluster, names, bar, with_offsets=compares):
+        for found in _in_parts(cluster, names, bar, with_offsets=False):
             failures += found.failures
             decisions = {name: _decision(group, step, options) for name, group in found.groups.items()}
             failures += [f"group {name}: {one.refusal}" for name, one in decisions.items() if one.refusal]
@@ -222,17 +225,15 @@ def _execute(cluster: Cluster, step: Step, options: argparse.Namespace) -> Comma
             pending = [name for name, one in decisions.items() if not one.refusal and name not in refused]
             ended, late = _wait(cluster, pending, options.timeout)
             failures += late
-            rows += [_step_row(found.groups[name], *one) for name, one in ended.items()]
-            bar.offsets += sum(count for _, count in ended.values())
+            rows += [_step_row(found.groups[name], settings) for name, settings in ended.items()]
     return CommandResult(rows, failures, [] if rows or failures else [_SHOWN_NOTHING])
 
 
-def _step_row(group: GroupStores, settings: StoreSettings, offsets: int) -> Row:
+def _step_row(group: GroupStores, settings: StoreSettings) -> Row:
     return {
         "group": group.name,
         "before": group.settings.store,
         "after": settings.store,
-        "offsets": offsets,
         "status": settings.status or None,
     }
 
@@ -242,21 +243,16 @@ def _decision(group: GroupStores, step: Step, options: argparse.Namespace) -> De
     return decide(group, step, source, is_forced=getattr(options, "force", False))
 
 
-def _wait(
-    cluster: Cluster, names: Sequence[str], timeout_s: float
-) -> tuple[dict[str, tuple[StoreSettings, int]], list[str]]:
-    """Wait until the broker has carried the offsets over. Returns settings and numbers of offsets, and failures.
-
-    The coordinator answers no OffsetFetch of a group before that.
-    """
+def _wait(cluster: Cluster, names: Sequence[str], timeout_s: float) -> tuple[dict[str, StoreSettings], list[str]]:
+    """Wait until the broker has carried the offsets over. Returns the settings, and sentences about the rest."""
     deadline = time.monotonic() + timeout_s
-    carried, failed = fetch_committed(cluster, names)
-    ended: dict[str, tuple[StoreSettings, int]] = {}
-    names = list(carried)
+    failed = await_carried(cluster, names)
+    ended: dict[str, StoreSettings] = {}
+    names = [name for name in names if name not in failed]
     while names:
         settings, more = fetch_settings(cluster, names)
         failed |= more
-        ended |= {name: (one, len(carried[name])) for name, one in settings.items() if not one.is_carrying}
+        ended |= {name: one for name, one in settings.items() if not one.is_carrying}
         names = [name for name in settings if name not in ended]
         if names and time.monotonic() > deadline:
             for name in names:
@@ -328,8 +324,8 @@ class _Bar:
 
     def add(self, groups: int, name: str) -> None:
         elapsed_s = self._clock_s() - self._began_s
-        rate = self.offsets / elapsed_s if elapsed_s else 0.0
-        self._progress.add(groups, f"{rate:,.0f} offsets/s, {name}")
+        rate = f"{self.offsets / elapsed_s:,.0f} offsets/s, " if self.offsets and elapsed_s else ""
+        self._progress.add(groups, rate + name)
 
 
 def add_options(commands: argparse._SubParsersAction[argparse.ArgumentParser], common: argparse.ArgumentParser) -> None:

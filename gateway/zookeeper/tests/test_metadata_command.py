@@ -112,7 +112,7 @@ def test_a_missing_chroot_is_created_by_the_transfer_alone(carrier: Carrier) -> 
 
 def test_a_carried_directory_is_not_served_from_its_old_log(carrier: Carrier) -> None:
     carrier.run(to_zookeeper)
-    with pytest.raises(StorageError, match="in ZooKeeper, by `headgate metadata to-zookeeper`: set"):
+    with pytest.raises(StorageError, match="in ZooKeeper since `headgate metadata to-zookeeper`"):
         kafka_directory.refuse(Files(), [str(carrier.directory)])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.zookeeper_groups import WAIT_MS
+from headgate.gateway.api.handlers.zookeeper_groups import WAIT_MS
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.zookeeper.group_view import Listing, ZooKeeperGroup, ZooKeeperMember
