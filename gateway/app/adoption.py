@@ -146,6 +146,7 @@ def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bo
             logger.log(level, "%s", sentence)
         _write_topic_ids(files, paths, survey, adopted)
         new_metadata_log.write(files, paths[0], adopted.records, random, now_ms)
+        new_metadata_log.keep_from_kafka(files, paths)
     logger.info(
         "adopted %d topics with %d partitions of node %d, cluster %s",
         len(adopted.topic_ids), len(survey.partitions), survey.meta.node_id, survey.meta.cluster_id,

@@ -35,3 +35,11 @@ def write(files: Files, path: str, records: Sequence[MetadataRecord], random: Ra
     log.close()
     files.rename(unfinished, directory)
     files.sync_directory(path)
+
+
+def keep_from_kafka(files: Files, paths: Sequence[str]) -> None:
+    """Write `meta.properties` in the version that a Kafka with ZooKeeper refuses: its metadata are the past now."""
+    for path in paths:
+        meta = layout.read_meta(files, path)
+        if meta is not None and meta.version == 0:
+            layout.write_meta(files, path, meta._replace(version=1))

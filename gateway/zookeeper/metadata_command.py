@@ -35,7 +35,7 @@ from headgate.gateway.zookeeper.steps import Steps, children, ensure, multi
 from headgate.storage.directory.kafka_directory import CARRIED_METADATA, OWN_METADATA
 from headgate.storage.directory.log_directory import LOCK
 from headgate.storage.directory.log_manager import LogManager
-from headgate.storage.disk import layout
+from headgate.storage.disk import checkpoint, layout
 from headgate.storage.files import Files, parent
 
 if TYPE_CHECKING:
@@ -102,7 +102,10 @@ def to_embedded(config: BrokerConfig, connection: ZooKeeperConnection, world: Wo
         lines = [*transfer.describe(image), *transfer.left_behind(others, groups)]
         if not execute:
             return [*lines, f"would be written to {path}/{OWN_METADATA}"]
+        checkpoint.forget_partition(world.files, path, (METADATA_TOPIC, 0))
         new_metadata_log.write(world.files, path, list(image_records(image, ())), world.random, world.now_ms)
+        own = [one for one in config.log_directories if _has_meta(world.files, one)]
+        new_metadata_log.keep_from_kafka(world.files, own)
         for directory in config.log_directories:
             if world.files.exists(f"{directory}/{CARRIED_METADATA}"):
                 world.files.remove_tree(f"{directory}/{CARRIED_METADATA}")

@@ -70,7 +70,7 @@ def _check_not_newer(there: Topic, here: Topic) -> None:
     """A leader epoch never falls: consumers would not see that records were lost. Raises TransferRefused."""
     if len(there.partitions) > len(here.partitions):
         raise TransferRefused(
-            f"ZooKeeper has {len(there.partitions)} partitions of {here.name}, and log.dirs know {len(here.partitions)}:"
+            f"ZooKeeper has {len(there.partitions)} partitions of {here.name}, and the own log {len(here.partitions)}:"
             " the log is older than ZooKeeper; `to-embedded` takes what ZooKeeper has"
         )
     for index, (theirs, ours) in enumerate(zip(there.partitions, here.partitions, strict=False)):

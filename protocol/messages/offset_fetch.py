@@ -57,7 +57,12 @@ class OffsetFetchRequest(Message, key=9, versions="0-10", flexible="6+"):
     require_stable: boolean = v("7+")
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "OffsetFetchResponse":
-        """Return the error for each partition in v0 and v1, at the top in v2 to v7, then for each group."""
+        """Return the error for each partition in v0 and v1, at the top in v2 to v7, then for each group.
+
+        A request of v0 without topics asks Headgate for all: a topic without a name has the error.
+        """
+        if version == 0 and not self.topics:
+            return OffsetFetchResponse(topics=[_refuse(OffsetFetchRequestTopic("", [-1]), error)])
         if version < 2:
             return OffsetFetchResponse(topics=[_refuse(topic, error) for topic in self.topics or ()])
         groups = [OffsetFetchResponseGroup(group_id=group.group_id, error_code=error) for group in self.groups]

@@ -77,10 +77,12 @@ def test_a_fault_is_found_and_can_be_replayed(tmp_path: Path) -> None:
     program = tmp_path / "planted.py"
     program.write_text(PLANTED)
     directories = ("--inputs", tmp_path / "inputs", "--found", tmp_path)
-    ended = python(program, "run", *directories, "-seed=1", "-max_total_time=60")
+    ended = python(program, "run", *directories, "-seed=1", "-max_total_time=60", "-timeout=60")
     assert ended.returncode != 0
     assert "found: FetchRequest-v12 " in ended.stderr
-    (crash,) = tmp_path.glob("crash-*")
+    crashes = list(tmp_path.glob("crash-*"))
+    assert len(crashes) == 1, f"{[path.name for path in tmp_path.iterdir()]}\n{ended.stderr[-2000:]}"
+    (crash,) = crashes
     replayed = python(program, "replay", crash)
     assert replayed.returncode == 1
     assert "AssertionError" in replayed.stderr

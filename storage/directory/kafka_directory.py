@@ -88,8 +88,8 @@ def check_not_carried(files: Files, paths: Sequence[str]) -> None:
     for path in paths:
         if files.exists(f"{path}/{CARRIED_METADATA}") and not files.exists(f"{path}/{OWN_METADATA}"):
             raise StorageError(
-                f"the metadata of {path} are in ZooKeeper since `headgate metadata to-zookeeper`: set zookeeper.connect,"
-                " or bring them back with `headgate metadata to-embedded`"
+                f"the metadata of {path} are in ZooKeeper since `headgate metadata to-zookeeper`: set"
+                " zookeeper.connect, or bring them back with `headgate metadata to-embedded`"
             )
 
 

@@ -85,6 +85,19 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
     replace(files, path, text(rows))
 
 
+def forget_partition(files: Files, directory: str, key: TopicPartition) -> None:
+    """Take a partition out of all checkpoints of a data directory that no process uses.
+
+    A new log of that name would seem to have lost its end otherwise. Raises OSError.
+    """
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS, START_OFFSETS, CLEANED_OFFSETS):
+        path = f"{directory}/{name}"
+        with contextlib.suppress(BadFile):  # which counts as empty
+            offsets = read_offsets(files, path)
+            if key in offsets:
+                write_offsets(files, path, {one: offset for one, offset in offsets.items() if one != key})
+
+
 class OffsetCheckpoint:
     """A checkpoint of one offset for each partition, written in any thread: the latest of several states stays."""
 

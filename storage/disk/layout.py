@@ -40,11 +40,12 @@ _PARTITION = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>[0-9]+)")
 
 
 class Meta(NamedTuple):
-    """The identity of a data directory."""
+    """The identity of a data directory. `version` 0 is that of Kafka with ZooKeeper, which reads no other."""
 
     cluster_id: str
     node_id: int
     directory_id: str
+    version: int = 1
 
 
 def partition_name(topic: str, partition: int) -> str:
@@ -138,7 +139,8 @@ def read_meta(files: Files, directory: str) -> Meta | None:
         raise BadFile(
             f"{path} names no node.id and cluster.id; bring it back, or write them into it as the cluster knows them"
         )
-    return Meta(values["cluster.id"], int(node_id), values.get("directory.id", ""))
+    version = 0 if values.get("version") == "0" else 1
+    return Meta(values["cluster.id"], int(node_id), values.get("directory.id", ""), version)
 
 
 def node_id(files: Files, paths: Iterable[str]) -> int | None:
@@ -152,8 +154,10 @@ def node_id(files: Files, paths: Iterable[str]) -> int | None:
 
 
 def write_meta(files: Files, directory: str, meta: Meta) -> None:
-    """Write `meta.properties` (version 1: KIP-631, KIP-858)."""
-    text = f"#\ncluster.id={meta.cluster_id}\ndirectory.id={meta.directory_id}\nnode.id={meta.node_id}\nversion=1\n"
+    """Write `meta.properties` (version 1: KIP-631, KIP-858). Version 0 stays, so that its Kafka can come back."""
+    name = "node.id" if meta.version else "broker.id"
+    lines = (f"cluster.id={meta.cluster_id}", f"directory.id={meta.directory_id}", f"{name}={meta.node_id}")
+    text = "\n".join(("#", *lines, f"version={meta.version}", ""))
     checkpoint.replace(files, f"{directory}/{META_PROPERTIES}", text.encode())
 
 

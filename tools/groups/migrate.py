@@ -25,7 +25,7 @@ from headgate.tools.groups.migration import (
     effects,
     have_moved,
 )
-from headgate.tools.groups.offsets import fetch_committed
+from headgate.tools.groups.offsets import CommittedOffsets, fetch_committed
 from headgate.tools.groups.stores import (
     DUAL,
     KAFKA,
@@ -73,7 +73,7 @@ def run_verify(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
                 different = _differences(cluster, group)
                 rows += [_difference_row(group, one) for one in different]
                 count += 1
-                equal += len(group.zookeeper.offsets.keys() | group.kafka.keys()) - len(different)
+                equal += len(group.partitions) - len(different)
     if rows:
         failures.append(f"the stores differ in {len(rows)} partitions of {len({row['group'] for row in rows})} groups")
     return CommandResult(rows, failures, [f"{equal} offsets of {count} groups are the same in both stores"])
@@ -183,7 +183,7 @@ def _plan(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandR
                     new = _effect_rows(group, decision.settings)
                     rows += new
                     changed += 1
-                    equal += len(group.zookeeper.offsets.keys() | group.kafka.keys()) - len(new)
+                    equal += len(group.partitions) - len(new)
     notes = [f"{changed} groups would go on, {made} are there; {equal} of their offsets are the same in both stores"]
     return CommandResult(rows, failures, [*notes, DRY_RUN])
 
@@ -210,8 +210,9 @@ def _execute(cluster: Cluster, step: Step, options: argparse.Namespace) -> Comma
     """Make the step for all groups that may; each part of the groups is done before the next begins."""
     names, failures = _names(cluster, options.groups)
     rows: list[Row] = []
+    compares = step in (Step.FINISH, Step.FINISH_IN_ZOOKEEPER)  # the broker itself carries over
     with _Bar(len(names)) as bar:
-        for found in _in_parts(cluster, names, bar):
+        for found in _in_parts(cluster, names, bar, with_offsets=compares):
             failures += found.failures
             decisions = {name: _decision(group, step, options) for name, group in found.groups.items()}
             failures += [f"group {name}: {one.refusal}" for name, one in decisions.items() if one.refusal]
@@ -221,16 +222,17 @@ def _execute(cluster: Cluster, step: Step, options: argparse.Namespace) -> Comma
             pending = [name for name, one in decisions.items() if not one.refusal and name not in refused]
             ended, late = _wait(cluster, pending, options.timeout)
             failures += late
-            rows += [_step_row(found.groups[name], settings) for name, settings in ended.items()]
+            rows += [_step_row(found.groups[name], *one) for name, one in ended.items()]
+            bar.offsets += sum(count for _, count in ended.values())
     return CommandResult(rows, failures, [] if rows or failures else [_SHOWN_NOTHING])
 
 
-def _step_row(group: GroupStores, settings: StoreSettings) -> Row:
+def _step_row(group: GroupStores, settings: StoreSettings, offsets: int) -> Row:
     return {
         "group": group.name,
         "before": group.settings.store,
         "after": settings.store,
-        "offsets": len(group.zookeeper.offsets.keys() | group.kafka.keys()),
+        "offsets": offsets,
         "status": settings.status or None,
     }
 
@@ -240,24 +242,25 @@ def _decision(group: GroupStores, step: Step, options: argparse.Namespace) -> De
     return decide(group, step, source, is_forced=getattr(options, "force", False))
 
 
-def _wait(cluster: Cluster, names: Sequence[str], timeout_s: float) -> tuple[dict[str, StoreSettings], list[str]]:
-    """Wait until the broker has carried the offsets over. Returns the settings, and sentences about the rest.
+def _wait(
+    cluster: Cluster, names: Sequence[str], timeout_s: float
+) -> tuple[dict[str, tuple[StoreSettings, int]], list[str]]:
+    """Wait until the broker has carried the offsets over. Returns settings and numbers of offsets, and failures.
 
     The coordinator answers no OffsetFetch of a group before that.
     """
     deadline = time.monotonic() + timeout_s
     carried, failed = fetch_committed(cluster, names)
-    ended: dict[str, StoreSettings] = {}
+    ended: dict[str, tuple[StoreSettings, int]] = {}
     names = list(carried)
     while names:
         settings, more = fetch_settings(cluster, names)
         failed |= more
-        ended |= {name: one for name, one in settings.items() if not one.is_carrying}
+        ended |= {name: (one, len(carried[name])) for name, one in settings.items() if not one.is_carrying}
         names = [name for name in settings if name not in ended]
         if names and time.monotonic() > deadline:
-            failed |= {
-                name: Failure(ErrorCode.NONE, f"not carried over yet: {settings[name].status}") for name in names
-            }
+            for name in names:
+                failed[name] = Failure(ErrorCode.NONE, f"not carried over yet: {settings[name].status}")
             break
         if names:
             time.sleep(_LOOK_AGAIN_AFTER_S)
@@ -277,30 +280,34 @@ def _names(cluster: Cluster, patterns: Sequence[str]) -> tuple[list[str], list[s
     return sorted(wanted.union(one for one in patterns if not _WILDCARDS & set(one))), failures
 
 
-def _in_parts(cluster: Cluster, names: Sequence[str], bar: _Bar) -> Iterator[_Found]:
+def _in_parts(cluster: Cluster, names: Sequence[str], bar: _Bar, *, with_offsets: bool = True) -> Iterator[_Found]:
     for start in range(0, len(names), _GROUPS_AT_ONCE):
         part = names[start : start + _GROUPS_AT_ONCE]
-        found = _read(cluster, part)
+        found = _read(cluster, part, with_offsets=with_offsets)
+        bar.offsets += sum(len(one.partitions) for one in found.groups.values())
         yield found
-        offsets = sum(len(one.zookeeper.offsets.keys() | one.kafka.keys()) for one in found.groups.values())
-        bar.add(len(part), offsets, part[-1])
+        bar.add(len(part), part[-1])
 
 
-def _read(cluster: Cluster, names: Sequence[str]) -> _Found:
-    """Both stores of groups. ZooKeeper is read first: what a member commits in between makes the coordinator newer."""
+def _read(cluster: Cluster, names: Sequence[str], *, with_offsets: bool = True) -> _Found:
+    """Both stores of groups. ZooKeeper is read first: what a member commits in between makes the coordinator newer.
+
+    Without `with_offsets` settings and members alone: a read of ZooKeeper costs the broker a request for each offset.
+    """
     settings, failed = fetch_settings(cluster, names)
-    zookeeper, more = fetch_zookeeper(cluster, settings)
-    kafka, unknown = fetch_committed(cluster, zookeeper)
-    failed |= more | unknown
+    zookeeper = dict.fromkeys(settings, NOTHING_IN_ZOOKEEPER)
+    kafka: dict[str, CommittedOffsets] = {name: {} for name in settings}
+    if with_offsets:
+        zookeeper, more = fetch_zookeeper(cluster, settings)
+        kafka, unknown = fetch_committed(cluster, zookeeper)
+        failed |= more | unknown
     described, _ = describe_groups(cluster, kafka)
     groups = {}
     for name in sorted(kafka):
         members = described[name].members if name in described else []
         ours = [member for member in members if member.is_of_zookeeper]
         theirs = [member for member in members if not member.is_of_zookeeper]
-        groups[name] = GroupStores(
-            name, settings[name], zookeeper.get(name, NOTHING_IN_ZOOKEEPER), kafka[name], ours, theirs
-        )
+        groups[name] = GroupStores(name, settings[name], zookeeper[name], kafka[name], ours, theirs)
     return _Found(groups, [f"group {name}: {why.text}" for name, why in failed.items()])
 
 
@@ -311,7 +318,7 @@ class _Bar:
         self._progress = Progress(groups, sys.stderr, clock_s, "groups")
         self._clock_s = clock_s
         self._began_s = clock_s()
-        self._offsets = 0
+        self.offsets = 0
 
     def __enter__(self) -> Self:
         return self
@@ -319,10 +326,9 @@ class _Bar:
     def __exit__(self, *_: object) -> None:
         self._progress.clear()
 
-    def add(self, groups: int, offsets: int, name: str) -> None:
-        self._offsets += offsets
+    def add(self, groups: int, name: str) -> None:
         elapsed_s = self._clock_s() - self._began_s
-        rate = self._offsets / elapsed_s if elapsed_s else 0.0
+        rate = self.offsets / elapsed_s if elapsed_s else 0.0
         self._progress.add(groups, f"{rate:,.0f} offsets/s, {name}")
 
 

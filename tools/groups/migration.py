@@ -39,6 +39,11 @@ class GroupStores(NamedTuple):
     zookeeper_members: Sequence[Member] = ()
     kafka_members: Sequence[Member] = ()
 
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions with an offset in either store."""
+        return self.zookeeper.offsets.keys() | self.kafka.keys()
+
 
 class Decision(NamedTuple):
     """What a step does to a group: new settings, or a `refusal`; neither if the group has made the step."""

@@ -82,12 +82,12 @@ def fetch_offsets(
 
 
 def _zookeeper_offsets(topics: Iterable[Any]) -> ZooKeeperOffsets | Failure:
-    """The rows. A transient error in any row is a failure of the group, which is safe to ask for again."""
+    """The rows. A transient error in any row, or an error without a topic, is a failure of the group."""
     found, unreadable = CommittedOffsets(), dict[TopicPartition, Failure]()
     for topic in topics:
         for row in topic.partitions:
             partition = TopicPartition(topic.name, row.partition_index)
-            if row.error_code in TRANSIENT:
+            if row.error_code and (row.error_code in TRANSIENT or not topic.name):
                 return Failure.of(row.error_code)
             if row.committed_offset >= 0:
                 found[partition] = OffsetAndMetadata(row.committed_offset)

@@ -47,6 +47,16 @@ def test_a_group_is_asked_for_again_while_zookeeper_is_gone(model: ModelCluster)
         assert fetch_zookeeper(cluster, ["g"])[0]["g"].offsets == {T0: OffsetAndMetadata(5)}
 
 
+def test_an_error_without_a_topic_is_that_of_the_group(model: ModelCluster) -> None:
+    rows = [Row(partition_index=-1, committed_offset=-1, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)]
+    model.disturb = lambda node, request, version: (
+        OffsetFetchResponse(topics=[Topic("", rows)]) if isinstance(request, OffsetFetchRequest) else None
+    )
+    with opened() as cluster:
+        found, failed = fetch_zookeeper(cluster, ["g"])
+    assert (found, failed["g"].code) == ({}, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
 def test_an_old_or_new_broker_without_version_0_is_named(model: ModelCluster) -> None:
     model.served[OffsetFetchRequest] = (1, 9)
     with opened() as cluster:

@@ -353,3 +353,10 @@ def test_what_does_not_fit_is_left_out() -> None:
     for record in (PartitionRecord(topic_id=IDS[0], partition_id=0), RemoveTopicRecord(topic_id=IDS[0])):
         known.apply(record)
     assert known == KafkaMetadata()
+
+
+def test_the_kafka_of_an_adopted_directory_does_not_come_back() -> None:
+    files = kafkas("t-0")
+    assert layout.read_meta(files, "/data") == layout.Meta("abcdefghijklmnopqrstuv", 3, "", 0)
+    assert adopt(files)
+    assert layout.read_meta(files, "/data") == layout.Meta("abcdefghijklmnopqrstuv", 3, "", 1)

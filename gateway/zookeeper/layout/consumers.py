@@ -5,6 +5,7 @@ A group's id is the name of a node as it is. So a group id with `/` cannot be in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Self
 
@@ -22,6 +23,8 @@ from headgate.gateway.zookeeper.layout.node import (
 )
 
 CONSUMERS_PATH: Final = "/consumers"
+MAX_OFFSET_BYTES: Final = 100
+_is_offset: Final = re.compile(rb"[+-]?[0-9]+").fullmatch
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
 
 
@@ -95,8 +98,11 @@ class ConsumerOffset(NamedTuple):
 
     @classmethod
     def decode(cls, group: str, topic: str, partition: int, data: bytes | None) -> Self:
-        """Raises InvalidNode."""
-        return cls(decode_decimal(cls.path(group, topic, partition), data))
+        """Zeros and a plus in front are allowed, as in Kafka: people write offsets by hand. Raises InvalidNode."""
+        path = cls.path(group, topic, partition)
+        if data is not None and len(data) <= MAX_OFFSET_BYTES and _is_offset(data):
+            data = encode_decimal(int(data))
+        return cls(decode_decimal(path, data))
 
 
 def group_path(group: str) -> str:

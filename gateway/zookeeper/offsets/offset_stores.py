@@ -52,9 +52,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
-    OffsetFetchResponse,
     OffsetFetchResponsePartition,
-    OffsetFetchResponseTopic,
 )
 from headgate.protocol.wire import ZERO_UUID
 
@@ -392,13 +390,15 @@ class OffsetStores:
             self._partitions_of,
             lambda metadata: offset_requests.is_too_large(metadata, limit),
             answer.answer,
+            lambda: answer.is_over,
         )
         return answer.park(self._deadline_ms())
 
     def fetch_zero(self, request: OffsetFetchRequest) -> Any:
-        """OffsetFetch 0. No offset is an error there."""
+        """OffsetFetch 0. No offset is an error there. Without topics: the nodes themselves, whatever the store."""
         group = self.dual(request.group_id)
-        if group is None and self.store_of(request.group_id).store != offset_store.KAFKA:
+        is_separate = group is None and self.store_of(request.group_id).store != offset_store.KAFKA
+        if is_separate or not request.topics:
             answer = self._request()
             version_zero.fetch(self._session, request, self._partitions_of, answer.answer)
             return answer.park(self._deadline_ms())
@@ -407,9 +407,7 @@ class OffsetStores:
             topics=[
                 OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes)
                 for topic in request.topics
-            ]
-            if request.topics
-            else None,
+            ],
         )
 
         def assemble(replies: list[Any]) -> Any:
@@ -454,11 +452,4 @@ def _rows_of_zero(request: OffsetFetchRequest, row_of_group: Any) -> Any:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return OffsetFetchResponsePartition(index, found.committed_offset, -1, found.metadata, code)
 
-    if request.topics:
-        return version_zero.fetched(request, row)
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(topic.name, [row(topic.name, one.partition_index) for one in topic.partitions])
-            for topic in row_of_group.topics
-        ]
-    )
+    return version_zero.fetched(request, row)

@@ -1,8 +1,8 @@
 """OffsetCommit 0 and OffsetFetch 0 of a group whose two stores are separate: nodes in ZooKeeper, as in Kafka 0.8.2.
 
 A commit replaces what the node has, whoever wrote it. Metadata are checked, and not kept. No offset, and an unknown
-partition: -1 with UNKNOWN_TOPIC_OR_PARTITION. A fetch without topics has all offsets of the group; that of Kafka has
-none. `headgate groups migrate` compares the stores with it.
+partition: -1 with UNKNOWN_TOPIC_OR_PARTITION. A fetch without topics has all offsets that the group has in ZooKeeper,
+whatever its store is; that of Kafka has none. `headgate groups migrate` compares the stores with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, Found, OffsetNodes
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
 from headgate.gateway.zookeeper.session import KeeperError, Session
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -39,8 +39,9 @@ def commit(
     partitions_of: PartitionsOf,
     is_too_large: Callable[[str], bool],
     done: Callable[[OffsetCommitResponse], None],
+    is_over: Callable[[], bool],
 ) -> None:
-    """Write the offsets of a request; `done` gets the response."""
+    """Write the offsets of a request; `done` gets the response. `is_over`: nobody awaits it any more."""
     codes: dict[Partition, ErrorCode] = {}
     targets: dict[Partition, int | None] = {}
     for topic in request.topics:
@@ -63,7 +64,7 @@ def commit(
     except InvalidNode:
         done(_committed(request, dict.fromkeys(targets, ErrorCode.UNKNOWN_SERVER_ERROR) | codes))
     else:
-        nodes.write(targets, written)
+        nodes.write(targets, written, is_over=is_over)
 
 
 def _committed(request: OffsetCommitRequest, codes: dict[Partition, ErrorCode]) -> OffsetCommitResponse:
@@ -87,21 +88,21 @@ def fetch(
     session: Session,
     request: OffsetFetchRequest,
     partitions_of: PartitionsOf,
-    done: Callable[[OffsetFetchResponse | KafkaError], None],
+    done: Callable[[OffsetFetchResponse], None],
 ) -> None:
-    """Read the offsets of a request; `done` gets the response, or an error if nothing has a row for it."""
-    wanted = [
+    """Read the offsets of a request; `done` gets the response."""
+    wanted = {
         (topic.name, index)
         for topic in request.topics or ()
         for index in topic.partition_indexes
         if 0 <= index < partitions_of(topic.name)
-    ]
+    }
 
     def read(found: Found | KeeperError) -> None:
         def row(topic: str, index: int) -> OffsetFetchResponsePartition:
-            if isinstance(found, KeeperError):
+            if isinstance(found, KeeperError) and (topic, index) in wanted:
                 return OffsetFetchResponsePartition(index, -1, -1, "", code_of(found))
-            node = found.get((topic, index))
+            node = None if isinstance(found, KeeperError) else found.get((topic, index))
             if node is None or node.version == ABSENT:
                 return OffsetFetchResponsePartition(index, -1, -1, "", _UNKNOWN)
             if node.offset is None:
@@ -111,19 +112,26 @@ def fetch(
         if request.topics:
             done(fetched(request, row))
         elif isinstance(found, KeeperError):
-            done(KafkaError(code_of(found), f"ZooKeeper: {found.name}"))
+            done(_no_answer(code_of(found)))
         else:
             done(_all(found, row))
 
     try:
         nodes = OffsetNodes(session, request.group_id)
     except InvalidNode:
-        read({})
+        read(KeeperError.BAD_ARGUMENTS)
     else:
         if request.topics:
             nodes.read(wanted, read)
         else:
             nodes.read_all(read)
+
+
+def _no_answer(code: ErrorCode) -> OffsetFetchResponse:
+    """Version 0 has no error of a whole response: a row of a topic without a name has it."""
+    return OffsetFetchResponse(
+        topics=[OffsetFetchResponseTopic("", [OffsetFetchResponsePartition(-1, -1, -1, "", code)])]
+    )
 
 
 def _all(found: Found, row: Callable[[str, int], OffsetFetchResponsePartition]) -> OffsetFetchResponse:

@@ -78,7 +78,7 @@ def test_what_a_survey_finds() -> None:
     files.write("/data/u.v-12/00000000000000000050.snapshot", b"nonsense")
     writes = files.writes
     found = kafka_directory.survey(files, ["/data"])
-    assert found.meta == Meta("abc", 3, "")
+    assert found.meta == Meta("abc", 3, "", 0)
     assert found.cluster_metadata == METADATA
     assert found.partitions == {
         ("t", 0): ("/data/t-0", IDS[1], 5, 0),

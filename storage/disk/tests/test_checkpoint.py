@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from headgate.storage.disk import checkpoint
 from headgate.storage.disk.checkpoint import OffsetCheckpoint
 from headgate.storage.errors import BadFile
+from headgate.storage.files import Files
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
 PATH = "/d/recovery-point-offset-checkpoint"
@@ -135,3 +137,15 @@ def test_a_checkpoint_on_a_full_disk_leaves_the_old_one_alone() -> None:
     assert checkpoint.read_offsets(files, PATH) == {("t", 0): 1}
     assert list(files.list("/d")) == ["recovery-point-offset-checkpoint"]
     assert files.room == 5
+
+
+def test_a_partition_is_taken_out_of_all_checkpoints(tmp_path: Path) -> None:
+    files = Files()
+    for name in (checkpoint.RECOVERY_POINTS, checkpoint.HIGH_WATERMARKS):
+        checkpoint.write_offsets(files, f"{tmp_path}/{name}", {("a", 0): 5, ("b", 0): 6})
+    (tmp_path / checkpoint.START_OFFSETS).write_text("no checkpoint")
+    checkpoint.forget_partition(files, str(tmp_path), ("a", 0))
+    for name in (checkpoint.RECOVERY_POINTS, checkpoint.HIGH_WATERMARKS):
+        assert checkpoint.read_offsets(files, f"{tmp_path}/{name}") == {("b", 0): 6}
+    assert (tmp_path / checkpoint.START_OFFSETS).read_text() == "no checkpoint"
+    assert not (tmp_path / checkpoint.CLEANED_OFFSETS).exists()

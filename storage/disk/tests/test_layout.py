@@ -127,7 +127,17 @@ def test_of_a_disk_that_cannot_be_read_its_error_is_told() -> None:
 def test_kafkas_own_files_are_read() -> None:
     files = new_files()
     files.write("/data/meta.properties", b"#\n#Mon Jan 01 00:00:00 UTC 2024\nbroker.id=2\nversion=0\ncluster.id=abc\n")
-    assert layout.read_meta(files, "/data") == Meta("abc", 2, "")
+    assert layout.read_meta(files, "/data") == Meta("abc", 2, "", 0)
+
+
+def test_the_version_of_kafka_with_zookeeper_stays() -> None:
+    files = new_files()
+    files.write("/data/meta.properties", b"#\nbroker.id=2\nversion=0\ncluster.id=abc\n")
+    meta = layout.own(files, "/data", 2, "abc", Random(1))
+    assert len(meta.directory_id) == 22
+    lines = files.read("/data/meta.properties").decode().splitlines()
+    assert lines == ["#", "cluster.id=abc", f"directory.id={meta.directory_id}", "broker.id=2", "version=0"]
+    assert layout.own(files, "/data", 2, "abc", Random(1)) == meta
 
 
 def test_topic_ids() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -40,7 +40,7 @@ from headgate.gateway.tests.scripted import STORAGE_ERROR, ScriptedPartition
 from headgate.gateway.zookeeper.offsets.dual_group import State
 from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, KeeperError, NodeData
-from headgate.gateway.zookeeper.tests.model import Fault, ModelSession, ZooKeeperModel
+from headgate.gateway.zookeeper.tests.model import Fault, ModelSession, Queue, ZooKeeperModel
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -65,7 +65,7 @@ PARTITIONS: Final = 3
 PRODUCER_ID: Final = 7
 COORDINATED, ZERO, OLD, TRANSACTIONAL = "coordinated", "zero", "old", "transactional"
 KINDS: Final = {
-    DUAL: (COORDINATED, ZERO, OLD, OLD, TRANSACTIONAL),
+    DUAL: (COORDINATED, COORDINATED, ZERO, OLD, OLD, TRANSACTIONAL),
     KAFKA: (COORDINATED, ZERO, TRANSACTIONAL),
     SEPARATE: (ZERO, OLD),
 }
@@ -97,6 +97,17 @@ class Owner:
         self.write: Write | None = None
         self.waiting: Waiting | None = None
         """What the owner waits for at the broker."""
+
+
+class SlowNetwork(ZooKeeperModel):
+    """A ZooKeeper whose way from one session may be held up."""
+
+    delayed: ModelSession | None = None
+
+    def _queues(self) -> Iterator[Queue]:
+        for queue in super()._queues():
+            if self.delayed is None or queue is not self.delayed.requests:
+                yield queue
 
 
 class FakeGroups:
@@ -161,7 +172,7 @@ class DualHistory:
         self.random = Random(seed)
         self.log: list[str] = []
         self.clock = ManualClock()
-        self.keeper = ZooKeeperModel(self.random)
+        self.keeper = SlowNetwork(self.random)
         topics = {TOPIC: SimpleNamespace(partitions=(None,) * PARTITIONS)}
         self.image = SimpleNamespace(configs={}, topics=topics, topic_names={})
         self.metadata: Any = SimpleNamespace(image=self.image)
@@ -181,9 +192,12 @@ class DualHistory:
         self.transaction: dict[int, Write] = {}
         self.ending: deque[dict[int, Write]] = deque()
         self.is_ending = False
-        self.in_transit = 0
+        self.in_transit = self.aborts = 0
         self.broker = Broker(self)
         self.reads = 0
+        self.problems: list[str] = []
+        self.late: list[Any] = []
+        """What was on its way to ZooKeeper when the broker's connection was cut."""
         self.at_broker: list[Write] = []
         """Commits whose end a crash of the broker is."""
 
@@ -215,9 +229,10 @@ class DualHistory:
 
     def commit(self) -> None:
         """An owner commits."""
-        index, owner = self._idle_owner()
-        if owner is None or not owner.has_read:
+        found = self._idle_owner(has_read=True)
+        if found is None:
             return
+        index, owner = found
         self.values += 1
         # All different, and often less than what was committed before
         value = self.values * 1_000 if self.random.random() < 0.7 else 1_000_000 - self.values
@@ -274,9 +289,9 @@ class DualHistory:
 
     def read(self) -> None:
         """An owner reads where to begin."""
-        index, owner = self._idle_owner()
-        if owner is not None and not owner.has_read:
-            self._read(index, owner)
+        found = self._idle_owner(has_read=False)
+        if found is not None:
+            self._read(*found)
 
     def _read(self, index: int, owner: Owner) -> None:
         owner.is_busy = True
@@ -324,20 +339,34 @@ class DualHistory:
     def check(self, index: int, value: int | None, begun: int) -> None:
         """A read that began at `begun` has just ended with this value."""
         self.reads += 1
+        problem = self._problem(index, value, begun)
+        if problem:  # who calls this may swallow exceptions
+            self.problems.append(problem)
+
+    def check_nodes(self) -> None:
+        """What a consumer of the 0.8 age would read at this moment."""
+        if OLD not in self._kinds():
+            return
+        for index in range(PARTITIONS):
+            node = self.keeper.tree.nodes.get(f"/consumers/g/offsets/t/{index}")
+            problem = self._problem(index, None if node is None else int(node.data or b"-1"), self.now)
+            if problem:
+                self.problems.append(f"in ZooKeeper: {problem}")
+
+    def _problem(self, index: int, value: int | None, begun: int) -> str:
         writes = self.writes[index]
         before = [one for one in writes if one.is_acknowledged and one.ended is not None and one.ended < begun]
         if value is None:
-            assert not before, f"{before[-1]} of partition {index} is lost"
-            return
-        (found,) = [one for one in writes if one.value == value] or [None]
-        assert found is not None, f"nobody has committed {value}"
+            return f"{before[-1]} of partition {index} is lost" if before else ""
+        found = next((one for one in writes if one.value == value), None)
+        if found is None:
+            return f"nobody has committed {value}"
         later = [one for one in before if found.ended is not None and one.begun > found.ended]
-        assert not later, f"{found} was read of partition {index}, and {later} came later"
+        return f"{found} was read of partition {index}, and {later} came later" if later else ""
 
-    def _idle_owner(self) -> tuple[int, Owner | None]:
-        index = self.random.randrange(PARTITIONS)
-        owner = self.owners[index]
-        return index, None if owner.is_busy else owner
+    def _idle_owner(self, *, has_read: bool) -> tuple[int, Owner] | None:
+        idle = [(index, one) for index, one in self.owners.items() if not one.is_busy and one.has_read is has_read]
+        return self.random.choice(idle) if idle else None
 
     def hand_over(self) -> None:
         """A partition gets another owner; the old one may be dead in the middle of a commit."""
@@ -367,6 +396,7 @@ class DualHistory:
             return
         owner.is_busy = True
         self.in_transit += 1
+        aborts = self.aborts
         rows = [TxnOffsetCommitRequestPartition(index, write.value)]
         topics = [TxnOffsetCommitRequestTopic(TOPIC, partitions=rows)]
         request = TxnOffsetCommitRequest("id", GROUP, PRODUCER_ID, 0, topics=topics)
@@ -379,7 +409,7 @@ class DualHistory:
             self.in_transit -= 1
             is_there = not isinstance(response, KafkaError) and response.topics[0].partitions[0].error_code == 0
             self.note(f"{write.value} is {'pending' if is_there else 'refused'}")
-            if is_there and not owner.is_gone:
+            if is_there and not owner.is_gone and aborts == self.aborts:
                 self.transaction[index] = write
                 self.writes[index].append(write)
             else:
@@ -400,8 +430,8 @@ class DualHistory:
         for write in self.transaction.values():
             write.ended = self.now
         self.transaction = {}
-        if not self.ending:
-            self.ending.append({})
+        self.aborts += 1
+        self.ending.append({})
         if sends:
             self.mark()
 
@@ -439,12 +469,18 @@ class DualHistory:
         self.broker.scheduler.run_due()
 
     def connect(self) -> None:
+        if not self.broker.session.is_connected:
+            self.deliver()
+        if self.random.random() < 0.3:
+            self.keeper.start()
         for session in self.keeper.sessions:
             self.keeper.connect(session)
 
     def cut(self) -> None:
         session = self.random.choice(self.keeper.sessions)
         self.note("a connection is cut")
+        if session is self.broker.session and self.random.random() < 0.7:
+            self.late.extend(session.requests)
         self.keeper.cut(session)
 
     def lose_request(self) -> None:
@@ -462,6 +498,7 @@ class DualHistory:
             self.note("ZooKeeper stops")
             self.keeper.stop()
         else:
+            self.deliver()
             self.keeper.start()
 
     def fail(self) -> None:
@@ -481,10 +518,22 @@ class DualHistory:
     def reload(self) -> None:
         self.broker.coordinator.reload("for a test")
 
+    def delay(self) -> None:
+        """The network keeps what the broker sends."""
+        self.keeper.delayed = self.broker.session
+
+    def deliver(self) -> None:
+        """It arrives at last; a session that is about to connect again has its late requests before."""
+        self.keeper.delayed = None
+        late, self.late = self.late, []
+        for _, arrive in late:
+            arrive()
+
     def crash(self) -> None:
         """The broker dies. ZooKeeper does some of what it was sent."""
         self.note("the broker crashes")
         session = self.broker.session
+        self.deliver()
         for request in session._unanswered:
             request.is_answered = True
         for _ in range(self.random.randrange(len(session.requests) + 1)):
@@ -506,7 +555,7 @@ class DualHistory:
                 self.owners[index] = Owner(owner.kind)
         self.is_ending = False
         if self.in_transit:
-            self.in_transit = 0
+            self.in_transit = self.aborts = 0
             self._abort(sends=False)
         self.broker = Broker(self)
         self.metadata.image = self.image
@@ -558,6 +607,7 @@ class DualHistory:
     def settle(self) -> None:
         """All faults end; everything under way comes to its end, in time."""
         self.recover()
+        self.deliver()
         self.keeper.start()
         for session in self.keeper.sessions:
             session.faults.clear()
@@ -604,19 +654,24 @@ class DualHistory:
                 self.broker.threads.run_one()
             self.broker.appends.commit()
             self.broker.scheduler.run_due()
+            self.check_nodes()
+            assert not self.problems, self.problems[0]
         self.check_all()
+        assert not self.problems, self.problems[0]
 
 
 ACTIONS: Final = {
     "commit": 20,
     "read": 20,
-    "hand_over": 8,
+    "hand_over": 6,
     "end_transaction": 4,
     "mark": 3,
     "step": 60,
     "wait": 8,
-    "connect": 8,
+    "connect": 12,
     "cut": 2,
+    "delay": 3,
+    "deliver": 3,
     "lose_request": 2,
     "expire": 1,
     "restart_zookeeper": 1,

@@ -1,0 +1,180 @@
+"""`headgate metadata` over the model: a stopped broker's directory is carried there and back, or stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from headgate.gateway.config import BrokerConfig
+from headgate.gateway.metadata.image import Image
+from headgate.gateway.runtime.clock import SystemClock
+from headgate.gateway.tests.builders import Node
+from headgate.gateway.zookeeper import metadata_command
+from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
+from headgate.gateway.zookeeper.metadata_command import World, to_embedded, to_zookeeper
+from headgate.gateway.zookeeper.metadata_transfer import TransferRefused
+from headgate.gateway.zookeeper.session import Create, Operation
+from headgate.gateway.zookeeper.tests.model import Fault, ZooKeeperModel
+from headgate.gateway.zookeeper.tests.opening import connector
+from headgate.storage.directory import kafka_directory
+from headgate.storage.directory.kafka_directory import CARRIED_METADATA, OWN_METADATA
+from headgate.storage.errors import DirectoryLocked, StorageError
+from headgate.storage.files import Files
+
+
+class Carrier:
+    """A data directory, a ZooKeeper, and the command over both."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.keeper = ZooKeeperModel()
+        self.config = BrokerConfig.load(
+            "", {"log.dirs": str(directory), "zookeeper.connect": "zk:2181/kafka", "listeners": "PLAINTEXT://h:9092"}
+        )
+        self.keeper.transact(0, [Create("/kafka")])
+
+    @contextmanager
+    def connection(self) -> Iterator[ZooKeeperConnection]:
+        connection = connector(self.keeper)(self.config, SystemClock())
+        assert connection is not None
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def run(self, command: Callable[..., list[str]], *, execute: bool = True) -> list[str]:
+        with self.connection() as connection:
+            return command(self.config, connection, World(Files(), Random(0), 1_700_000_000_000), execute=execute)
+
+    def names(self) -> set[str]:
+        return {path.name for path in self.directory.iterdir() if path.name.startswith("__headgate")}
+
+    def written(self) -> list[str]:
+        return [path for path in self.keeper.tree.nodes if path.startswith("/kafka/")]
+
+    def put(self, *operations: Operation) -> None:
+        self.keeper.transact(7, operations)
+
+
+@pytest.fixture
+def carrier(tmp_path: Path) -> Carrier:
+    """A stopped broker with two topics and configs."""
+    node = Node(tmp_path)
+    node.services.metadata.create_topic("a", 3, configs={"retention.ms": "1000"})
+    node.services.metadata.create_topic("b", 1)
+    node.close()
+    return Carrier(tmp_path)
+
+
+def image_of(directory: Path) -> Image:
+    """The metadata as a broker reads them."""
+    node = Node(directory)
+    found = node.services.metadata.image
+    node.close()
+    return found
+
+
+def test_metadata_go_there_and_come_back(carrier: Carrier) -> None:
+    before = image_of(carrier.directory)
+    lines = carrier.run(to_zookeeper)
+    assert lines[0].startswith("a: 3 partitions, id ")
+    assert "are in ZooKeeper at zk:2181/kafka" in lines[-1]
+    assert carrier.names() == {CARRIED_METADATA}
+    assert "/kafka/brokers/topics/a/partitions/2/state" in carrier.written()
+    carrier.run(to_embedded)
+    assert carrier.names() == {OWN_METADATA}
+    after = image_of(carrier.directory)
+    assert {name: (topic.topic_id, topic.configs) for name, topic in after.topics.items()} == {
+        name: (topic.topic_id, topic.configs) for name, topic in before.topics.items()
+    }
+    epochs = [(old.partitions[0].leader_epoch, after.topics[name].partitions[0].leader_epoch)
+              for name, old in before.topics.items()]  # fmt: skip
+    assert all(new > old for old, new in epochs)
+
+
+def test_a_dry_run_changes_nothing(carrier: Carrier) -> None:
+    assert carrier.run(to_zookeeper, execute=False)[-1] == "would be written to ZooKeeper at zk:2181/kafka"
+    assert (carrier.names(), carrier.written()) == ({OWN_METADATA}, [])
+    carrier.run(to_zookeeper)
+    assert "would be written to" in carrier.run(to_embedded, execute=False)[-1]
+    assert carrier.names() == {CARRIED_METADATA}
+
+
+def test_a_missing_chroot_is_created_by_the_transfer_alone(carrier: Carrier) -> None:
+    carrier.keeper = ZooKeeperModel()
+    carrier.run(to_zookeeper, execute=False)
+    assert "/kafka" not in carrier.keeper.tree.nodes
+
+
+def test_a_carried_directory_is_not_served_from_its_old_log(carrier: Carrier) -> None:
+    carrier.run(to_zookeeper)
+    with pytest.raises(StorageError, match="in ZooKeeper, by `headgate metadata to-zookeeper`: set"):
+        kafka_directory.refuse(Files(), [str(carrier.directory)])
+
+
+def test_a_running_broker_is_named(carrier: Carrier) -> None:
+    node = Node(carrier.directory)
+    with pytest.raises(DirectoryLocked):
+        carrier.run(to_zookeeper)
+    node.close()
+
+
+def test_what_is_there_already_is_told(carrier: Carrier) -> None:
+    with pytest.raises(TransferRefused, match="has its metadata in __headgate_metadata-0 already"):
+        carrier.run(to_embedded)
+    carrier.run(to_zookeeper)
+    with pytest.raises(TransferRefused, match="has no __headgate_metadata-0: nothing is to be carried"):
+        carrier.run(to_zookeeper)
+
+
+def test_a_wrong_directory_is_told(carrier: Carrier, tmp_path: Path) -> None:
+    overrides = {"zookeeper.connect": "zk", "listeners": "PLAINTEXT://h:9092"}
+    carrier.config = BrokerConfig.load("", {"log.dirs": str(tmp_path / "none"), **overrides})
+    with pytest.raises(TransferRefused, match="is no data directory"):
+        carrier.run(to_zookeeper)
+    carrier.config = BrokerConfig.load("", {"log.dirs": str(tmp_path), "node.id": "5", **overrides})
+    with pytest.raises(TransferRefused, match=r"belongs to node\.id=0, not 5"):
+        carrier.run(to_zookeeper)
+
+
+def test_an_empty_zookeeper_has_nothing_to_carry(carrier: Carrier) -> None:
+    carrier.run(to_zookeeper)
+    carrier.keeper = ZooKeeperModel()
+    with pytest.raises(TransferRefused, match="has no cluster; correct"):
+        carrier.run(to_embedded)
+
+
+def test_somebody_else_who_writes_is_noticed(carrier: Carrier, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = metadata_command._commit
+
+    def beside(session: object, operations: object) -> object:
+        if "/kafka/brokers/topics/a" not in carrier.keeper.tree.nodes and "/kafka/brokers/topics" in carrier.written():
+            carrier.put(Create("/kafka/brokers/topics/a", b"{}"))
+        return commit(session, operations)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(metadata_command, "_commit", beside)
+    with pytest.raises(TransferRefused):
+        carrier.run(to_zookeeper)
+    assert carrier.names() == {OWN_METADATA}
+
+
+@pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER])
+@pytest.mark.parametrize("place", [3, 20, 40, 60])
+def test_a_lost_connection_is_no_end(carrier: Carrier, fault: Fault, place: int) -> None:
+    with carrier.connection() as connection:
+        (session,) = [one for one in carrier.keeper.sessions if one.is_connected]
+        session.faults.extend([None] * place + [fault])
+        reconnect = carrier.keeper.cut
+
+        def cut(lost: object) -> None:
+            reconnect(lost)  # type: ignore[arg-type]
+            carrier.keeper.connect(lost)  # type: ignore[arg-type]
+
+        carrier.keeper.cut = cut  # type: ignore[method-assign, assignment]
+        to_zookeeper(carrier.config, connection, World(Files(), Random(0), 1), execute=True)
+        carrier.keeper.cut = reconnect  # type: ignore[method-assign]
+    assert carrier.names() == {CARRIED_METADATA}
