@@ -24,8 +24,8 @@ pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="Kafka does not kee
 
 VERSION: Final = "0.8.2.2"
 SESSION_MS: Final = 2_000
-# What commits by itself says nothing of when; what commits on demand has many tries
-ON_DEMAND: Final = {"auto_commit_enable": "false", "offsets_commit_max_retries": "1000"}
+# What commits by itself does not say when
+ON_DEMAND: Final = {"auto_commit_enable": "false", "zookeeper_session_timeout_ms": str(SESSION_MS)}
 PARTITIONS: Final = (0, 1)
 DUAL: Final = {STORE: "dual", SOURCE: "zookeeper"}
 # By name: the configs that the group has got, the store of its consumer, that of the next one
