@@ -57,7 +57,8 @@ def check_groups(image: Image, marked: Sequence[str]) -> None:
     if dual.union(marked):
         names = _named("group", sorted(dual.union(marked)))
         raise TransferRefused(
-            f"{names} has its offsets in both stores; start the broker, and end that with `headgate groups migrate finish`"
+            f"{names} has its offsets in both stores; start the broker, and end that with"
+            " `headgate groups migrate finish`"
         )
 
 
