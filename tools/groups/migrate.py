@@ -48,10 +48,22 @@ _SHOWN_NOTHING: Final = "there are no groups of that name"
 
 
 class _Found(NamedTuple):
-    """Groups by name, and a sentence for each that could not be read."""
+    """Groups by name, and why others could not be read; `settings` of all of which they are known."""
 
     groups: Mapping[str, GroupStores]
-    failures: Sequence[str]
+    failed: Mapping[str, Failure]
+    settings: Mapping[str, StoreSettings]
+
+    @property
+    def failures(self) -> list[str]:
+        """A sentence for each group that could not be read."""
+        return [f"group {name}: {_reason(why)}" for name, why in self.failed.items()]
+
+
+def _reason(why: Failure) -> str:
+    """The broker's word; it answers so too while it has no connection to ZooKeeper."""
+    waits = why.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return f"{why.text}; perhaps it waits for ZooKeeper: the broker's log tells" if waits else why.text
 
 
 # ------------------------------------------------------------------------------------------------------------ read only
@@ -88,6 +100,11 @@ def run_status(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         for found in _in_parts(cluster, names, bar):
             failures += found.failures
             rows += map(_status_row, found.groups.values())
+            rows += [
+                _unread_row(name, found.settings[name], why)
+                for name, why in found.failed.items()
+                if name in found.settings
+            ]
     return CommandResult(rows, failures, [] if rows or failures else [_SHOWN_NOTHING])
 
 
@@ -106,6 +123,13 @@ def _status_row(group: GroupStores) -> Row:
         "records_apart": sum(one.records for one in different),
         "status": settings.status or None,
     }
+
+
+def _unread_row(name: str, settings: StoreSettings, why: Failure) -> Row:
+    """The status of a group whose offsets cannot be read: its last error."""
+    row = _status_row(GroupStores(name, settings, NOTHING_IN_ZOOKEEPER, {}))
+    known = ("group", "store", "source")
+    return {**{key: value if key in known else None for key, value in row.items()}, "status": why.text}
 
 
 def _difference_row(group: GroupStores, one: Difference) -> Row:
@@ -262,7 +286,7 @@ def _wait(cluster: Cluster, names: Sequence[str], timeout_s: float) -> tuple[dic
             break
         if names:
             time.sleep(_LOOK_AGAIN_AFTER_S)
-    return ended, [f"group {name}: {why.text}" for name, why in failed.items()]
+    return ended, [f"group {name}: {_reason(why)}" for name, why in failed.items()]
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
@@ -306,7 +330,7 @@ def _read(cluster: Cluster, names: Sequence[str], *, with_offsets: bool = True) 
         ours = [member for member in members if member.is_of_zookeeper]
         theirs = [member for member in members if not member.is_of_zookeeper]
         groups[name] = GroupStores(name, settings[name], zookeeper[name], kafka[name], ours, theirs)
-    return _Found(groups, [f"group {name}: {why.text}" for name, why in failed.items()])
+    return _Found(groups, failed, settings)
 
 
 class _Bar:
