@@ -9,7 +9,7 @@ import argparse
 import fnmatch
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
 from headgate.protocol.errors import ErrorCode
@@ -121,28 +121,27 @@ def _difference_row(group: GroupStores, one: Difference) -> Row:
 
 
 def _differences(cluster: Cluster, group: GroupStores) -> list[Difference]:
-    """The differences that stay: the stores are not read at once, and a live group commits in between."""
-    found = list(compare(group))
-    in_motion: set[TopicPartition] = set()
+    """The differences that stay: no look is at one moment, and a live group commits in between.
+
+    In DUAL a partition differs if it does so in every look, and not because both stores have moved on.
+    """
+    suspects = {one.partition for one in compare(group)}
     for _ in range(_LOOKS if group.settings.store == DUAL else 0):
-        if not found:
+        if not suspects:
             return []
         time.sleep(_LOOK_AGAIN_AFTER_S)
         again = _read(cluster, [group.name]).groups.get(group.name, group)
-        found = list(compare(again))
-        in_motion = {one.partition for one in found if have_moved(group, again, one.partition)}
+        different = {one.partition for one in compare(again)} & suspects
+        suspects = {partition for partition in different if not have_moved(group, again, partition)}
         group = again
-        if not in_motion:
-            break
-    stay = [one for one in found if one.partition not in in_motion]
-    problems = _problems(cluster, stay)
-    return [one for one in compare(group, problems) if one.partition not in in_motion] if stay else []
+    problems = _problems(cluster, suspects)
+    return [one for one in compare(group, problems) if one.partition in suspects]
 
 
-def _problems(cluster: Cluster, found: Sequence[Difference]) -> dict[TopicPartition, Failure]:
+def _problems(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Failure]:
     """Partitions that do not exist: no store takes an offset for them."""
-    cluster.topics({one.partition.topic for one in found})
-    leaders = {one.partition: cluster.leader(one.partition) for one in found}
+    cluster.topics({partition.topic for partition in partitions})
+    leaders = {partition: cluster.leader(partition) for partition in partitions}
     return {partition: leader for partition, leader in leaders.items() if isinstance(leader, Failure)}
 
 
@@ -177,7 +176,8 @@ def _plan(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandR
         for found in _in_parts(cluster, names, bar):
             failures += found.failures
             for group in found.groups.values():
-                decision = _decision(group, step, options)
+                is_dual = group.settings.store == DUAL
+                decision = _decision(group, step, options, _differences(cluster, group) if is_dual else ())
                 failures += [f"group {group.name}: {decision.refusal}"] if decision.refusal else []
                 made += decision == Decision()
                 if decision.settings is not None:
@@ -238,9 +238,11 @@ def _step_row(group: GroupStores, settings: StoreSettings) -> Row:
     }
 
 
-def _decision(group: GroupStores, step: Step, options: argparse.Namespace) -> Decision:
+def _decision(
+    group: GroupStores, step: Step, options: argparse.Namespace, differences: Sequence[Difference] = ()
+) -> Decision:
     source = getattr(options, "source", ZOOKEEPER)
-    return decide(group, step, source, is_forced=getattr(options, "force", False))
+    return decide(group, step, source, differences, is_forced=getattr(options, "force", False))
 
 
 def _wait(cluster: Cluster, names: Sequence[str], timeout_s: float) -> tuple[dict[str, StoreSettings], list[str]]:

@@ -124,6 +124,31 @@ def test_a_commit_between_two_reads_is_no_difference(run: Run, model: ModelClust
 
     model.disturb = commit
     assert run("verify", "app-b").code == 0
+    assert run("finish", "app-b", "--force").code == 0
+
+
+def test_a_difference_that_stays_refuses_a_finish(run: Run, model: ModelCluster) -> None:
+    run("start", "app-b", "--execute")
+    model.zookeeper["app-b"]["t", 0] = 99
+    shown = run("finish", "app-b", "--force")
+    assert shown.errors[0] == "group app-b: the stores differ in t-0; `verify` says why"
+
+
+def test_partitions_that_differ_one_after_the_other_are_no_difference(run: Run, model: ModelCluster) -> None:
+    """A commit of another partition falls into each look."""
+    run("start", "app-a", "--execute")
+    looks = 0
+
+    def commit(node: int, request: object, version: int) -> None:
+        nonlocal looks
+        if isinstance(request, OffsetFetchRequest) and version:
+            looks += 1
+            partition = ("t", looks % 3)
+            model.zookeeper["app-a"][partition] = 100 + looks
+            model.groups["app-a"].offsets[partition] = (100 + looks, -1, "")
+
+    model.disturb = commit
+    assert run("verify", "app-a").code == 0
 
 
 def test_the_status_of_each_group(run: Run, model: ModelCluster) -> None:
