@@ -7,7 +7,7 @@ cannot replace what another client wrote after it. ZooKeeper's servers may lag b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +23,7 @@ from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
 from headgate.gateway.zookeeper.session import (
     OVERHEAD_BYTES,
+    READ_AT_ONCE,
     Children,
     Create,
     Delete,
@@ -58,6 +59,7 @@ NO_OFFSET: Final = NodeOffset(None, ABSENT)
 Found = dict[Partition, NodeOffset]
 Targets = Mapping[Partition, int | None]
 """The offsets to write; None: the node is to be deleted."""
+Answered = Callable[[KeeperError | None], None]
 Written = Callable[[dict[Partition, KeeperError]], None]
 """Called with the partitions that were not written, and why."""
 
@@ -107,24 +109,47 @@ class OffsetNodes:
         done: Callable[[KeeperError | None], None],
     ) -> None:
         """Read offsets into `found`, without a sync."""
-
-        def ask(place: Partition, answered: Callable[[KeeperError | None], None]) -> None:
-            def take(answer: NodeData | KeeperError) -> None:
-                if isinstance(answer, KeeperError) and answer is not KeeperError.NO_NODE:
-                    answered(answer)
-                    return
-                found[place] = self._take(place, answer)
-                answered(None)
-
+        paths: dict[Partition, str] = {}
+        for place in wanted:
             try:
-                path = ConsumerOffset.path(self.group_id, *place)
+                paths[place] = ConsumerOffset.path(self.group_id, *place)
             except InvalidNode:
                 found[place] = NO_OFFSET
-                answered(None)
-            else:
-                self.session.get(path, take, watch)
+        if watch is None:
+            places = list(paths)
+            pieces = [places[first : first + READ_AT_ONCE] for first in range(0, len(places), READ_AT_ONCE)]
+            _each(pieces, partial(self._read_piece, paths, found), done)
+        else:
+            _each(paths, partial(self._read_one, paths, found, watch), done)
 
-        _each(wanted, ask, done)
+    def _read_one(
+        self, paths: Mapping[Partition, str], found: Found, watch: Watch, place: Partition, answered: Answered
+    ) -> None:
+        def take(answer: NodeData | KeeperError) -> None:
+            if isinstance(answer, KeeperError) and answer is not KeeperError.NO_NODE:
+                answered(answer)
+                return
+            found[place] = self._take(place, answer)
+            answered(None)
+
+        self.session.get(paths[place], take, watch)
+
+    def _read_piece(
+        self, paths: Mapping[Partition, str], found: Found, places: Sequence[Partition], answered: Answered
+    ) -> None:
+        def take(answers: Sequence[NodeData | KeeperError] | KeeperError) -> None:
+            if isinstance(answers, KeeperError):
+                answered(answers)
+                return
+            failed = [one for one in answers if isinstance(one, KeeperError) and one is not KeeperError.NO_NODE]
+            if failed:
+                answered(failed[0])
+                return
+            for place, answer in zip(places, answers, strict=True):
+                found[place] = self._take(place, answer)
+            answered(None)
+
+        self.session.get_many([paths[place] for place in places], take)
 
     def _take(self, place: Partition, answer: NodeData | KeeperError) -> NodeOffset:
         if isinstance(answer, KeeperError):
