@@ -366,7 +366,9 @@ class DualGroup:
             if failed:
                 done(refusal(next(iter(failed.values()))))
             else:
-                logger.info("group %s has no offsets of the deleted topic %s in ZooKeeper any more", self.group_id, topic)
+                logger.info(
+                    "group %s has no offsets of the deleted topic %s in ZooKeeper any more", self.group_id, topic
+                )
                 self._forget_gone(topics, found, done)
 
         self._world.session.exists(TopicAssignment.path(topic), looked)
