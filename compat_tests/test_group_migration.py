@@ -29,7 +29,7 @@ STEPS: Final = (
     ((), "zookeeper", (0, 1, 2, 3)),
     (TO_KAFKA, "zookeeper", (0, 1)),
     ((), "kafka", (0, 2)),
-    (("finish",), "kafka", (0, 1, 2, 3)),
+    (("finish", "--force"), "kafka", (0, 1, 2, 3)),  # Scala members stay in ZooKeeper, whatever their offsets.storage
     (("back",), "kafka", (0, 1)),
     ((), "zookeeper", (0, 2)),
     (("finish", "--in", "zookeeper"), "zookeeper", (0, 1, 2, 3)),
