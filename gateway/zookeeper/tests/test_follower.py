@@ -174,3 +174,28 @@ def test_partitions_of_brokers_that_are_gone_have_no_leader(caplog: pytest.LogCa
     world.settle()
     assert world.image.topic("t").partitions[0].leader == -1
     assert "1 partitions have no copy in sync on this broker, and have no leader (t-0)" in caplog.text
+
+
+def test_a_topic_that_was_made_anew_at_once(world: StoreWorld) -> None:
+    """The version of its node is what it was."""
+    world.change(lambda: world.metadata.create_topic("t", 1))
+    for path in ("/partitions/0/state", "/partitions/0", "/partitions", ""):
+        world.tool.delete(f"/brokers/topics/t{path}")
+    world.tool.write_topic("t", [0], [0])
+    world.settle()
+    assert [state.leader_epoch for state in world.image.topic("t").partitions] == [1, 0]
+    world.kill()
+    world.start()
+    world.settle()
+    world.check()
+
+
+def test_one_wrong_config_does_not_take_the_others_along(world: StoreWorld) -> None:
+    world.tool.write_configs("groups/g", {"consumer.session.timeout.ms": "1", "consumer.heartbeat.interval.ms": "6000"})
+    world.tool.write_configs(
+        "groups/h", {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "6000"}
+    )
+    world.settle()
+    found = {name: configs for (_, name), configs in world.image.configs.items()}
+    assert found["g"] == {"consumer.heartbeat.interval.ms": "6000"}
+    assert len(found["h"]) == 2
