@@ -75,6 +75,7 @@ TOLD_AT_ONCE: Final = 64
 NOTIFICATION_MS: Final = 15 * 60 * 1000
 _ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
 _DIRECTORIES: Final = (CONFIG_CHANGES_PATH, TOPICS_PATH, *CONFIGURED)
+_TOPIC_CONFIGS: Final = f"{CONFIG_PATH}/{TOPICS}/"
 _SINGLES: Final = (PRODUCER_IDS_PATH, OWN_FEATURES_PATH)
 
 
@@ -214,6 +215,8 @@ class ClusterFollower:
         for path in [path for path in subjects if path in CONFIGURED]:
             del subjects[path]
             subjects |= dict.fromkeys((yield from self._all_configs(path)))
+        # A topic and its configs are one subject, or one of them would be told of upon an image without the other
+        subjects = dict.fromkeys([path.replace(_TOPIC_CONFIGS, f"{TOPICS_PATH}/") for path in subjects])
         for chunk in _chunks(list(subjects), TOLD_AT_ONCE):
             try:
                 yield from gather([self._look(path) for path in chunk])
