@@ -10,10 +10,13 @@ Where a consumer leaves in order, it commits.
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 import subprocess
 import tempfile
 import threading
+import time
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -41,7 +44,18 @@ SETTINGS: Final = {
     "offsets.channel.backoff.ms": "200",
     "fetch.wait.max.ms": "200",
 }
+LOGGING: Final = """\
+log4j.rootLogger = warn, stderr
+log4j.logger.kafka.consumer.ZookeeperConsumerConnector = debug
+log4j.appender.stderr = org.apache.log4j.ConsoleAppender
+log4j.appender.stderr.target = System.err
+log4j.appender.stderr.layout = org.apache.log4j.PatternLayout
+log4j.appender.stderr.layout.ConversionPattern = [%d] %p %m (%c)%n
+"""
+# A commit to the coordinator that fails returns like any other: its log alone says so
+FAILED_COMMIT: Final = re.compile(r"Error while committing offsets|[1-9]\d* errors in offset commit response")
 LIMIT_S: Final = 60.0
+RETRY_S: Final = 0.2
 _NUMBERS: Final = itertools.count()
 
 
@@ -92,8 +106,12 @@ class OldConsumer:
         compiled = toolchain.compiled("broker08", toolchain.jars("broker08"))
         arguments = (str(properties), pattern, topic, str(streams))
         command = java("ZooKeeperConsumer", *arguments, options=TOOL_OPTIONS, jar_set=jars(version))
-        at = command.index("-cp") + 1
-        command[at] = f"{compiled}:{command[at]}"
+        at = command.index("-cp")
+        command[at + 1] = f"{compiled}:{command[at + 1]}"
+        logging = self.directory / "log4j.properties"
+        logging.write_text(LOGGING)
+        # The last one counts
+        command.insert(at, f"-Dlog4j.configuration={logging.as_uri()}")
         pipe = subprocess.PIPE
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
@@ -126,12 +144,18 @@ class OldConsumer:
         until(lambda: self._has("#started"), f"{self.name} to start: {self.errors}", LIMIT_S)
 
     def commit(self) -> None:
-        """Commit what it has read."""
-        count = self.signs.count("#committed")
+        """Commit what it has read, until that is acknowledged."""
         assert self.process.stdin is not None
-        self.process.stdin.write("commit\n")
-        self.process.stdin.flush()
-        until(lambda: self._has("#committed", count + 1), f"{self.name} to commit", LIMIT_S)
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            assert time.monotonic() < deadline, f"{self.name} commits in vain: {self.errors}"
+            count, logged = self.signs.count("#committed"), self.errors.stat().st_size
+            self.process.stdin.write("commit\n")
+            self.process.stdin.flush()
+            until(partial(self._has, "#committed", count + 1), f"{self.name} to commit", LIMIT_S)
+            if not FAILED_COMMIT.search(self.errors.read_bytes()[logged:].decode(errors="replace")):
+                return
+            time.sleep(RETRY_S)
 
     def leave(self) -> None:
         """The end of its input: it commits and leaves in order; its files are removed."""

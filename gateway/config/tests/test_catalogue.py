@@ -46,7 +46,9 @@ def test_attributes_are_declared_with_the_types_of_the_table() -> None:
         "listeners",
         "advertised.listeners",
         "listener.security.protocol.map",
+        "headgate.offsets.store",
         "headgate.metrics.listener",
+        "headgate.offsets.store",
         "node.id",
     }
     for name, definition in catalogue.BROKER.items():
