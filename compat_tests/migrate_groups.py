@@ -9,42 +9,51 @@ every 5 ms, from another process's point of view), resident memory of the broker
 from __future__ import annotations
 
 import resource
+import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from kazoo.client import KazooClient
 
+from compat_tests import wire
+from compat_tests.broker import Broker, HeadgateBroker, installed_command
+from compat_tests.topics import create_topics
 from compat_tests.zookeeper import ZooKeeper
-from headgate.gateway.app.headgate import Headgate
-from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from headgate.tools.client import Client
 
-_PAUSE_S = 0.005
-_CREATED_AT_ONCE = 200
+_PAUSE_S: Final = 0.005
+_CREATED_AT_ONCE: Final = 200
+_TOPIC: Final = "orders"
 
 
 def main(groups: int, partitions: int) -> None:
     """Run all steps, there and back."""
-    with ZooKeeper(heap="512m") as zookeeper, Headgate({"zookeeper.connect": zookeeper.connect}) as broker:
-        broker.create_topic("orders", partitions)
-        began = time.monotonic()
-        _create(zookeeper.connect, groups, partitions)
-        print(f"{groups * partitions} offsets created in {time.monotonic() - began:.1f} s")
-        steps = (
-            ("plan", "app-*"),
-            ("start", "app-*", "--execute"),
-            ("verify", "app-*"),
-            ("finish", "app-*", "--execute"),
-            ("back", "app-*", "--execute"),
-            ("finish", "app-*", "--in", "zookeeper", "--execute"),
-        )
-        for step in steps:
-            _measure(broker, step, groups * partitions)
+    steps = (
+        ("plan", "app-*"),
+        ("start", "app-*", "--execute"),
+        ("verify", "app-*"),
+        ("finish", "app-*", "--execute"),
+        ("back", "app-*", "--execute"),
+        ("finish", "app-*", "--in", "zookeeper", "--execute"),
+    )
+    with tempfile.TemporaryDirectory() as directory, ZooKeeper(heap="512m") as zookeeper:
+        broker = HeadgateBroker(Path(directory), {"zookeeper.connect": zookeeper.connect})
+        broker.start()
+        try:
+            create_topics(broker.bootstrap, {_TOPIC: {}}, partitions)
+            began = time.monotonic()
+            _create(zookeeper.connect, groups, partitions)
+            print(f"{groups * partitions} offsets created in {time.monotonic() - began:.1f} s", flush=True)
+            for step in steps:
+                _measure(broker, step, groups * partitions)
+        finally:
+            broker.stop()
 
 
 def _create(connect: str, groups: int, partitions: int) -> None:
@@ -65,19 +74,19 @@ def _create(connect: str, groups: int, partitions: int) -> None:
     client.stop()
 
 
-def _measure(broker: Headgate, step: tuple[str, ...], offsets: int) -> None:
-    command = [sys.executable, "-m", "headgate", "groups", "migrate", *step, "--bootstrap-server", broker.bootstrap]
+def _measure(broker: Broker, step: tuple[str, ...], offsets: int) -> None:
+    command = [*installed_command(), "groups", "migrate", *step, "--bootstrap-server", broker.bootstrap]
     with _beside(broker.bootstrap) as latencies_ms:
         began = time.monotonic()
         result = subprocess.run([*command, "--timeout", "120"], capture_output=True, text=True, check=False)
         seconds = time.monotonic() - began
     latencies_ms.sort()
-    shown = [latencies_ms[int(len(latencies_ms) * share)] for share in (0.5, 0.99)] + [latencies_ms[-1]]
+    p50, p99 = (latencies_ms[int(len(latencies_ms) * share)] for share in (0.5, 0.99))
     tool_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     lines = [line for line in result.stderr.splitlines() if not line.startswith("{")]
     print(
-        f"{' '.join(step)}: exit {result.returncode}, {seconds:.1f} s, {offsets / seconds:,.0f} offsets/s, beside it"
-        f" p50 {shown[0]:.1f} p99 {shown[1]:.1f} longest {shown[2]:.1f} ms, broker {_resident_mb(broker.pid):.0f} MB,"
+        f"{' '.join(step)}: exit {result.returncode}, {seconds:.1f} s, {offsets / seconds:,.0f} offsets/s; beside it"
+        f" p50 {p50:.1f}, p99 {p99:.1f}, longest {latencies_ms[-1]:.1f} ms; broker {broker.resident_bytes() >> 20} MB,"
         f" tool at most {tool_mb:.0f} MB; {' | '.join(lines[:3])}",
         flush=True,
     )
@@ -88,12 +97,13 @@ def _beside(bootstrap: str) -> Iterator[list[float]]:
     """A client that asks for one topic, again and again; its latencies."""
     latencies_ms: list[float] = []
     is_over = threading.Event()
+    request = struct.pack(">i", 1) + wire.string(_TOPIC)
 
     def ask() -> None:
-        with Client(bootstrap) as client:
+        with wire.connect(bootstrap) as stream:
             while not is_over.wait(_PAUSE_S):
                 began = time.perf_counter()
-                client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 12)
+                wire.ask(stream, wire.METADATA, 1, request)
                 latencies_ms.append((time.perf_counter() - began) * 1000)
 
     thread = threading.Thread(target=ask)
@@ -103,11 +113,6 @@ def _beside(bootstrap: str) -> Iterator[list[float]]:
     finally:
         is_over.set()
         thread.join()
-
-
-def _resident_mb(pid: int) -> float:
-    (line,) = [one for one in Path(f"/proc/{pid}/status").read_text().splitlines() if one.startswith("VmRSS")]
-    return int(line.split()[1]) / 1024
 
 
 if __name__ == "__main__":

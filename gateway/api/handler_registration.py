@@ -27,7 +27,8 @@ class Range(NamedTuple):
     `authorize`: the rule that runs before the handler (`gateway.api.authorization`). `is_lasting(response)`: True if an
     equal request from the same viewpoint has the same response, and no effect, until the image changes. Such a response
     is cached (`gateway.api.response_cache`). `stages`: True if the handler may stage appends, which are written
-    together with others of its turn (`gateway.replication.write_batcher`). `needs_zookeeper`: served with ZooKeeper only.
+    together with others of its turn (`gateway.replication.write_batcher`). `needs_zookeeper`: only
+    with ZooKeeper.
     """
 
     first: int

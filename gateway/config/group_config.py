@@ -23,8 +23,10 @@ _NAMES = (SESSION_TIMEOUT, HEARTBEAT_INTERVAL)
 _STORE_TEXTS = {
     offset_store.STORE: (
         offset_store.SEPARATE,
-        "Where the offsets are: separate (OffsetCommit 0 in ZooKeeper, later versions in the coordinator), dual (both"
-        " have every commit), or kafka (the coordinator alone).",
+        (
+            "Where the offsets are: separate (OffsetCommit 0 in ZooKeeper, later versions in the coordinator),"
+            " dual (both have every commit), or kafka (the coordinator alone)."
+        ),
     ),
     offset_store.SOURCE: (
         "",

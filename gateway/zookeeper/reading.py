@@ -66,7 +66,7 @@ def read_tree(session: Session, watch: Watch) -> Steps[Tree]:
     parts += yield from gather([read_node(session, path) for path in singles])
     orders = yield from children(session, DELETE_TOPICS_PATH, watch)
     parts.append({f"{DELETE_TOPICS_PATH}/{name}": ZNode(None, 0) for name in orders})
-    brokers = yield from children(session, BROKER_IDS_PATH, watch)
+    brokers = yield from children(session, BROKER_IDS_PATH)
     parts += yield from gather([read_node(session, f"{BROKER_IDS_PATH}/{name}") for name in brokers])
     parts += yield from gather([read_all_configs(session, path) for path in CONFIGURED])
     names = yield from children(session, TOPICS_PATH, watch)

@@ -9,7 +9,7 @@ import argparse
 import fnmatch
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
 from headgate.protocol.errors import ErrorCode
@@ -31,6 +31,7 @@ from headgate.tools.groups.stores import (
     KAFKA,
     NOTHING_IN_ZOOKEEPER,
     StoreSettings,
+    await_carried,
     change_settings,
     fetch_settings,
     fetch_zookeeper,
@@ -47,10 +48,22 @@ _SHOWN_NOTHING: Final = "there are no groups of that name"
 
 
 class _Found(NamedTuple):
-    """Groups by name, and a sentence for each that could not be read."""
+    """Groups by name, and why others could not be read; `settings` of all of which they are known."""
 
     groups: Mapping[str, GroupStores]
-    failures: Sequence[str]
+    failed: Mapping[str, Failure]
+    settings: Mapping[str, StoreSettings]
+
+    @property
+    def failures(self) -> list[str]:
+        """A sentence for each group that could not be read."""
+        return [f"group {name}: {_reason(why)}" for name, why in self.failed.items()]
+
+
+def _reason(why: Failure) -> str:
+    """The broker's word; it answers so too while it has no connection to ZooKeeper."""
+    waits = why.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return f"{why.text}; perhaps it waits for ZooKeeper: the broker's log tells" if waits else why.text
 
 
 # ------------------------------------------------------------------------------------------------------------ read only
@@ -87,6 +100,11 @@ def run_status(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         for found in _in_parts(cluster, names, bar):
             failures += found.failures
             rows += map(_status_row, found.groups.values())
+            rows += [
+                _unread_row(name, found.settings[name], why)
+                for name, why in found.failed.items()
+                if name in found.settings
+            ]
     return CommandResult(rows, failures, [] if rows or failures else [_SHOWN_NOTHING])
 
 
@@ -107,6 +125,13 @@ def _status_row(group: GroupStores) -> Row:
     }
 
 
+def _unread_row(name: str, settings: StoreSettings, why: Failure) -> Row:
+    """The status of a group whose offsets cannot be read: its last error."""
+    row = _status_row(GroupStores(name, settings, NOTHING_IN_ZOOKEEPER, {}))
+    known = ("group", "store", "source")
+    return {**{key: value if key in known else None for key, value in row.items()}, "status": why.text}
+
+
 def _difference_row(group: GroupStores, one: Difference) -> Row:
     return {
         "group": group.name,
@@ -120,28 +145,27 @@ def _difference_row(group: GroupStores, one: Difference) -> Row:
 
 
 def _differences(cluster: Cluster, group: GroupStores) -> list[Difference]:
-    """The differences that stay: the stores are not read at once, and a live group commits in between."""
-    found = list(compare(group))
-    in_motion: set[TopicPartition] = set()
+    """The differences that stay: no look is at one moment, and a live group commits in between.
+
+    In DUAL a partition differs if it does so in every look, and not because both stores have moved on.
+    """
+    suspects = {one.partition for one in compare(group)}
     for _ in range(_LOOKS if group.settings.store == DUAL else 0):
-        if not found:
+        if not suspects:
             return []
         time.sleep(_LOOK_AGAIN_AFTER_S)
         again = _read(cluster, [group.name]).groups.get(group.name, group)
-        found = list(compare(again))
-        in_motion = {one.partition for one in found if have_moved(group, again, one.partition)}
+        different = {one.partition for one in compare(again)} & suspects
+        suspects = {partition for partition in different if not have_moved(group, again, partition)}
         group = again
-        if not in_motion:
-            break
-    stay = [one for one in found if one.partition not in in_motion]
-    problems = _problems(cluster, stay)
-    return [one for one in compare(group, problems) if one.partition not in in_motion] if stay else []
+    problems = _problems(cluster, suspects)
+    return [one for one in compare(group, problems) if one.partition in suspects]
 
 
-def _problems(cluster: Cluster, found: Sequence[Difference]) -> dict[TopicPartition, Failure]:
+def _problems(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Failure]:
     """Partitions that do not exist: no store takes an offset for them."""
-    cluster.topics({one.partition.topic for one in found})
-    leaders = {one.partition: cluster.leader(one.partition) for one in found}
+    cluster.topics({partition.topic for partition in partitions})
+    leaders = {partition: cluster.leader(partition) for partition in partitions}
     return {partition: leader for partition, leader in leaders.items() if isinstance(leader, Failure)}
 
 
@@ -176,7 +200,8 @@ def _plan(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandR
         for found in _in_parts(cluster, names, bar):
             failures += found.failures
             for group in found.groups.values():
-                decision = _decision(group, step, options)
+                is_dual = group.settings.store == DUAL
+                decision = _decision(group, step, options, _differences(cluster, group) if is_dual else ())
                 failures += [f"group {group.name}: {decision.refusal}"] if decision.refusal else []
                 made += decision == Decision()
                 if decision.settings is not None:
@@ -207,12 +232,14 @@ def _effect_rows(group: GroupStores, settings: StoreSettings) -> list[Row]:
 
 
 def _execute(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandResult:
-    """Make the step for all groups that may; each part of the groups is done before the next begins."""
+    """Make the step for all groups that may; each part of the groups is done before the next begins.
+
+    Offsets are not read: the broker carries them over on the way into DUAL, and looks a last time on the way out.
+    """
     names, failures = _names(cluster, options.groups)
     rows: list[Row] = []
-    compares = step in (Step.FINISH, Step.FINISH_IN_ZOOKEEPER)  # the broker itself carries over
     with _Bar(len(names)) as bar:
-        for found in _in_parts(cluster, names, bar, with_offsets=compares):
+        for found in _in_parts(cluster, names, bar, with_offsets=False):
             failures += found.failures
             decisions = {name: _decision(group, step, options) for name, group in found.groups.items()}
             failures += [f"group {name}: {one.refusal}" for name, one in decisions.items() if one.refusal]
@@ -222,41 +249,36 @@ def _execute(cluster: Cluster, step: Step, options: argparse.Namespace) -> Comma
             pending = [name for name, one in decisions.items() if not one.refusal and name not in refused]
             ended, late = _wait(cluster, pending, options.timeout)
             failures += late
-            rows += [_step_row(found.groups[name], *one) for name, one in ended.items()]
-            bar.offsets += sum(count for _, count in ended.values())
+            rows += [_step_row(found.groups[name], settings) for name, settings in ended.items()]
     return CommandResult(rows, failures, [] if rows or failures else [_SHOWN_NOTHING])
 
 
-def _step_row(group: GroupStores, settings: StoreSettings, offsets: int) -> Row:
+def _step_row(group: GroupStores, settings: StoreSettings) -> Row:
     return {
         "group": group.name,
         "before": group.settings.store,
         "after": settings.store,
-        "offsets": offsets,
         "status": settings.status or None,
     }
 
 
-def _decision(group: GroupStores, step: Step, options: argparse.Namespace) -> Decision:
+def _decision(
+    group: GroupStores, step: Step, options: argparse.Namespace, differences: Sequence[Difference] = ()
+) -> Decision:
     source = getattr(options, "source", ZOOKEEPER)
-    return decide(group, step, source, is_forced=getattr(options, "force", False))
+    return decide(group, step, source, differences, is_forced=getattr(options, "force", False))
 
 
-def _wait(
-    cluster: Cluster, names: Sequence[str], timeout_s: float
-) -> tuple[dict[str, tuple[StoreSettings, int]], list[str]]:
-    """Wait until the broker has carried the offsets over. Returns settings and numbers of offsets, and failures.
-
-    The coordinator answers no OffsetFetch of a group before that.
-    """
+def _wait(cluster: Cluster, names: Sequence[str], timeout_s: float) -> tuple[dict[str, StoreSettings], list[str]]:
+    """Wait until the broker has carried the offsets over. Returns the settings, and sentences about the rest."""
     deadline = time.monotonic() + timeout_s
-    carried, failed = fetch_committed(cluster, names)
-    ended: dict[str, tuple[StoreSettings, int]] = {}
-    names = list(carried)
+    failed = await_carried(cluster, names)
+    ended: dict[str, StoreSettings] = {}
+    names = [name for name in names if name not in failed]
     while names:
         settings, more = fetch_settings(cluster, names)
         failed |= more
-        ended |= {name: (one, len(carried[name])) for name, one in settings.items() if not one.is_carrying}
+        ended |= {name: one for name, one in settings.items() if not one.is_carrying}
         names = [name for name in settings if name not in ended]
         if names and time.monotonic() > deadline:
             for name in names:
@@ -264,7 +286,7 @@ def _wait(
             break
         if names:
             time.sleep(_LOOK_AGAIN_AFTER_S)
-    return ended, [f"group {name}: {why.text}" for name, why in failed.items()]
+    return ended, [f"group {name}: {_reason(why)}" for name, why in failed.items()]
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
@@ -308,7 +330,7 @@ def _read(cluster: Cluster, names: Sequence[str], *, with_offsets: bool = True) 
         ours = [member for member in members if member.is_of_zookeeper]
         theirs = [member for member in members if not member.is_of_zookeeper]
         groups[name] = GroupStores(name, settings[name], zookeeper[name], kafka[name], ours, theirs)
-    return _Found(groups, [f"group {name}: {why.text}" for name, why in failed.items()])
+    return _Found(groups, failed, settings)
 
 
 class _Bar:
@@ -328,8 +350,8 @@ class _Bar:
 
     def add(self, groups: int, name: str) -> None:
         elapsed_s = self._clock_s() - self._began_s
-        rate = self.offsets / elapsed_s if elapsed_s else 0.0
-        self._progress.add(groups, f"{rate:,.0f} offsets/s, {name}")
+        rate = f"{self.offsets / elapsed_s:,.0f} offsets/s, " if self.offsets and elapsed_s else ""
+        self._progress.add(groups, rate + name)
 
 
 def add_options(commands: argparse._SubParsersAction[argparse.ArgumentParser], common: argparse.ArgumentParser) -> None:

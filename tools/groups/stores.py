@@ -18,7 +18,11 @@ from headgate.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
+from headgate.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from headgate.tools.client import Client
 from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition
 from headgate.tools.groups.members import ZOOKEEPER, Group
@@ -32,6 +36,8 @@ STATUS_CONFIG: Final = "headgate.offsets.status"
 CARRIED: Final = "carried"
 _GROUP_RESOURCE: Final = 32
 _GROUPS_AT_ONCE: Final = 200
+_ANY_TOPIC: Final = "__consumer_offsets"
+_NEWEST_WITH_NAMES, _MANY_GROUPS = 9, 8  # versions of OffsetFetch
 
 
 class ZooKeeperOffsets(NamedTuple):
@@ -66,6 +72,27 @@ def fetch_zookeeper(cluster: Cluster, groups: Iterable[str]) -> tuple[dict[str, 
             yield name, _zookeeper_offsets(client.ask(OffsetFetchRequest(group_id=name, topics=[]), version).topics)
 
     return cluster.ask_coordinators(groups, ask)
+
+
+def await_carried(cluster: Cluster, groups: Iterable[str]) -> dict[str, Failure]:
+    """Wait until the broker has carried the offsets of groups over. Returns the failures by group.
+
+    The coordinator answers no OffsetFetch of a group before that: one partition is asked for, which need not exist.
+    """
+    partition = [OffsetFetchRequestTopics(name=_ANY_TOPIC, partition_indexes=[0])]
+
+    def ask(client: Client, names: list[str]) -> Answers[str, bool]:
+        version = client.version(OffsetFetchRequest, newest=_NEWEST_WITH_NAMES, oldest=_MANY_GROUPS)
+        for start in range(0, len(names), _GROUPS_AT_ONCE):
+            part = [
+                OffsetFetchRequestGroup(group_id=name, topics=partition) for name in names[start:][:_GROUPS_AT_ONCE]
+            ]
+            for row in client.ask(OffsetFetchRequest(groups=part), version).groups:
+                codes = [row.error_code, *(one.error_code for topic in row.topics for one in topic.partitions)]
+                code = next((code for code in codes if code), ErrorCode.NONE)
+                yield row.group_id, Failure.of(code) if code else True
+
+    return cluster.ask_coordinators(groups, ask)[1]
 
 
 def fetch_offsets(

@@ -319,7 +319,9 @@ class ModelCluster:
             return OffsetFetchResponse(topics=topics)
         rows = []
         for one in request.groups:
-            assert one.topics is None
+            if one.topics is not None:
+                rows.append(OffsetFetchResponseGroup(one.group_id))
+                continue
             topics = self._offsets(one.group_id, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
             rows.append(OffsetFetchResponseGroup(one.group_id, topics))
         return OffsetFetchResponse(groups=rows)

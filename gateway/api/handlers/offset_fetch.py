@@ -3,8 +3,8 @@
 v1 from the coordinator   v2 null means all topics, top-level error   v3 throttle   v5 leader epochs (KIP-320)   v6
 flexible   v7 require_stable (KIP-447)   v8 many groups (KIP-709)   v9 member epochs (KIP-848)   v10 topic ids (KIP-848)
 
-Version 0 reads from ZooKeeper, and is served with ZooKeeper only. Every other version is answered as version 8; for older
-versions the response is converted at the end.
+Version 0 reads from ZooKeeper, and is served with ZooKeeper only. Other versions are answered as version 8; for older
+ones the response is converted at the end.
 """
 
 from collections.abc import Mapping, Sequence

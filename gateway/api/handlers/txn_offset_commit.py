@@ -172,7 +172,11 @@ class _TransactionalCommit:
 
         # Whoever was parked gets an answer that leaves at once, and no later step of the turn writes what is staged
         staging = None if self._is_parked else lost
+        stores = self._context.broker.offset_stores
         try:
+            dual = None if stores is None else stores.dual(request.group_id)
+            if stores is not None and dual is not None:
+                return stores.commit_in_transaction(dual, request.topics, decide)
             return self._context.broker.groups.submit(request.group_id, decide, staging)
         except KafkaError as failure:
             if version < _KNOWS_LOADS and failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:

@@ -274,3 +274,40 @@ def test_a_failed_adoption_starts_no_broker(served: Served, tmp_path: Path, caps
     assert cli.main(["serve", "--adopt", "--override", f"log.dirs={tmp_path}"]) == 1
     assert "meta.properties" in capsys.readouterr().err
     assert not served
+
+
+def test_metadata_need_a_zookeeper(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["metadata", "to-zookeeper"]) == 2
+    assert "metadata needs zookeeper.connect: set it in the file, or by --override" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("direction", ["to-zookeeper", "to-embedded"])
+def test_metadata_are_carried_or_only_looked_at(
+    direction: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def transfer(settings: BrokerConfig, direction: str, *, execute: bool) -> list[str]:
+        asked.append((direction, execute))
+        return ["t: 1 partitions"]
+
+    monkeypatch.setattr(cli, "_transfer", transfer)
+    overrides = ["--override", "zookeeper.connect=zk", "--override", "listeners=PLAINTEXT://h:9092"]
+    assert cli.main(["metadata", direction, *overrides]) == 0
+    assert cli.main(["metadata", direction, *overrides, "--execute"]) == 0
+    assert asked == [(direction, False), (direction, True)]
+    shown = capsys.readouterr()
+    assert shown.out == "t: 1 partitions\n" * 2
+    assert shown.err == "headgate: this was a dry run, nothing is changed; --execute does it\n"
+
+
+def test_metadata_that_cannot_be_carried_say_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def transfer(settings: BrokerConfig, direction: str, *, execute: bool) -> list[str]:
+        raise StorageError("ZooKeeper has topic t of its own")
+
+    monkeypatch.setattr(cli, "_transfer", transfer)
+    overrides = ["--override", "zookeeper.connect=zk", "--override", "listeners=PLAINTEXT://h:9092"]
+    assert cli.main(["metadata", "to-zookeeper", *overrides]) == 1
+    assert "the metadata were not carried: ZooKeeper has topic t of its own" in capsys.readouterr().err

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from headgate.gateway.coordinator.decision import Decision, Records, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, Found, NodeOffset, OffsetNodes, Targets
 from headgate.gateway.zookeeper.offsets.partition_locks import Hold, Partition, PartitionLocks, Partitions
 from headgate.gateway.zookeeper.session import KeeperError, Session
@@ -77,6 +78,7 @@ class World(NamedTuple):
     """What all dual groups share. `monotonic_ms` is the clock of deadlines."""
 
     session: Session
+    writes: CombinedWrites
     groups: Groups
     scheduler: Scheduling
     purgatory: Parking
@@ -134,7 +136,9 @@ class DualGroup:
         """Raises InvalidNode for a group id that cannot be in ZooKeeper."""
         self.group_id = group_id
         self.state = state
-        self.nodes = OffsetNodes(world.session, group_id)
+        self.may_be_marked = state is State.DUAL
+        """Whether a node may say that the offsets were carried over."""
+        self.nodes = OffsetNodes(world.session, world.writes, group_id)
         self._world = world
         self._locks = PartitionLocks()
         self._until_dual: deque[Hold] = deque()
@@ -167,6 +171,47 @@ class DualGroup:
         self.acquire(hold)
         return request.park(self._world.monotonic_ms() + self._world.timeout_ms())
 
+    def look_and_decide(self, partitions: Partitions, decide: Decide) -> Waiting:
+        """Take up what others wrote before, then have the group decide; its records are for the log alone.
+
+        The offsets of a transaction go there, and what is older must not come behind them. Raises KafkaError.
+        """
+        request = self._request()
+
+        def begin() -> None:
+            if request.is_over or self.state is not State.DUAL:
+                end(leaving())
+            else:
+                self.nodes.read(partitions or (), read, self.changed)
+
+        def read(found: Found | KeeperError) -> None:
+            if isinstance(found, KeeperError):
+                end(refusal(found))
+            else:
+                self.decide(partial(self._take_up, found, is_whole=False), taken_up)
+
+        def taken_up(reply: Any) -> None:
+            if isinstance(reply, KafkaError):
+                end(reply)
+            elif request.is_over:  # the producer has aborted, and nothing would end these offsets
+                end(leaving())
+            else:
+                self.decide(decide, request.answer)
+                self.release(hold)
+
+        def end(error: KafkaError) -> None:
+            request.answer(error)
+            self.release(hold)
+
+        hold = Hold(partitions, begin)
+        self.acquire(hold)
+        return request.park(self._world.monotonic_ms() + self._world.timeout_ms())
+
+    def _take_up(self, found: Found, shard: GroupShard, ticket: Ticket, *, is_whole: bool) -> Decision:
+        records = self.differences(shard, found, is_whole=is_whole)
+        reply: Any = True
+        return Decision(records, [(ticket, reply)], is_atomic=False)
+
     def _request(self) -> Request:
         if not self._world.session.is_connected:
             raise ask_again("the connection to ZooKeeper is lost")
@@ -191,6 +236,10 @@ class DualGroup:
             outcome = self._world.groups.submit(self.group_id, decide)
         except KafkaError as error:
             done(error)
+            return
+        except Exception:
+            logger.exception("a request or an operation on the offsets of group %s failed", self.group_id)
+            done(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         if isinstance(outcome, Waiting):
             self._world.purgatory.park(outcome, done)
@@ -255,17 +304,11 @@ class DualGroup:
                 self.release(hold)
                 done(refusal(found))
                 return
-            is_whole = hold.partitions is None
-
-            def take_up(shard: GroupShard, ticket: Ticket) -> Decision:
-                records = self.differences(shard, found, is_whole=is_whole)
-                reply: Any = True
-                return Decision(records, [(ticket, reply)], is_atomic=False)
 
             def taken_up(reply: Any) -> None:
                 done(reply if isinstance(reply, KafkaError) else None)
 
-            self.decide(take_up, taken_up)
+            self.decide(partial(self._take_up, found, is_whole=hold.partitions is None), taken_up)
             self.release(hold)
 
         if hold.partitions is None:
@@ -526,14 +569,19 @@ class _Entry:
 
     def _compared(self, plan: Any) -> None:
         if isinstance(plan, _Carry):
-            self._group.nodes.write(plan.targets, partial(self._written, plan))
+            # Where ZooKeeper leads, a node that appears meanwhile is newer than what the log has
+            creates_only = self._source == ZOOKEEPER
+            self._group.nodes.write(plan.targets, partial(self._written, plan), creates_only=creates_only)
         else:
             self._done(plan)
 
     def _written(self, plan: _Carry, failed: dict[Partition, KeeperError]) -> None:
-        errors = [error for error in failed.values() if error is not KeeperError.BAD_ARGUMENTS]
+        errors = {error for error in failed.values() if error is not KeeperError.BAD_ARGUMENTS}
+        if errors == {KeeperError.NODE_EXISTS}:
+            self.begin()
+            return
         if errors:
-            self._done(refusal(errors[0]))
+            self._done(refusal(errors.pop()))
             return
 
         def write(_: GroupShard, ticket: Ticket) -> Decision:

@@ -80,7 +80,7 @@ class _Push:
 
     def _is_pushed(self, pending: Mapping[DualGroup, Mapping[Partition, int]]) -> bool:
         return all(
-            self._pushed.get((group.group_id, place), -1) == offset
+            self._pushed.get((group.group_id, place)) == offset
             for group, offsets in pending.items()
             for place, offset in offsets.items()
         )

@@ -7,7 +7,7 @@ cannot replace what another client wrote after it. ZooKeeper's servers may lag b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -19,8 +19,10 @@ from headgate.gateway.zookeeper.layout.consumers import (
     partition_of,
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
 from headgate.gateway.zookeeper.session import (
+    READ_AT_ONCE,
     Children,
     Create,
     Delete,
@@ -55,6 +57,7 @@ NO_OFFSET: Final = NodeOffset(None, ABSENT)
 Found = dict[Partition, NodeOffset]
 Targets = Mapping[Partition, int | None]
 """The offsets to write; None: the node is to be deleted."""
+Answered = Callable[[KeeperError | None], None]
 Written = Callable[[dict[Partition, KeeperError]], None]
 """Called with the partitions that were not written, and why."""
 
@@ -62,12 +65,13 @@ Written = Callable[[dict[Partition, KeeperError]], None]
 class OffsetNodes:
     """The nodes of one group. `versions`: the version of each node that is known; reads and writes keep it."""
 
-    def __init__(self, session: Session, group_id: str) -> None:
+    def __init__(self, session: Session, writes: CombinedWrites, group_id: str) -> None:
         """Raises InvalidNode for a group id that cannot be in ZooKeeper."""
         self.group_path = group_path(group_id)
         self.path = f"{self.group_path}/offsets"
         self.versions: dict[Partition, int] = {}
         self.session = session
+        self.writes = writes
         self.group_id = group_id
         self._parents: set[str] = set()
 
@@ -103,24 +107,47 @@ class OffsetNodes:
         done: Callable[[KeeperError | None], None],
     ) -> None:
         """Read offsets into `found`, without a sync."""
-
-        def ask(place: Partition, answered: Callable[[KeeperError | None], None]) -> None:
-            def take(answer: NodeData | KeeperError) -> None:
-                if isinstance(answer, KeeperError) and answer is not KeeperError.NO_NODE:
-                    answered(answer)
-                    return
-                found[place] = self._take(place, answer)
-                answered(None)
-
+        paths: dict[Partition, str] = {}
+        for place in wanted:
             try:
-                path = ConsumerOffset.path(self.group_id, *place)
+                paths[place] = ConsumerOffset.path(self.group_id, *place)
             except InvalidNode:
                 found[place] = NO_OFFSET
-                answered(None)
-            else:
-                self.session.get(path, take, watch)
+        if watch is None:
+            places = list(paths)
+            pieces = [places[first : first + READ_AT_ONCE] for first in range(0, len(places), READ_AT_ONCE)]
+            _each(pieces, partial(self._read_piece, paths, found), done)
+        else:
+            _each(paths, partial(self._read_one, paths, found, watch), done)
 
-        _each(wanted, ask, done)
+    def _read_one(
+        self, paths: Mapping[Partition, str], found: Found, watch: Watch, place: Partition, answered: Answered
+    ) -> None:
+        def take(answer: NodeData | KeeperError) -> None:
+            if isinstance(answer, KeeperError) and answer is not KeeperError.NO_NODE:
+                answered(answer)
+                return
+            found[place] = self._take(place, answer)
+            answered(None)
+
+        self.session.get(paths[place], take, watch)
+
+    def _read_piece(
+        self, paths: Mapping[Partition, str], found: Found, places: Sequence[Partition], answered: Answered
+    ) -> None:
+        def take(answers: Sequence[NodeData | KeeperError] | KeeperError) -> None:
+            if isinstance(answers, KeeperError):
+                answered(answers)
+                return
+            failed = [one for one in answers if isinstance(one, KeeperError) and one is not KeeperError.NO_NODE]
+            if failed:
+                answered(failed[0])
+                return
+            for place, answer in zip(places, answers, strict=True):
+                found[place] = self._take(place, answer)
+            answered(None)
+
+        self.session.get_many([paths[place] for place in places], take)
 
     def _take(self, place: Partition, answer: NodeData | KeeperError) -> NodeOffset:
         if isinstance(answer, KeeperError):
@@ -198,12 +225,18 @@ class OffsetNodes:
     # Writes
 
     def write(
-        self, targets: Targets, done: Written, *, is_conditional: bool = True, is_over: Callable[[], bool] | None = None
+        self,
+        targets: Targets,
+        done: Written,
+        *,
+        is_over: Callable[[], bool] | None = None,
+        creates_only: bool = False,
     ) -> None:
         """Write and delete offsets, all in flight together.
 
         `is_over`: nobody awaits the write any more, so nothing that was not sent yet is to be sent. Partitions that
-        cannot be in ZooKeeper fail with BAD_ARGUMENTS.
+        cannot be in ZooKeeper fail with BAD_ARGUMENTS. `creates_only`: no node was there; where one is by now, nothing
+        beside it is written either, and all fail with NODE_EXISTS.
         """
         failed: dict[Partition, KeeperError] = {}
         places = []
@@ -213,6 +246,8 @@ class OffsetNodes:
                 places.append(place)
             except InvalidNode:
                 failed[place] = KeeperError.BAD_ARGUMENTS
+        if creates_only:
+            self.versions.update(dict.fromkeys(places, ABSENT))
         pieces = [places[start : start + MOST_A_MULTI] for start in range(0, len(places), MOST_A_MULTI)]
 
         def write_piece(piece: list[Partition], answered: Callable[[KeeperError | None], None]) -> None:
@@ -222,7 +257,7 @@ class OffsetNodes:
                 failed.update(refused)
                 answered(None)
 
-            _Write(self, wanted, ended, is_over or _never).go_on()
+            _Write(self, wanted, ended, is_over or _never, creates_only=creates_only).go_on()
 
         _each(pieces, write_piece, lambda _: done(failed))
 
@@ -257,11 +292,14 @@ class OffsetNodes:
 class _Write:
     """The write of at most MOST_A_MULTI partitions: read what is unknown, create parents, then one multi; again."""
 
-    def __init__(self, nodes: OffsetNodes, targets: Targets, done: Written, is_over: Callable[[], bool]) -> None:
+    def __init__(
+        self, nodes: OffsetNodes, targets: Targets, done: Written, is_over: Callable[[], bool], *, creates_only: bool
+    ) -> None:
         self._nodes = nodes
         self._targets = targets
         self._done = done
         self._is_over = is_over
+        self._creates_only = creates_only
         self._attempts = 0
 
     def go_on(self) -> None:
@@ -299,28 +337,10 @@ class _Write:
             if operation is not None:
                 operations.append(operation)
                 places.append(place)
-        if not operations:
-            self._done({})
-        elif len(operations) == 1:  # costs half of a multi
-            self._send_one(operations[0], places)
+        if operations:
+            self._nodes.writes.write(operations, partial(self._sent, places))
         else:
-            self._nodes.session.multi(operations, partial(self._sent, places))
-
-    def _send_one(self, operation: Operation, places: list[Partition]) -> None:
-        def sent(answer: Any) -> None:
-            if isinstance(answer, KeeperError) and answer in _CONFLICTS:
-                self._refused(places[0], answer)
-            else:
-                self._sent(places, answer if isinstance(answer, KeeperError) else (answer,))
-
-        session = self._nodes.session
-        match operation:
-            case Create():
-                session.create(operation, sent)
-            case SetData(path, data, version):
-                session.set(path, data, version, sent)
-            case _:
-                session.delete(operation.path, operation.version, sent)
+            self._done({})
 
     def _operation(self, place: Partition, offset: int | None) -> Operation | None:
         path, version = ConsumerOffset.path(self._nodes.group_id, *place), self._nodes.versions[place]
@@ -350,6 +370,10 @@ class _Write:
         versions = self._nodes.versions
         if versions[place] == ABSENT and error is KeeperError.NO_NODE:
             self._nodes.forget_parents()
+        elif self._creates_only:
+            versions.pop(place, None)
+            self._fail(error, is_known=True)
+            return
         else:
             versions.pop(place, None)
         self.go_on()

@@ -24,10 +24,12 @@ from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.gathering import Gathering, value_of
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
 from headgate.gateway.zookeeper.layout.node import InvalidNode, child_path
 from headgate.gateway.zookeeper.offsets import version_zero
 from headgate.gateway.zookeeper.offsets.background import Background
+from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.dual_group import (
     RETRY_MS,
     DualGroup,
@@ -88,6 +90,7 @@ class OffsetStores:
         clock = services.clock
         self._world = World(
             session,
+            CombinedWrites(session),
             groups,
             services.scheduler,
             services.purgatory,
@@ -235,10 +238,26 @@ class OffsetStores:
                 self._retry(lambda: self._background.add(group.group_id, partial(self._enter, group)))
 
         if store.store != DUAL:
-            ended()
-            self._drop(group)
+            self._give_up(group, ended)
         else:
-            group.enter(store.source, partial(self._mark, group.group_id), done)
+            group.enter(store.source, partial(self._mark, group), done)
+
+    def _give_up(self, group: DualGroup, ended: Callable[[], None]) -> None:
+        """The group is not to be dual after all. Its node may be there, though no answer told so."""
+
+        def done(error: KafkaError | None) -> None:
+            ended()
+            if error is None:
+                self._drop(group)
+                self._apply(group.group_id)
+            else:
+                self._note_failure(group, error)
+                self._retry(lambda: self._background.add(group.group_id, partial(self._enter, group)))
+
+        if group.may_be_marked:
+            self._unmark(group.group_id, done)
+        else:
+            done(None)
 
     def _leave(self, group: DualGroup, ended: Callable[[], None]) -> None:
         def done(error: KafkaError | None) -> None:
@@ -263,8 +282,9 @@ class OffsetStores:
         del self._groups[group.group_id]
         group.left()
 
-    def _mark(self, group_id: str, done: Ended) -> None:
+    def _mark(self, group: DualGroup, done: Ended) -> None:
         """Note that the group's offsets were carried over."""
+        group.may_be_marked = True
 
         def created(answer: str | KeeperError) -> None:
             if isinstance(answer, KeeperError) and answer is not KeeperError.NODE_EXISTS:
@@ -274,7 +294,7 @@ class OffsetStores:
 
         for parent in ("/headgate", MARKS_PATH):
             self._session.create(Create(parent), lambda _: None)
-        self._session.create(Create(child_path(MARKS_PATH, group_id), _MARK), created)
+        self._session.create(Create(child_path(MARKS_PATH, group.group_id), _MARK), created)
 
     def _unmark(self, group_id: str, done: Ended) -> None:
         def deleted(answer: KeeperError | None) -> None:
@@ -305,17 +325,11 @@ class OffsetStores:
 
     def commit(self, group: DualGroup, request: OffsetCommitRequest, version: int) -> Any:
         """OffsetCommit of a dual group. Raises KafkaError."""
-        names = self._metadata.image.topic_names
 
         def decide(shard: GroupShard, ticket: Ticket) -> Decision:
             return offset_requests.commit(shard, request, version, ticket, self._world.monotonic_ms())
 
-        partitions = frozenset(
-            (topic.name or names.get(topic.topic_id, ""), row.partition_index)
-            for topic in request.topics
-            for row in topic.partitions
-        )
-        return group.commit(partitions, decide)
+        return group.commit(self._partitions_of_rows(request.topics), decide)
 
     def look(self, wanted: Sequence[OffsetFetchRequestGroup], then: Callable[[dict[str, KafkaError]], Any]) -> Any:
         """Take up what others wrote of the dual groups in an OffsetFetch, then answer.
@@ -333,7 +347,13 @@ class OffsetStores:
             answers = zip(group_ids, results, strict=True)
             return then({group_id: answer for group_id, answer in answers if isinstance(answer, KafkaError)})
 
-        return Gathering(waiting, assemble).result()
+        return self._in_time(Gathering(waiting, assemble).result())
+
+    def _in_time(self, outcome: Any) -> Any:
+        """A `Gathering` has no deadline of its own."""
+        if isinstance(outcome, Waiting):
+            outcome.deadline_ms = self._deadline_ms()
+        return outcome
 
     def _look_for(self, wanted: OffsetFetchRequestGroup) -> Any:
         group = self.dual(wanted.group_id)
@@ -356,7 +376,7 @@ class OffsetStores:
         assemble: Callable[[list[Any]], Any],
     ) -> Any:
         """As `CoordinatorRuntime.gather`; offsets that a decision removes are removed from ZooKeeper before."""
-        return Gathering([self._attempt(group_id, decide) for group_id in group_ids], assemble).result()
+        return self._in_time(Gathering([self._attempt(group_id, decide) for group_id in group_ids], assemble).result())
 
     def _attempt(self, group_id: str, decide: Callable[[GroupShard, str, Ticket], Decision]) -> Any:
         def decide_one(shard: GroupShard, ticket: Ticket) -> Decision:
@@ -369,6 +389,20 @@ class OffsetStores:
             return group.commit(None, decide_one)
 
         return value_of(submit)
+
+    def commit_in_transaction(
+        self, group: DualGroup, topics: Sequence[Any], decide: Callable[[GroupShard, Ticket], Decision]
+    ) -> Any:
+        """TxnOffsetCommit of a dual group: what others wrote before is in the log before. Raises KafkaError."""
+        return group.look_and_decide(self._partitions_of_rows(topics), decide)
+
+    def _partitions_of_rows(self, topics: Sequence[Any]) -> Partitions:
+        image = self._metadata.image
+        return frozenset(
+            (topic.name or image.topic_names.get(topic.topic_id, ""), row.partition_index)
+            for topic in topics
+            for row in topic.partitions
+        )
 
     # Version 0
 
@@ -386,6 +420,7 @@ class OffsetStores:
         answer = self._request()
         version_zero.commit(
             self._session,
+            self._world.writes,
             request,
             self._partitions_of,
             lambda metadata: offset_requests.is_too_large(metadata, limit),
@@ -400,7 +435,7 @@ class OffsetStores:
         is_separate = group is None and self.store_of(request.group_id).store != offset_store.KAFKA
         if is_separate or not request.topics:
             answer = self._request()
-            version_zero.fetch(self._session, request, self._partitions_of, answer.answer)
+            version_zero.fetch(self._session, self._world.writes, request, self._partitions_of, answer.answer)
             return answer.park(self._deadline_ms())
         wanted = OffsetFetchRequestGroup(
             request.group_id,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+
+logger = logging.getLogger("headgate.groups")
 
 Partition = tuple[str, int]
 """A topic and an index."""
@@ -32,13 +35,17 @@ class PartitionLocks:
     def __init__(self) -> None:
         self._held: dict[Hold, None] = {}
         self._waiting: dict[Hold, None] = {}
+        self._is_going_on = False
 
     def __len__(self) -> int:
         """The number of operations that wait."""
         return len(self._waiting)
 
     def acquire(self, hold: Hold) -> None:
-        """Call `begin` once no earlier operation has one of the partitions; at once, if none has."""
+        """Call `begin` once no earlier operation has one of the partitions; at once, if none has.
+
+        What `begin` raises ends the operation.
+        """
         if self._is_free(hold, [*self._held, *self._waiting]):
             self._begin(hold)
         else:
@@ -46,18 +53,26 @@ class PartitionLocks:
 
     def release(self, hold: Hold) -> None:
         """The operation has ended; a second call does nothing."""
-        if self._held.pop(hold, hold) is hold:
-            return
-        while True:
-            ready = self._first_ready()
-            if ready is None:
-                return
-            del self._waiting[ready]
-            self._begin(ready)
+        if self._held.pop(hold, hold) is hold or self._is_going_on:
+            return  # an operation that has ended at once: the loop goes on
+        self._is_going_on = True
+        try:
+            while (ready := self._first_ready()) is not None:
+                del self._waiting[ready]
+                try:
+                    self._begin(ready)
+                except Exception:
+                    logger.exception("an operation on the offsets of a group failed; the others go on")
+        finally:
+            self._is_going_on = False
 
     def _begin(self, hold: Hold) -> None:
         self._held[hold] = None
-        hold.begin()
+        try:
+            hold.begin()
+        except BaseException:
+            self.release(hold)
+            raise
 
     def _first_ready(self) -> Hold | None:
         before = list(self._held)

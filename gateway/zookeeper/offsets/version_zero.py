@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, Found, OffsetNodes
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
 from headgate.gateway.zookeeper.session import KeeperError, Session
@@ -35,6 +36,7 @@ _UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 def commit(
     session: Session,
+    writes: CombinedWrites,
     request: OffsetCommitRequest,
     partitions_of: PartitionsOf,
     is_too_large: Callable[[str], bool],
@@ -60,7 +62,7 @@ def commit(
         done(_committed(request, codes))
 
     try:
-        nodes = OffsetNodes(session, request.group_id)
+        nodes = OffsetNodes(session, writes, request.group_id)
     except InvalidNode:
         done(_committed(request, dict.fromkeys(targets, ErrorCode.UNKNOWN_SERVER_ERROR) | codes))
     else:
@@ -86,6 +88,7 @@ def _committed(request: OffsetCommitRequest, codes: dict[Partition, ErrorCode]) 
 
 def fetch(
     session: Session,
+    writes: CombinedWrites,
     request: OffsetFetchRequest,
     partitions_of: PartitionsOf,
     done: Callable[[OffsetFetchResponse], None],
@@ -117,7 +120,7 @@ def fetch(
             done(_all(found, row))
 
     try:
-        nodes = OffsetNodes(session, request.group_id)
+        nodes = OffsetNodes(session, writes, request.group_id)
     except InvalidNode:
         read(KeeperError.BAD_ARGUMENTS)
     else:

@@ -13,34 +13,25 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from headgate.gateway.config.offset_store import DUAL, KAFKA, SEPARATE, SOURCE, STORE
 from headgate.gateway.config.resource_type import ResourceType
-from headgate.gateway.coordinator.coordinator import Coordinator
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.gathering import Gathering, value_of
+from headgate.gateway.coordinator.gathering import value_of
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.coordinator.groups.settings import GroupSettings
-from headgate.gateway.coordinator.groups.shard_factory import new_shard
-from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
-from headgate.gateway.coordinator.shard_loader import CoordinatorServices
-from headgate.gateway.coordinator.tests.coordinator_bench import GROUPS_LOG
-from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers
-from headgate.gateway.replication.append import CommitQueue
-from headgate.gateway.replication.write_batcher import WriteBatcher
-from headgate.gateway.runtime.purgatory import Purgatory, Waiting
-from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
-from headgate.gateway.runtime.time_slices import TimeSlices
+from headgate.gateway.coordinator.transactions.markers import Marker
+from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
 from headgate.gateway.tests.scripted import STORAGE_ERROR, ScriptedPartition
 from headgate.gateway.zookeeper.offsets.dual_group import State
-from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
+from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP, PARTITIONS, TOPIC, Broker, SlowNetwork
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, KeeperError, NodeData
-from headgate.gateway.zookeeper.tests.model import Fault, ModelSession, Queue, ZooKeeperModel
+from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -59,9 +50,6 @@ from headgate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 
-GROUP: Final = "g"
-TOPIC: Final = "t"
-PARTITIONS: Final = 3
 PRODUCER_ID: Final = 7
 COORDINATED, ZERO, OLD, TRANSACTIONAL = "coordinated", "zero", "old", "transactional"
 KINDS: Final = {
@@ -99,72 +87,6 @@ class Owner:
         """What the owner waits for at the broker."""
 
 
-class SlowNetwork(ZooKeeperModel):
-    """A ZooKeeper whose way from one session may be held up."""
-
-    delayed: ModelSession | None = None
-
-    def _queues(self) -> Iterator[Queue]:
-        for queue in super()._queues():
-            if self.delayed is None or queue is not self.delayed.requests:
-                yield queue
-
-
-class FakeGroups:
-    """One shard, as the `GroupCoordinator` of a broker."""
-
-    def __init__(self, coordinator: Coordinator[GroupShard]) -> None:
-        self.coordinator = coordinator
-
-    def submit(self, key: str, decide: Any, failure_response: Any = None) -> Any:
-        return self.coordinator.submit(key, decide)
-
-    def submit_to(self, index: int, key: str, decide: Any, failure_response: Any = None) -> Any:
-        return self.coordinator.submit(key, decide, failure_response)
-
-    def gather(self, keys: Any, decide: Any, assemble: Any) -> Any:
-        def attempt(key: str) -> Any:
-            return value_of(lambda: self.submit(key, lambda shard, ticket: decide(shard, key, ticket)))
-
-        return Gathering([attempt(key) for key in keys], assemble).result()
-
-    def shard_of(self, index: int) -> GroupShard | None:
-        return self.coordinator.shard
-
-    def shards(self) -> list[GroupShard]:
-        return [] if self.coordinator.shard is None else [self.coordinator.shard]
-
-
-class Broker:
-    """The parts of a broker that matter here, from a start to a crash."""
-
-    def __init__(self, history: DualHistory) -> None:
-        partition, clock = history.partition, history.clock
-        self.scheduler = FakeScheduler(clock)
-        self.purgatory = Purgatory(clock, self.scheduler)
-        self.appends = WriteBatcher()
-        self.threads = self.scheduler.hold()
-        services = CoordinatorServices(
-            clock, self.scheduler, self.purgatory, self.appends, TimeSlices(clock, self.scheduler)
-        )
-        partition._purgatory = self.purgatory
-        partition._commits = CommitQueue()
-        partition._writes.clear()
-        partition.log.staged, partition.fails, partition.is_slow, partition.tears = None, None, False, False
-        partition.high_watermark = partition.log.end_offset
-        self.coordinator = Coordinator(cast("Any", partition), services, GROUPS_LOG, history.new_shard)
-        groups: Any = FakeGroups(self.coordinator)
-        self.session = history.keeper.session(lambda event: self.stores.follow_session(event))
-        config: Any = SimpleNamespace(
-            headgate_offsets_store=(), offsets_commit_timeout_ms=5_000, offset_metadata_max_bytes=4_096
-        )
-        self.stores = OffsetStores(self.session, groups, services, config, history.metadata)
-        self.markers = PartitionMarkers(services, cast("Any", None), groups, self.stores.markers)
-        self.groups = groups
-        self.session.start()
-        self.stores.start()
-
-
 class DualHistory:
     """The state of the world, and what may happen in it."""
 
@@ -193,7 +115,7 @@ class DualHistory:
         self.ending: deque[dict[int, Write]] = deque()
         self.is_ending = False
         self.in_transit = self.aborts = 0
-        self.broker = Broker(self)
+        self.broker = self._new_broker()
         self.reads = 0
         self.problems: list[str] = []
         self.late: list[Any] = []
@@ -201,8 +123,8 @@ class DualHistory:
         self.at_broker: list[Write] = []
         """Commits whose end a crash of the broker is."""
 
-    def new_shard(self) -> GroupShard:
-        return new_shard(GroupSettings(), FakeTopics({TOPIC: PARTITIONS}), Random(0), self.clock.now_ms)
+    def _new_broker(self) -> Broker:
+        return Broker(self.partition, self.clock, self.keeper, self.metadata)
 
     def note(self, sentence: str) -> None:
         self.now += 1
@@ -415,7 +337,14 @@ class DualHistory:
             else:
                 self._abort()
 
-        self.put(owner, lambda: self.broker.groups.submit(GROUP, decide), reply)
+        self.put(owner, lambda: self._decide_in_transaction(request, decide), reply)
+
+    def _decide_in_transaction(self, request: TxnOffsetCommitRequest, decide: Any) -> Any:
+        """As the handler of TxnOffsetCommit."""
+        dual = self.broker.stores.dual(GROUP)
+        if dual is None:
+            return self.broker.groups.submit(GROUP, decide)
+        return self.broker.stores.commit_in_transaction(dual, request.topics, decide)
 
     def end_transaction(self) -> None:
         """The producer commits: from now on nothing can stop it."""
@@ -557,7 +486,7 @@ class DualHistory:
         if self.in_transit:
             self.in_transit = self.aborts = 0
             self._abort(sends=False)
-        self.broker = Broker(self)
+        self.broker = self._new_broker()
         self.metadata.image = self.image
 
     # The store of the group

@@ -1,0 +1,107 @@
+"""Writes of many groups as few multis: while two are under way, all that waits becomes the next one.
+
+A request costs kazoo and ZooKeeper about the same with one write as with fifty, and each reaches ZooKeeper's disk by
+itself. Each write stands for itself all the same: where one is refused, the others of its multi are sent again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from headgate.gateway.zookeeper.session import (
+    Create,
+    KeeperError,
+    Operation,
+    Refused,
+    Results,
+    Session,
+    SetData,
+)
+
+AT_A_TIME: Final = 2
+MOST_OPERATIONS: Final = 128
+_REFUSALS: Final = frozenset(
+    (
+        KeeperError.NO_NODE,
+        KeeperError.NODE_EXISTS,
+        KeeperError.BAD_VERSION,
+        KeeperError.NOT_EMPTY,
+        KeeperError.NO_CHILDREN_FOR_EPHEMERALS,
+        KeeperError.NO_AUTH,
+    )
+)
+
+Done = Callable[[Results | Refused | KeeperError], None]
+Write = tuple[Sequence[Operation], Done]
+
+
+class CombinedWrites:
+    """The writes that wait, and those under way."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._waiting: deque[Write] = deque()
+        self._under_way = 0
+
+    def write(self, operations: Sequence[Operation], done: Done) -> None:
+        """As `Session.multi`: all of these operations or nothing. Any number of writes may wait."""
+        self._waiting.append((operations, done))
+        self._send()
+
+    def _send(self) -> None:
+        while self._waiting and self._under_way < AT_A_TIME:
+            writes = [self._waiting.popleft()]
+            count = len(writes[0][0])
+            while self._waiting and count + len(self._waiting[0][0]) <= MOST_OPERATIONS:
+                writes.append(self._waiting.popleft())
+                count += len(writes[-1][0])
+            self._under_way += 1
+            if count == 1:
+                self._send_one(writes[0][0][0], partial(self._answered, writes))
+            else:
+                self._session.multi([one for operations, _ in writes for one in operations],
+                                    partial(self._answered, writes))  # fmt: skip
+
+    def _send_one(self, operation: Operation, done: Done) -> None:
+        """One operation costs half of a multi."""
+
+        def answered(answer: Any) -> None:
+            if isinstance(answer, KeeperError):
+                done(Refused(0, answer) if answer in _REFUSALS else answer)
+            else:
+                done((answer,))
+
+        match operation:
+            case Create():
+                self._session.create(operation, answered)
+            case SetData(path, data, version):
+                self._session.set(path, data, version, answered)
+            case _:
+                self._session.delete(operation.path, operation.version, answered)
+
+    def _answered(self, writes: list[Write], answer: Results | Refused | KeeperError) -> None:
+        self._under_way -= 1
+        try:
+            if isinstance(answer, Refused):
+                self._refused(writes, answer)
+            else:
+                first = 0
+                for operations, done in writes:
+                    done(answer if isinstance(answer, KeeperError) else answer[first : first + len(operations)])
+                    first += len(operations)
+        finally:
+            self._send()
+
+    def _refused(self, writes: list[Write], refused: Refused) -> None:
+        """Send the others again, before all that came later."""
+        first = 0
+        for number, (operations, done) in enumerate(writes):
+            if refused.place < first + len(operations):
+                others = writes[:number] + writes[number + 1 :]
+                self._waiting.extendleft(reversed(others))
+                done(Refused(refused.place - first, refused.error))
+                return
+            first += len(operations)

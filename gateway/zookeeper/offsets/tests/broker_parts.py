@@ -1,0 +1,109 @@
+"""The parts of a broker that histories of offsets in two stores need, and a ZooKeeper on a slow network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+from headgate.gateway.coordinator.coordinator import Coordinator
+from headgate.gateway.coordinator.gathering import Gathering, value_of
+from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.coordinator.groups.settings import GroupSettings
+from headgate.gateway.coordinator.groups.shard_factory import new_shard
+from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices
+from headgate.gateway.coordinator.tests.coordinator_bench import GROUPS_LOG
+from headgate.gateway.coordinator.transactions.markers import PartitionMarkers
+from headgate.gateway.replication.append import CommitQueue
+from headgate.gateway.replication.write_batcher import WriteBatcher
+from headgate.gateway.runtime.purgatory import Purgatory
+from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
+from headgate.gateway.runtime.time_slices import TimeSlices
+from headgate.gateway.tests.scripted import ScriptedPartition
+from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
+from headgate.gateway.zookeeper.session import SessionEvent
+from headgate.gateway.zookeeper.tests.model import ModelSession, Queue, ZooKeeperModel
+
+GROUP: Final = "g"
+TOPIC: Final = "t"
+PARTITIONS: Final = 3
+
+
+class SlowNetwork(ZooKeeperModel):
+    """A ZooKeeper whose way from one session may be held up."""
+
+    delayed: ModelSession | None = None
+
+    def _queues(self) -> Iterator[Queue]:
+        for queue in super()._queues():
+            if self.delayed is None or queue is not self.delayed.requests:
+                yield queue
+
+
+class FakeGroups:
+    """One shard, as the `GroupCoordinator` of a broker."""
+
+    def __init__(self, coordinator: Coordinator[GroupShard]) -> None:
+        self.coordinator = coordinator
+
+    def submit(self, key: str, decide: Any, failure_response: Any = None) -> Any:
+        return self.coordinator.submit(key, decide)
+
+    def submit_to(self, index: int, key: str, decide: Any, failure_response: Any = None) -> Any:
+        return self.coordinator.submit(key, decide, failure_response)
+
+    def gather(self, keys: Any, decide: Any, assemble: Any) -> Any:
+        def attempt(key: str) -> Any:
+            return value_of(lambda: self.submit(key, lambda shard, ticket: decide(shard, key, ticket)))
+
+        return Gathering([attempt(key) for key in keys], assemble).result()
+
+    def shard_of(self, index: int) -> GroupShard | None:
+        return self.coordinator.shard
+
+    def shards(self) -> list[GroupShard]:
+        return [] if self.coordinator.shard is None else [self.coordinator.shard]
+
+
+class Broker:
+    """The parts of a broker that matter here, from a start to a crash."""
+
+    def __init__(
+        self, partition: ScriptedPartition, clock: ManualClock, keeper: ZooKeeperModel, metadata: Any, **settings: Any
+    ) -> None:
+        """`partition` has the log that crashes leave."""
+        self.scheduler = FakeScheduler(clock)
+        self.purgatory = Purgatory(clock, self.scheduler)
+        self.appends = WriteBatcher()
+        self.threads = self.scheduler.hold()
+        services = CoordinatorServices(
+            clock, self.scheduler, self.purgatory, self.appends, TimeSlices(clock, self.scheduler)
+        )
+        self._clock = clock
+        partition._purgatory = self.purgatory
+        partition._commits = CommitQueue()
+        partition._writes.clear()
+        partition.log.staged, partition.fails, partition.is_slow, partition.tears = None, None, False, False
+        partition.high_watermark = partition.log.end_offset
+        self.coordinator = Coordinator(cast("Any", partition), services, GROUPS_LOG, self.new_shard)
+        groups: Any = FakeGroups(self.coordinator)
+        self.session = keeper.session(self._follow)
+        defaults = {
+            "headgate_offsets_store": (),
+            "offsets_commit_timeout_ms": 5_000,
+            "offset_metadata_max_bytes": 4_096,
+        }
+        config: Any = SimpleNamespace(**{**defaults, **settings})
+        self.stores = OffsetStores(self.session, groups, services, config, metadata)
+        self.markers = PartitionMarkers(services, cast("Any", None), groups, self.stores.markers)
+        self.groups = groups
+        self.session.start()
+        self.stores.start()
+
+    def _follow(self, event: SessionEvent) -> None:
+        self.stores.follow_session(event)
+
+    def new_shard(self) -> GroupShard:
+        return new_shard(GroupSettings(), FakeTopics({TOPIC: PARTITIONS}), Random(0), self._clock.now_ms)

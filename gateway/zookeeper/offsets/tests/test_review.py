@@ -1,0 +1,473 @@
+"""What a reader of the dual commit suspected, as tests that fail until it is mended."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from headgate.gateway.config.offset_store import DUAL, KAFKA, SOURCE, STORE
+from headgate.gateway.config.resource_type import ResourceType
+from headgate.gateway.coordinator.decision import Decision
+from headgate.gateway.coordinator.gathering import value_of
+from headgate.gateway.coordinator.groups import offset_requests
+from headgate.gateway.coordinator.transactions.markers import Marker
+from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.zookeeper.offsets import dual_group
+from headgate.gateway.zookeeper.offsets.dual_group import State
+from headgate.gateway.zookeeper.offsets.tests import dual_history
+from headgate.gateway.zookeeper.offsets.tests.dual_history import DualHistory
+from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete, SetData
+from headgate.gateway.zookeeper.tests.model import Fault
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from headgate.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from headgate.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from headgate.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+G = "g"
+
+
+class Scene(DualHistory):
+    """A broker and a ZooKeeper without chance: what a test says happens."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.drain()
+
+    def drain(self, turns: int = 3, each_ms: int = 0) -> None:
+        for _ in range(turns):
+            self.keeper.run()
+            self.broker.appends.commit()
+            while self.broker.threads.waiting:
+                self.broker.threads.run_one()
+            self.clock.elapsed_ms += each_ms
+            self.broker.scheduler.run_due()
+            self.keeper.run()
+
+    def configure(self, **configs: str) -> None:
+        names = {"store": STORE, "source": SOURCE}
+        before = self.image
+        self.image = SimpleNamespace(
+            configs={(ResourceType.GROUP, G): {names[key]: value for key, value in configs.items()}},
+            topics=before.topics,
+            topic_names={},
+        )
+        self.metadata.image = self.image
+        self.broker.stores.follow(cast("Any", before), cast("Any", self.image), ())
+
+    def go_dual(self, source: str = "zookeeper") -> None:
+        self.configure(store=DUAL, source=source)
+        self.drain(5, 400)
+        assert self.group().state is State.DUAL
+
+    def group(self) -> Any:
+        return self.broker.stores._groups[G]
+
+    def ask(self, make: Any) -> list[Any]:
+        """The reply, once it is there."""
+        replies: list[Any] = []
+        outcome = value_of(make)
+        if isinstance(outcome, Waiting):
+            self.broker.purgatory.park(outcome, replies.append)
+        else:
+            replies.append(outcome)
+        return replies
+
+    def commit_request(self, offset: int, index: int = 0) -> OffsetCommitRequest:
+        rows = [OffsetCommitRequestPartition(index, offset, committed_metadata="")]
+        return OffsetCommitRequest(G, topics=[OffsetCommitRequestTopic("t", partitions=rows)])
+
+    def send_commit(self, offset: int, index: int = 0, version: int = 2) -> list[Any]:
+        return self.ask(lambda: self._commit_to(self.commit_request(offset, index), version))
+
+    def commits(self, offset: int, index: int = 0, version: int = 2) -> None:
+        replies = self.send_commit(offset, index, version)
+        self.drain()
+        assert not isinstance(replies[0], Exception), replies[0]
+        assert replies[0].topics[0].partitions[0].error_code == 0
+
+    def fetches(self, index: int = 0) -> Any:
+        replies = self.ask(lambda: self._fetch(index))
+        self.drain()
+        return dual_history._value_of(replies[0])
+
+    def old_commits(self, offset: int, index: int = 0) -> None:
+        """A consumer of the 0.8 age: it is acknowledged at once."""
+        path, data = f"/consumers/g/offsets/t/{index}", b"%d" % offset
+        if path in self.keeper.tree.nodes:
+            self.keeper.transact(0, [SetData(path, data, ANY_VERSION)])
+        else:
+            self.keeper.transact(0, [Create(path, data)])
+
+    def in_zookeeper(self, index: int = 0) -> int | None:
+        node = self.keeper.tree.nodes.get(f"/consumers/g/offsets/t/{index}")
+        return None if node is None else int(node.data or b"-1")
+
+    def in_log(self, index: int = 0) -> int | None:
+        shard = self.broker.coordinator.shard
+        assert shard is not None
+        found = shard.offsets.of(G).get(("t", index))
+        return None if found is None else found.offset
+
+    def restart(self) -> None:
+        self.crash()
+        self.drain(5, 400)
+
+    def in_transaction(self, offset: int, index: int = 0) -> None:
+        rows = [TxnOffsetCommitRequestPartition(index, offset)]
+        topics = [TxnOffsetCommitRequestTopic("t", partitions=rows)]
+        request = TxnOffsetCommitRequest("id", G, 7, 0, topics=topics)
+        replies = self.ask(
+            lambda: self._decide_in_transaction(
+                request, lambda shard, ticket: offset_requests.commit_in_transaction(shard, request, 3, ticket)
+            )
+        )
+        self.drain()
+        assert replies[0].topics[0].partitions[0].error_code == 0
+
+    def ends_transaction(self) -> None:
+        results: list[Any] = []
+        self.broker.markers.append(Marker(7, 0, True, 0, 1), "__consumer_offsets", 0, results.append)
+        self.broker.markers.commit()
+        self.drain(5)
+        assert results == [None]
+
+
+# Lost and resurrected commits
+
+
+def test_a_mark_whose_answer_was_lost_does_not_undo_later_commits() -> None:
+    """1. The group is to be dual; the mark is written, its answer is lost. 2. It is to be `kafka` again. 3. A restart."""
+    scene = Scene()
+    scene.configure(store=KAFKA)
+    scene.commits(10)
+    scene.configure(store=DUAL, source="kafka")
+    for _ in range(200):
+        scene.keeper.step()
+        scene.broker.scheduler.run_due()
+        scene.broker.appends.commit()
+        if "/headgate/offsets/g" in scene.keeper.tree.nodes:
+            break
+    scene.keeper.cut(scene.broker.session)
+    scene.configure(store=KAFKA)
+    scene.keeper.connect(scene.broker.session)
+    scene.drain(10, 400)
+    assert G not in scene.broker.stores._groups, "the group is in the coordinator alone"
+    scene.commits(1_000)
+    assert scene.fetches() == 1_000
+    scene.restart()
+    assert scene.fetches() == 1_000
+
+
+def test_a_way_through_an_embedded_log_does_not_undo_commits() -> None:
+    """`headgate metadata to-embedded`, commits, `to-zookeeper`: the mark is still there, and ZooKeeper is older."""
+    scene = Scene()
+    scene.go_dual()
+    scene.commits(10)
+    scene.drain(5, 400)
+    # Without zookeeper.connect: the coordinator alone
+    replies = scene.ask(
+        lambda: scene.broker.groups.submit(
+            G, lambda shard, ticket: offset_requests.commit(shard, scene.commit_request(1_000), 2, ticket, 0.0)
+        )
+    )
+    scene.drain()
+    assert replies[0].topics[0].partitions[0].error_code == 0
+    scene.restart()
+    assert scene.fetches() == 1_000
+
+
+def test_a_first_commit_of_a_partition_survives_that_offsets_are_carried_over() -> None:
+    """ZooKeeper leads. A partition has an offset in the coordinator alone, of some earlier time; an old consumer commits
+    its first one after ZooKeeper was read.
+    """
+    scene = Scene()
+    scene.configure(store=KAFKA)
+    scene.commits(50)
+    original = dual_group._Entry._compared
+
+    def compared(self: Any, plan: Any) -> None:
+        scene.old_commits(100)
+        original(self, plan)
+
+    dual_group._Entry._compared = compared  # type: ignore[method-assign]
+    try:
+        scene.go_dual("zookeeper")
+    finally:
+        dual_group._Entry._compared = original  # type: ignore[method-assign]
+    scene.drain(5, 400)
+    assert scene.in_zookeeper() == 100
+    assert scene.fetches() == 100
+
+
+def test_a_transaction_is_not_superseded_by_a_commit_before_it() -> None:
+    """An old consumer commits 10, then a producer commits 20 in a transaction."""
+    scene = Scene()
+    scene.go_dual()
+    scene.commits(5)
+    scene.drain(5, 400)
+    scene.old_commits(10)
+    scene.in_transaction(20)
+    scene.ends_transaction()
+    assert scene.fetches() == 20
+
+
+def test_a_transaction_may_commit_minus_one() -> None:
+    scene = Scene()
+    scene.go_dual()
+    scene.commits(5)
+    scene.in_transaction(-1)
+    scene.ends_transaction()
+    scene.drain(5, 400)
+    assert (scene.in_zookeeper(), scene.in_log()) == (-1, -1)
+
+
+# Deletions
+
+
+def _delete_topic(scene: Scene) -> None:
+    before = scene.image
+    scene.image = scene.metadata.image = SimpleNamespace(configs=before.configs, topics={}, topic_names={})
+    scene.broker.stores.follow(cast("Any", before), cast("Any", scene.image), ["t"])
+
+
+def _create_topic(scene: Scene) -> None:
+    before = scene.image
+    topics = {"t": SimpleNamespace(partitions=(None,) * dual_history.PARTITIONS)}
+    scene.image = scene.metadata.image = SimpleNamespace(configs=before.configs, topics=topics, topic_names={})
+    scene.broker.stores.follow(cast("Any", before), cast("Any", scene.image), ["t"])
+
+
+def test_a_deleted_topic_leaves_no_offsets_if_the_connection_is_lost() -> None:
+    """A topic of the same name would be read from the old offset: messages are lost, or out of range."""
+    scene = Scene()
+    scene.go_dual()
+    scene.commits(5_000)
+    scene.drain(5, 400)
+    scene.broker.session.faults.append(Fault.BEFORE)
+    _delete_topic(scene)
+    scene.drain()
+    scene.connect()
+    scene.keeper.start()
+    scene.drain(10, 1_000)
+    _create_topic(scene)
+    assert scene.in_zookeeper() is None
+    assert scene.fetches() is None
+
+
+def test_a_deleted_topic_leaves_no_offsets_after_a_crash() -> None:
+    scene = Scene()
+    scene.go_dual()
+    scene.commits(5_000)
+    scene.drain(5, 400)
+    scene.broker.session.faults.append(Fault.BEFORE)
+    _delete_topic(scene)
+    scene.restart()
+    _create_topic(scene)
+    assert scene.in_zookeeper() is None
+
+
+def test_a_topic_deleted_as_the_group_becomes_dual_leaves_no_offsets() -> None:
+    scene = Scene()
+    scene.old_commits(5_000)
+    scene.configure(store=DUAL, source="zookeeper")
+    for _ in range(4):
+        scene.keeper.step()
+    _delete_topic(scene)
+    scene.drain(10, 400)
+    _create_topic(scene)
+    assert scene.in_zookeeper() is None
+
+
+def test_deleted_offsets_stay_deleted() -> None:
+    """OffsetDelete of a partition whose first offset an old consumer has just written."""
+    scene = Scene()
+    scene.go_dual()
+    scene.commits(7, 1)
+    scene.drain(5, 400)
+    scene.old_commits(10, 0)
+    request = OffsetDeleteRequest(
+        G, [OffsetDeleteRequestTopic("t", [OffsetDeleteRequestPartition(0), OffsetDeleteRequestPartition(1)])]
+    )
+    replies = scene.ask(
+        lambda: scene.group().commit(None, lambda shard, ticket: offset_requests.delete(shard, request, ticket))
+    )
+    scene.drain()
+    assert [row.error_code for row in replies[0].topics[0].partitions] == [0, 0]
+    scene.drain(5, 400)
+    assert scene.fetches(1) is None
+    assert scene.fetches(0) is None
+
+
+def test_a_deleted_group_stays_deleted() -> None:
+    from headgate.gateway.api.handlers.delete_groups import _delete
+
+    scene = Scene()
+    scene.go_dual()
+    scene.commits(7, 1)
+    scene.drain(5, 400)
+    scene.old_commits(10, 0)
+    replies = scene.ask(lambda: scene.broker.stores.gather([G], _delete, lambda rows: rows[0]))
+    scene.drain()
+    assert replies[0].error_code == 0
+    scene.drain(5, 400)
+    assert scene.fetches(0) is None
+
+
+# Requests that wait
+
+
+def test_many_requests_that_nobody_awaits_any_more_leave_the_partition_free() -> None:
+    """400 clients commit while ZooKeeper does not answer, and give up after 5 s."""
+    scene = Scene()
+    scene.go_dual()
+    scene.commits(1)
+    scene.keeper.delayed = scene.broker.session
+    replies = [scene.send_commit(100 + number) for number in range(400)]
+    scene.clock.elapsed_ms += 6_000
+    scene.broker.scheduler.run_due()
+    assert all(isinstance(one[0], KafkaError) for one in replies)
+    scene.deliver()
+    try:
+        scene.drain(5, 400)
+    except RecursionError:
+        pass
+    scene.drain(5, 400)
+    assert not scene.group()._locks._held
+    scene.commits(2_000)
+
+
+def test_many_requests_that_wait_do_not_stop_a_group_from_leaving() -> None:
+    scene = Scene()
+    scene.go_dual()
+    scene.commits(1)
+    scene.keeper.delayed = scene.broker.session
+    for number in range(400):
+        scene.send_commit(100 + number)
+    scene.configure(store=KAFKA)
+    scene.deliver()
+    try:
+        scene.drain(5, 400)
+    except RecursionError:
+        pass
+    scene.drain(20, 400)
+    assert G not in scene.broker.stores._groups
+
+
+def test_a_decision_that_raises_leaves_the_partition_free() -> None:
+    """In a group that is not dual a fault of the broker costs one request."""
+    scene = Scene()
+    scene.go_dual()
+    scene.commits(1)
+
+    def fault(_: Any, __: Any) -> Decision:
+        raise RuntimeError("a fault")
+
+    try:
+        scene.ask(lambda: scene.group().commit(frozenset([("t", 0)]), fault))
+    except RuntimeError:
+        pass
+    scene.drain()
+    assert not scene.group()._locks._held
+    scene.commits(2)
+
+
+def test_a_group_that_is_not_dual_commits_before_the_marks_are_read() -> None:
+    """ZooKeeper goes away just after the start, for an hour."""
+    scene = Scene()
+    scene.keeper.sessions.remove(scene.broker.session)
+    scene.keeper.stop()
+    scene.broker = scene._new_broker()
+    scene.drain(5, 400)
+    replies = scene.send_commit(5)
+    scene.drain()
+    assert not isinstance(replies[0], KafkaError), replies[0]
+
+
+# What grows
+
+
+def test_a_fetch_of_unknown_partitions_leaves_nothing() -> None:
+    scene = Scene()
+    scene.go_dual()
+    before = len(scene.group().nodes.versions)
+    asked = []
+    original = scene.broker.session.get
+    scene.broker.session.get = lambda *args: (asked.append(args[0]), original(*args))[1]  # type: ignore[method-assign]
+    wanted = OffsetFetchRequestGroup(G, topics=[OffsetFetchRequestTopics("no", partition_indexes=list(range(5_000)))])
+    scene.ask(lambda: scene.broker.stores.look([wanted], lambda _: True))
+    scene.drain()
+    assert len(scene.group().nodes.versions) == before
+    assert not asked
+
+
+def test_reads_of_all_groups_together_are_bounded() -> None:
+    """A tool writes the offsets of 200 dual groups with 100 partitions: `_look_again` is not in the background."""
+    scene = Scene()
+    scene.image.topics["t"] = SimpleNamespace(partitions=(None,) * 100)
+    most = _most_in_flight(scene, 200, 100)
+    assert most <= 8 * 64
+
+
+def _most_in_flight(scene: Scene, groups: int, partitions: int) -> int:
+    from headgate.gateway.zookeeper.offsets.dual_group import DualGroup
+
+    stores = scene.broker.stores
+    for number in range(groups):
+        name = f"g{number}"
+        tree = [
+            Create(f"/consumers/{name}"),
+            Create(f"/consumers/{name}/offsets"),
+            Create(f"/consumers/{name}/offsets/t"),
+        ]
+        tree += [Create(f"/consumers/{name}/offsets/t/{index}", b"1") for index in range(partitions)]
+        scene.keeper.transact(0, tree)
+        stores._groups[name] = DualGroup(name, stores._world, State.DUAL)
+        stores._look(stores._groups[name])
+    scene.keeper._random = None
+    scene.drain(3)
+    for number in range(groups):
+        scene.keeper.transact(
+            0, [SetData(f"/consumers/g{number}/offsets/t/{index}", b"2") for index in range(partitions)]
+        )
+    scene.keeper.run()
+    scene.clock.elapsed_ms += 600
+    scene.broker.scheduler.run_due()
+    most = 0
+    while scene.keeper.step():
+        most = max(most, len(scene.broker.session.requests))
+    return most
+
+
+def test_the_looks_at_own_commits_are_few() -> None:
+    """Ten commits, one every 600 ms, of one partition: what does each cost in requests to ZooKeeper?"""
+    scene = Scene()
+    scene.go_dual()
+    scene.commits(1)
+    scene.drain(5, 400)
+    asked: list[str] = []
+    session: Any = scene.broker.session
+    for name in ("get", "set", "sync", "multi", "children", "exists", "create"):
+
+        def asking(*args: Any, _name: str = name, _do: Any = getattr(session, name)) -> None:
+            asked.append(_name)
+            _do(*args)
+
+        setattr(session, name, asking)
+    for number in range(10):
+        scene.commits(number + 10)
+        scene.drain(2, 600)
+    print({name: asked.count(name) for name in set(asked)})
+    assert len(asked) <= 30
