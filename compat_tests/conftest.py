@@ -6,7 +6,7 @@ import gc
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,6 +16,7 @@ from compat_tests.families import FAMILIES, AsksOffsets, Family
 from compat_tests.groups.group import PARTITIONS, SETTINGS, Group
 from compat_tests.matrix import usage
 from compat_tests.matrix.proxy import Proxy
+from compat_tests.old_world import old_world
 from compat_tests.topics import new_topic
 
 RECORDED_SETTINGS = {
@@ -32,10 +33,20 @@ TOGETHER = (
     "compat_tests/test_matrix.py::test_the_oldest",
     "compat_tests/test_matrix_isolation",
     "compat_tests/test_matrix_oldest",
+    "compat_tests/test_old_tools",
     "compat_tests/test_power_cut",
+    "compat_tests/test_zookeeper_offsets",
 )
 # Files with a test of more than twenty seconds
-LONG = {"test_sigkill", "test_group_sigkill", "test_transactions_sigkill", "test_readme", "test_streams"}
+LONG = {
+    "test_sigkill",
+    "test_group_sigkill",
+    "test_transactions_sigkill",
+    "test_readme",
+    "test_streams",
+    "test_old_consumers",
+    "test_migration_faults",
+}
 
 FIGURES: list[str] = []
 
@@ -140,6 +151,25 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
         with running(tmp_path_factory.mktemp("recorded"), settings) as broker:
             proxy.target = broker.bootstrap
             yield proxy
+        if usage.RECORDS and TARGET == "headgate":
+            usage.keep(proxy.used)
+
+
+class OldProxy(NamedTuple):
+    """A proxy in front of a broker with a ZooKeeper, and its address."""
+
+    proxy: Proxy
+    zookeeper: str
+
+
+@pytest.fixture(scope="session")
+def old_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OldProxy]:
+    """For clients that need ZooKeeper; noted is the same as with `proxy`."""
+    with Proxy() as proxy:
+        settings = {**RECORDED_SETTINGS, "advertised.listeners": f"PLAINTEXT://{proxy.bootstrap}"}
+        with old_world(tmp_path_factory.mktemp("recorded_old"), settings) as world:
+            proxy.target = world.broker.bootstrap
+            yield OldProxy(proxy, world.connect)
         if usage.RECORDS and TARGET == "headgate":
             usage.keep(proxy.used)
 

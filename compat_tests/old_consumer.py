@@ -10,10 +10,14 @@ Where a consumer leaves in order, it commits.
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 import subprocess
 import tempfile
 import threading
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -41,7 +45,18 @@ SETTINGS: Final = {
     "offsets.channel.backoff.ms": "200",
     "fetch.wait.max.ms": "200",
 }
+LOGGING: Final = """\
+log4j.rootLogger = warn, stderr
+log4j.logger.kafka.consumer.ZookeeperConsumerConnector = debug
+log4j.appender.stderr = org.apache.log4j.ConsoleAppender
+log4j.appender.stderr.target = System.err
+log4j.appender.stderr.layout = org.apache.log4j.PatternLayout
+log4j.appender.stderr.layout.ConversionPattern = [%d] %p %m (%c)%n
+"""
+# A commit to the coordinator that fails returns like any other: its log alone says so
+FAILED_COMMIT: Final = re.compile(r"Error while committing offsets|[1-9]\d* errors in offset commit response")
 LIMIT_S: Final = 60.0
+RETRY_S: Final = 0.2
 _NUMBERS: Final = itertools.count()
 
 
@@ -92,8 +107,12 @@ class OldConsumer:
         compiled = toolchain.compiled("broker08", toolchain.jars("broker08"))
         arguments = (str(properties), pattern, topic, str(streams))
         command = java("ZooKeeperConsumer", *arguments, options=TOOL_OPTIONS, jar_set=jars(version))
-        at = command.index("-cp") + 1
-        command[at] = f"{compiled}:{command[at]}"
+        at = command.index("-cp")
+        command[at + 1] = f"{compiled}:{command[at + 1]}"
+        logging = self.directory / "log4j.properties"
+        logging.write_text(LOGGING)
+        # The last one counts
+        command.insert(at, f"-Dlog4j.configuration={logging.as_uri()}")
         pipe = subprocess.PIPE
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
@@ -126,12 +145,18 @@ class OldConsumer:
         until(lambda: self._has("#started"), f"{self.name} to start: {self.errors}", LIMIT_S)
 
     def commit(self) -> None:
-        """Commit what it has read."""
-        count = self.signs.count("#committed")
+        """Commit what it has read, until that is acknowledged."""
         assert self.process.stdin is not None
-        self.process.stdin.write("commit\n")
-        self.process.stdin.flush()
-        until(lambda: self._has("#committed", count + 1), f"{self.name} to commit", LIMIT_S)
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            assert time.monotonic() < deadline, f"{self.name} commits in vain: {self.errors}"
+            count, logged = self.signs.count("#committed"), self.errors.stat().st_size
+            self.process.stdin.write("commit\n")
+            self.process.stdin.flush()
+            until(partial(self._has, "#committed", count + 1), f"{self.name} to commit", LIMIT_S)
+            if not FAILED_COMMIT.search(self.errors.read_bytes()[logged:].decode(errors="replace")):
+                return
+            time.sleep(RETRY_S)
 
     def leave(self) -> None:
         """The end of its input: it commits and leaves in order; its files are removed."""
@@ -161,3 +186,48 @@ class OldConsumer:
     def _has(self, sign: str, count: int = 1) -> bool:
         assert self.process.poll() is None, f"{self.name} ended with {self.process.returncode}:\n{self.said()}"
         return self.signs.count(sign) >= count
+
+
+class RollingGroup:
+    """Two members of a group that are replaced one after the other; `gone` has what earlier ones read."""
+
+    def __init__(self) -> None:
+        self.members: list[OldConsumer] = []
+        self.gone: list[Read] = []
+        self.rebalances = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members:
+            member.kill()
+
+    @property
+    def records(self) -> list[Read]:
+        """What all have read until now."""
+        return [*self.gone, *(record for member in self.members for record in member.records)]
+
+    def bounce(self, new_member: Callable[[], OldConsumer]) -> None:
+        """Replace both members, or start them."""
+        for _ in range(2):
+            if len(self.members) == 2:
+                self.leave()
+            self.members.append(new_member())
+            self.members[-1].wait_for_start()
+            self.rebalances += 1
+
+    def leave(self) -> None:
+        """The oldest member leaves."""
+        member = self.members.pop(0)
+        try:
+            member.leave()
+        except BaseException:
+            member.kill()
+            raise
+        self.gone += member.records
+        self.rebalances += 1
+
+    def leave_all(self) -> None:
+        while self.members:
+            self.leave()

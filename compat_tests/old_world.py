@@ -24,7 +24,8 @@ from kazoo.client import KazooClient
 from compat_tests import toolchain, wire
 from compat_tests.broker import TARGET, Broker, HeadgateBroker
 from compat_tests.kafka_target import KafkaZooKeeperBroker
-from compat_tests.old_consumer import Read
+from compat_tests.old_consumer import Read, RollingGroup
+from compat_tests.test_zookeeper_start import Wire
 from compat_tests.waiting import until
 from compat_tests.zookeeper import ZooKeeper
 
@@ -46,11 +47,12 @@ _NUMBERS: Final = itertools.count()
 
 @dataclass
 class World:
-    """`zookeeper` is the server, `nodes` a client of it."""
+    """`zookeeper` is the server, `nodes` a client of it; `wire` is between it and the broker, if at all."""
 
     zookeeper: ZooKeeper
     broker: Broker
     nodes: Any
+    wire: Wire | None = None
     sent: dict[str, list[tuple[int, bytes]]] = field(default_factory=lambda: defaultdict(list))
 
     @property
@@ -100,6 +102,12 @@ class World:
         path = f"/consumers/{group}/offsets/{topic}/{partition}"
         return int(self.nodes.get(path)[0]) if self.nodes.exists(path) else None
 
+    def wait_for_all(self, topic: str, members: RollingGroup) -> None:
+        """Until the members have read all messages; they have left by then."""
+        names = " ".join(str(member.errors) for member in members.members)
+        until(lambda: self.missing_and_repeated(topic, members.records)[0] == 0, f"all of {topic} to be read: {names}")
+        members.leave_all()
+
     def missing_and_repeated(self, topic: str, read: Iterable[Read]) -> tuple[int, int]:
         """How many messages were never read, and how many reads were repetitions."""
         counts = Counter((record.partition, record.value) for record in read if record.topic == topic)
@@ -108,17 +116,21 @@ class World:
 
 
 @contextlib.contextmanager
-def old_world(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[World]:
-    """Started, ended whatever happens."""
+def old_world(
+    directory: Path, settings: Mapping[str, str] | None = None, *, is_cut_off: bool = False
+) -> Iterator[World]:
+    """Started, ended whatever happens; `is_cut_off`: a test will cut the broker off from ZooKeeper."""
     toolchain.jars("zookeeper")
-    with ZooKeeper() as zookeeper:
+    with ZooKeeper(is_synced=False) as zookeeper, contextlib.ExitStack() as stack:
+        wire = stack.enter_context(contextlib.closing(Wire(zookeeper.port))) if is_cut_off else None
+        connect = f"127.0.0.1:{wire.port}" if wire else zookeeper.connect
         wanted = {**SETTINGS, **(settings or {})}
         nodes = KazooClient(zookeeper.connect)
         nodes.start()
-        broker = new_broker(directory, zookeeper.connect, wanted)
+        broker = new_broker(directory, connect, wanted)
         try:
             broker.start()
-            yield World(zookeeper, broker, nodes)
+            yield World(zookeeper, broker, nodes, wire)
         finally:
             broker.stop()
             nodes.stop()

@@ -6,8 +6,9 @@ APIs and versions it was answered.
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
@@ -25,6 +26,7 @@ from compat_tests.matrix.rows import OLDEST, ROWS
 from compat_tests.records import Received, Sent, Traits, by_partition
 from compat_tests.stored import CODECS
 from compat_tests.topics import new_topic
+from compat_tests.zookeeper_offsets import offsets_in_zookeeper
 
 COUNTS = {"none": 100, "gzip": 100}
 OF_EACH_CODEC = 20
@@ -38,6 +40,7 @@ class Row(NamedTuple):
 
     client: Client
     proxy: Proxy
+    zookeeper: str = ""
 
     @property
     def abilities(self) -> Abilities:
@@ -64,15 +67,22 @@ class Row(NamedTuple):
 
     def read_in_group(self, topic: str, group: str, count: int) -> list[Received]:
         with self.proxy.recording(self.client.name):
-            return self.client.read_in_group(self.proxy.bootstrap, topic, group, count)
+            return self.client.read_in_group(self.proxy.bootstrap, topic, group, count, self.zookeeper)
+
+    def committed(self, topic: str, group: str) -> dict[int, int]:
+        if not self.client.commits_to_zookeeper:
+            return committed_offsets(self.proxy.target, group, topic)
+        return offsets_in_zookeeper(self.proxy.target, group, topic, range(partitions_of(self.abilities)))
 
 
 @pytest.fixture(params=[pytest.param(client, id=client.name.replace(" ", "-")) for client in ROWS])
-def row(request: pytest.FixtureRequest, proxy: Proxy) -> Row:
+def row(request: pytest.FixtureRequest) -> Row:
     """Each client in turn; one that is not on this machine ends its tests by name."""
     client: Client = request.param
     client.command()
-    return Row(client, proxy)
+    if client.needs_zookeeper:
+        return Row(client, *request.getfixturevalue("old_proxy"))
+    return Row(client, request.getfixturevalue("proxy"))
 
 
 @pytest.fixture(scope="session")
@@ -118,8 +128,9 @@ class Shelf:
 
 
 @pytest.fixture(scope="session")
-def shelf(proxy: Proxy, newest: list[Family]) -> Shelf:
-    return Shelf(proxy.target, newest)
+def shelves(newest: list[Family]) -> Callable[[str], Shelf]:
+    """A shelf for each broker."""
+    return functools.cache(lambda bootstrap: Shelf(bootstrap, newest))
 
 
 def test_each_writes_and_reads(row: Row, newest: list[Family]) -> None:
@@ -134,7 +145,7 @@ def test_each_writes_and_reads(row: Row, newest: list[Family]) -> None:
         group = f"{topic}-group"
         found = row.read_in_group(topic, group, len(sent))
         assert_carried(sent, found, row.abilities, row.abilities, began_ms)
-        assert committed_offsets(row.proxy.target, group, topic) == ends_of(sent)
+        assert row.committed(topic, group) == ends_of(sent)
         sent += assert_goes_on(row, topic, group, ends_of(sent), began_ms)
     for reader in newest:
         found = reader.consume(row.proxy.target, topic, FromStart(), ends_of(sent))
@@ -151,9 +162,9 @@ def assert_goes_on(row: Row, topic: str, group: str, committed: dict[int, int], 
     return later
 
 
-def test_it_reads_what_the_newest_wrote(row: Row, shelf: Shelf) -> None:
+def test_it_reads_what_the_newest_wrote(row: Row, shelves: Callable[[str], Shelf]) -> None:
     """With headers and every codec."""
-    written = shelf.for_reader(row.abilities)
+    written = shelves(row.proxy.target).for_reader(row.abilities)
     assert_carried(written.sent, row.read(written.topic, len(written.sent)), MODERN, row.abilities, 0)
 
 

@@ -76,7 +76,7 @@ def read(broker: HeadgateBroker) -> list[int]:
     while len(numbers) < COUNT and time.monotonic() < deadline:
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
-            numbers.append(int(message.value()))
+            numbers.append(int(message.value() or b""))
     consumer.commit(offsets=[TopicPartition("t0", 0, numbers[-1] + 1)], asynchronous=False)
     consumer.close()
     return numbers

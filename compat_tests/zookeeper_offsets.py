@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kazoo.client import KazooClient
@@ -27,6 +27,7 @@ from compat_tests.zookeeper import ZooKeeper
 TARGET: Final = ROOT / "gateway" / "zookeeper" / "tests" / "offsets_of_kafka.txt"
 JAR_SETS: Final = {"0.8.2.2": "broker08", "2.8.2": "broker28", "3.9.1": "broker39"}
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
+UNKNOWN_PARTITION: Final = 3
 TOPIC: Final = "t"
 ABSENT: Final = "absent"
 CLOSED: Final = "closed"
@@ -208,6 +209,21 @@ def outcomes(bootstrap: str, connect: str, cases: Sequence[Case] = CASES) -> Ite
     finally:
         zookeeper.stop()
         zookeeper.close()
+
+
+def offsets_in_zookeeper(bootstrap: str, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+    """What OffsetFetch 0 answers, by partition; without those that have no offset."""
+    with wire.connect(bootstrap, 20) as stream:
+        reader = wire.Reader(wire.ask(stream, OFFSET_FETCH, 0, fetch(group, [(topic, list(partitions))])))
+    assert reader.number("i") == 1
+    assert reader.string() == topic
+    found = {}
+    for _ in range(reader.number("i")):
+        partition, offset = reader.number("i"), reader.number("q")
+        reader.string()
+        assert reader.number("h") in {0, UNKNOWN_PARTITION}
+        found[partition] = offset
+    return {partition: offset for partition, offset in sorted(found.items()) if offset >= 0}
 
 
 def answer_of(bootstrap: str, case: Case) -> bytes | None:

@@ -11,8 +11,9 @@ says why. What it says there although all was done fails the test too, unless th
                                                           producer; a line "commit" or "abort" ends the transaction of
                                                           the records before it
 
-With --isolation read_committed, or read_uncommitted, `read` does not leave it at the client's default. Each transaction
-commits for the group, in partition 0 of the topic, the count of the records of this transaction and of all before it.
+One that needs ZooKeeper has `--zookeeper a` besides in `group`. With --isolation read_committed, or read_uncommitted,
+`read` does not leave it at the client's default. Each transaction commits for the group, in partition 0 of the topic,
+the count of the records of this transaction and of all before it.
 A row that is told to speak an older version's protocol has `--protocol 0.9` besides. Records are lines of JSON:
 {"partition", "offset", "timestamp_ms", "key", "value", "headers": [{"name", "value"}]}; bytes are base64 or null. What
 the client cannot say is -1 for a time and [] for headers; a partition or a time to send that is null is the client's
@@ -70,10 +71,14 @@ class Client(Lines):
     """One client in one version; `name` is unique: family, version, and the protocol that it is told to speak."""
 
     family: ClassVar[str]
+    # Whether it reads in a group only where the broker has a ZooKeeper
+    needs_zookeeper: ClassVar[bool] = False
 
     def __init__(self, version: str, abilities: Abilities = MODERN, protocol: str = "") -> None:
         super().__init__(protocol)
         self.version = version
+        # Whether what it commits goes to ZooKeeper, by OffsetCommit 0 or by itself
+        self.commits_to_zookeeper = False
         self.abilities = abilities
         self.name = f"{self.family} {version}{f' at {protocol}' if protocol else ''}"
 
@@ -100,9 +105,13 @@ class Client(Lines):
         arguments = self.arguments("read", bootstrap, topic, count=str(count), **options)
         return [self.record_of(line) for line in self.lines(arguments)]
 
-    def read_in_group(self, bootstrap: str, topic: str, group: str, count: int) -> list[Received]:
-        """The same as the only member of a group, from what it committed on; these are committed by then."""
-        arguments = self.arguments("group", bootstrap, topic, group=group, count=str(count))
+    def read_in_group(self, bootstrap: str, topic: str, group: str, count: int, zookeeper: str = "") -> list[Received]:
+        """The same as the only member of a group, from what it committed on; these are committed by then.
+
+        `zookeeper` is ZooKeeper's address, for those that need one.
+        """
+        options = {"zookeeper": zookeeper} if self.needs_zookeeper else {}
+        arguments = self.arguments("group", bootstrap, topic, group=group, count=str(count), **options)
         return [self.record_of(line) for line in self.lines(arguments)]
 
     def record_of(self, line: str) -> Received:

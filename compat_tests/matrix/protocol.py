@@ -26,7 +26,8 @@ runs the clients (`compat_tests/matrix/`); an answered request counts. All versi
 uses, are compared with Kafka's definitions and with the bytes of Kafka's own classes.
 
 ApiVersions returns exactly these versions. Any other request closes the connection, with a line in the log that names
-the client; only an unknown version of ApiVersions gets a response, with the list (KIP-511).
+the client; only an unknown version of ApiVersions gets a response, with the list (KIP-511). OffsetCommit 0 and
+OffsetFetch 0, whose offsets are in ZooKeeper, are there with `zookeeper.connect` only.
 
 The clients, some with the version of the protocol that they were configured for: {clients}.
 

@@ -32,6 +32,7 @@ from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from headgate.gateway.zookeeper.session import (
+    OF_NODES,
     Check,
     Children,
     Create,
@@ -71,6 +72,7 @@ _ERRORS: Final = {
     exceptions.NoChildrenForEphemeralsError: KeeperError.NO_CHILDREN_FOR_EPHEMERALS,
     exceptions.BadArgumentsError: KeeperError.BAD_ARGUMENTS,
     exceptions.NoAuthError: KeeperError.NO_AUTH,
+    exceptions.UnimplementedError: KeeperError.UNIMPLEMENTED,
     exceptions.SessionExpiredError: KeeperError.SESSION_EXPIRED,
     # kazoo was closed, or its server has given up the request: nobody knows whether the server has done it
     exceptions.ConnectionClosedError: KeeperError.CONNECTION_LOSS,
@@ -114,6 +116,37 @@ class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)
+
+
+class _MultiRead:
+    """`OpCode.multiRead` of ZooKeeper 3.6, which kazoo does not have: nodes by complete paths, without watches."""
+
+    __slots__ = ("paths",)
+    type = 22
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = paths
+
+    def serialize(self) -> bytes:
+        get = serialization.multiheader_struct.pack(serialization.GetData.type, False, -1)
+        rows = [get + serialization.GetData(path, None).serialize() for path in self.paths]
+        return b"".join((*rows, serialization.multiheader_struct.pack(-1, True, -1)))
+
+    @staticmethod
+    def deserialize(answer: bytes, offset: int) -> list[Any]:
+        """(data, stat) of each node, or kazoo's error."""
+        results: list[Any] = []
+        while True:
+            header, offset = serialization.MultiHeader.deserialize(answer, offset)
+            if header.done:
+                return results
+            if header.type == serialization.GetData.type:
+                row = serialization.GetData.deserialize(answer, offset)
+                offset += serialization.int_struct.size + len(row[0] or b"") + serialization.stat_struct.size
+            else:
+                row = exceptions.EXCEPTIONS[serialization.int_struct.unpack_from(answer, offset)[0]]()
+                offset += serialization.int_struct.size
+            results.append(row)
 
 
 class _Request:
@@ -166,6 +199,7 @@ class ZooKeeperClient:
         self._scheduler = scheduler
         self._on_event = on_event
         self._max_outstanding = max_outstanding
+        self._reads_many = True
         self._waiting: deque[_Request] = deque()
         self._outstanding: dict[_Request, None] = {}  # in the order of their calls
         self._inbox: deque[Callable[[], None]] = deque()
@@ -183,6 +217,38 @@ class ZooKeeperClient:
     def get(self, path: str, done: Done[NodeData], watch: Watch | None = None) -> None:
         kazoo_watch = self._watch(watch)
         self._ask(path, None, lambda kazoo: kazoo.get_async(path, kazoo_watch), _node_data, done)
+
+    def get_many(self, paths: Sequence[str], done: Done[Sequence[NodeData | KeeperError]]) -> None:
+        """See `Session.get_many`. A server before 3.6 ends the connection at the first, and gets single reads then."""
+        if not all(map(is_valid_path, paths)):
+            self._scheduler.call_soon(partial(done, KeeperError.BAD_ARGUMENTS))
+        elif self._reads_many and paths:
+            self._put(partial(_send_reads, paths), _nodes_data, partial(self._read_many, paths, done))
+        else:
+            self._read_each(paths, done)
+
+    def _read_many(self, paths: Sequence[str], done: Done[Any], answer: Any) -> None:
+        if answer is KeeperError.UNIMPLEMENTED:
+            if self._reads_many:
+                logger.info("ZooKeeper at %s is older than 3.6: nodes are read one by one", self._connect)
+            self._reads_many = False
+            self._read_each(paths, done)
+        else:
+            done(answer)
+
+    def _read_each(self, paths: Sequence[str], done: Done[Any]) -> None:
+        answers: list[NodeData | KeeperError] = []
+
+        def take(answer: NodeData | KeeperError) -> None:
+            answers.append(answer)
+            if len(answers) == len(paths):
+                lost = next((one for one in answers if isinstance(one, KeeperError) and one not in OF_NODES), None)
+                done(tuple(answers) if lost is None else lost)
+
+        for path in paths:
+            self.get(path, take)
+        if not paths:
+            self._scheduler.call_soon(partial(done, ()))
 
     def children(self, path: str, done: Done[Children], watch: Watch | None = None) -> None:
         kazoo_watch = self._watch(watch)
@@ -394,6 +460,13 @@ def _stop(kazoo: Any, stopped: Callable[[], None]) -> None:
         stopped()
 
 
+def _send_reads(paths: Sequence[str], kazoo: Any) -> Any:
+    result = kazoo.handler.async_result()
+    request = _MultiRead([f"{kazoo.chroot}{path}".rstrip("/") or "/" for path in paths])
+    kazoo._call(request, result)  # noqa: SLF001 - kazoo has no function for requests of others
+    return result
+
+
 def _transaction(kazoo: Any, operations: Sequence[Operation]) -> Any:
     """A multi. It is built without kazoo's functions for the operations: they refuse null as data."""
     transaction = kazoo.transaction()
@@ -448,6 +521,12 @@ def _stat_or_none(stat: Any) -> Stat | KeeperError:
 def _node_data(value: Any) -> NodeData:
     data, stat = value
     return NodeData(data, _stat(stat))
+
+
+def _nodes_data(values: Sequence[Any]) -> tuple[NodeData | KeeperError, ...]:
+    return tuple(
+        _error(value) if isinstance(value, exceptions.ZookeeperError) else _node_data(value) for value in values
+    )
 
 
 def _children(value: Any) -> Children:

@@ -33,7 +33,6 @@ from headgate.gateway.zookeeper.layout.admin import (
     PartitionReassignments,
     PreferredReplicaElection,
 )
-from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH
 from headgate.gateway.zookeeper.layout.cluster import (
     CONTROLLER_PATH,
     OWN_FEATURES_PATH,
@@ -48,8 +47,8 @@ from headgate.gateway.zookeeper.layout.configs import (
     ConfigEntity,
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
-from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
+from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, TopicAssignment
+from headgate.gateway.zookeeper.layout.tree import ClusterTree, TopicNodes, read_cluster
 from headgate.gateway.zookeeper.orders import Decision
 from headgate.gateway.zookeeper.reading import CONFIGURED, Tree, Watches, read_node, read_topic
 from headgate.gateway.zookeeper.session import Refused, Session
@@ -71,9 +70,12 @@ logger = logging.getLogger("headgate.zookeeper")
 
 Order = TypeVar("Order")
 
+TOLD_AT_ONCE: Final = 64
+"""The topics or other entities whose changes by others are one change here."""
 NOTIFICATION_MS: Final = 15 * 60 * 1000
 _ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
-_DIRECTORIES: Final = (BROKER_IDS_PATH, CONFIG_CHANGES_PATH, TOPICS_PATH, *CONFIGURED)
+_DIRECTORIES: Final = (CONFIG_CHANGES_PATH, TOPICS_PATH, *CONFIGURED)
+_TOPIC_CONFIGS: Final = f"{CONFIG_PATH}/{TOPICS}/"
 _SINGLES: Final = (PRODUCER_IDS_PATH, OWN_FEATURES_PATH)
 
 
@@ -125,6 +127,8 @@ class ClusterFollower:
         self._watched = set[str]()  # topics whose assignment has a watch
         self._closely = set[str]()  # topics to read with all partitions, also if their assignment is the same
         self._notifications: dict[str, int] = {}  # name -> when it was created, in ms
+        self._found: list[MetadataRecord] = []  # what is different, and nobody was told yet
+        self._looked: list[str] = []  # topics that were looked at meanwhile
         self._told = set[str]()
         self._ordered: dict[Change, str] = {}  # changes that do an order -> its path
         self._deletions = set[bytes]()  # ids of topics whose deletion was given up, but may be done
@@ -136,14 +140,29 @@ class ClusterFollower:
         self._watched.update(image.topics)
         for topic in sorted(image.topics.values(), key=lambda topic: not topic.is_internal):
             self._find_leaderless(topic)
+        self._tell_foreign(image)
         for path in _ORDERS:
             self._watches.note(path)
+
+    def _tell_foreign(self, image: Image) -> None:
+        names = [
+            f"{topic.name}-{index}"
+            for topic in image.topics.values()
+            for index in range(len(topic.partitions))
+            if (topic.name, index) not in self.leaderless
+        ]
+        if names:
+            logger.warning(
+                "%d partitions have no copy in sync on this broker, and have no leader (%s): their brokers are gone",
+                len(names), ", ".join(names[:5]) + (", ..." if len(names) > 5 else ""),
+            )  # fmt: skip
 
     # What to look at
 
     def look_at_everything(self, *, closely: bool = False) -> None:
         """All watches are gone. `closely`: states of partitions may have been written by others too."""
         names = self._store.written_image.topics
+        self._watched.clear()
         if closely:
             self._closely.update(names)
         for path in (CONTROLLER_PATH, *_SINGLES, *_DIRECTORIES, *_ORDERS, *(f"{TOPICS_PATH}/{name}" for name in names)):
@@ -160,7 +179,7 @@ class ClusterFollower:
             self._watches.note(path)
 
     def may_be_deleted(self, records: Iterable[MetadataRecord]) -> None:
-        """A change was given up, and may be in ZooKeeper all the same."""
+        """A change may be in ZooKeeper: whoever finds a topic gone or made anew then knows why."""
         self._deletions |= {record.topic_id for record in records if isinstance(record, RemoveTopicRecord)}
 
     def look_again(self, image: Image, subjects: Touched) -> Steps[Image]:
@@ -196,17 +215,32 @@ class ClusterFollower:
         for path in [path for path in subjects if path in CONFIGURED]:
             del subjects[path]
             subjects |= dict.fromkeys((yield from self._all_configs(path)))
-        yield from gather([self._look(path) for path in subjects])
+        # A topic and its configs are one subject, or one of them would be told of upon an image without the other
+        subjects = dict.fromkeys([path.replace(_TOPIC_CONFIGS, f"{TOPICS_PATH}/") for path in subjects])
+        for chunk in _chunks(list(subjects), TOLD_AT_ONCE):
+            try:
+                yield from gather([self._look(path) for path in chunk])
+            finally:
+                self._tell_found()  # the nodes are known as they were found, whatever came then
         if any(path in _SINGLES for path in paths):
             yield from self._look_at_singles()
         for path in ordered:
             yield from self._ORDERED[path](self)
 
+    def _tell_found(self) -> None:
+        """Tell the store what is different, in one change: each copies the names of all topics."""
+        found, self._found = self._found, []
+        looked, self._looked = self._looked, []
+        if found:
+            self._store.tell(found)
+        image = self._store.written_image
+        for name in looked:
+            if name in image.topics:
+                self._find_leaderless(image.topics[name])
+
     def _look(self, path: str) -> Steps[None]:
         if path.startswith(f"{TOPICS_PATH}/"):
             yield from self._look_at_topic(path.removeprefix(f"{TOPICS_PATH}/"))
-        elif path == BROKER_IDS_PATH:
-            yield from self._look_at_brokers()
         elif path.startswith(f"{CONFIG_PATH}/"):
             yield from self._look_at_configs(ConfigEntity.of(path.removeprefix(f"{CONFIG_PATH}/")))
 
@@ -220,10 +254,11 @@ class ClusterFollower:
         return (f"{TOPICS_PATH}/{name}" for name in new.union(known.keys() - names))
 
     def _look_at_topic(self, name: str) -> Steps[None]:
+        self._watched.discard(name)
         known, is_close = self._nodes.topic(name), name in self._closely
         if known is not None and not is_close and name in self._store.written_image.topics:
             found = yield from get(self._session, f"{TOPICS_PATH}/{name}", self._watches.note)
-            if found is not None and found.stat.version == known.version:
+            if found is not None and found.stat.version == known.version and _is_same(name, found.data, known):
                 self._watched.add(name)
                 yield from self._look_at_configs(ConfigEntity(TOPICS, name))
                 return
@@ -240,27 +275,32 @@ class ClusterFollower:
                 self._closely.add(name)  # others write the topic too, or another is the controller: a look follows
                 return
         self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
+        self._deletions.discard(part.image.topics[name].topic_id)
         topic = _told_topic(part.image.topics[name], before, self._config)
         self._report_invalid(part)
         if before is not None and before.topic_id == topic.topic_id and len(topic.partitions) < len(before.partitions):
             self._tell_once(f"topic {name} has {len(topic.partitions)} partitions in ZooKeeper and had "
                             f"{len(before.partitions)}: the others stay")  # fmt: skip
             topic = topic._replace(partitions=topic.partitions + before.partitions[len(topic.partitions) :])
-        records = topic_records(before, topic)
-        if records:
-            self._store.tell(records)
-        self._find_leaderless(topic)
+        self._found += topic_records(before, topic)
+        self._looked.append(name)
 
     def _read_topic(self, name: str) -> Steps[ClusterTree]:
         tree: Tree = yield from read_topic(self._session, name, self._watches.note)
         (self._watched.add if tree else self._watched.discard)(name)
-        return read_cluster(tree, partial(self._topic_id, name))
+        return read_cluster(tree, partial(self._topic_id, name, tree))
 
-    def _topic_id(self, name: str) -> bytes:
-        """The id of a topic that has none in ZooKeeper: the one that its logs have."""
+    def _topic_id(self, name: str, tree: Tree) -> bytes:
+        """The id of a topic that has none in ZooKeeper: the one that its logs have, unless it was deleted meanwhile.
+
+        Tools before 2.8 drop the id when they add partitions. Who makes the topic anew leaves no state of before.
+        """
         image = self._store.written_image
         known = image.topics.get(name)
-        return new_topic_id(self._random, image.topic_names) if known is None else known.topic_id
+        is_new = not any(path.endswith("/state") for path in tree)
+        if known is None or (is_new and known.topic_id in self._deletions):
+            return new_topic_id(self._random, image.topic_names)
+        return known.topic_id
 
     def _give_id(self, name: str, part: ClusterTree) -> Steps[ClusterTree]:
         cluster = self._nodes.tree(part.image)._replace(topics=part.topics, without_id=part.without_id)
@@ -278,7 +318,7 @@ class ClusterFollower:
             return
         if before.topic_id in self._deletions:
             self._deletions.discard(before.topic_id)
-            self._store.tell([RemoveTopicRecord(topic_id=before.topic_id)])
+            self._found.append(RemoveTopicRecord(topic_id=before.topic_id))
         else:
             self._tell_once(
                 f"topic {name} is gone from ZooKeeper, though nobody has ordered its deletion: it is served on, and "
@@ -309,6 +349,10 @@ class ClusterFollower:
         entities = {entity for entity in found if entity is not None}
         return (f"{CONFIG_PATH}/{entity.entity_path}" for entity in entities)
 
+    def know_notification(self, path: str) -> None:
+        """This broker has written a notification: its configs are known."""
+        self._notifications[path.removeprefix(f"{CONFIG_CHANGES_PATH}/")] = self._clock.now_ms()
+
     def _read_notification(self, name: str) -> Steps[ConfigEntity | None]:
         found = yield from get(self._session, f"{CONFIG_CHANGES_PATH}/{name}")
         if found is None:
@@ -324,8 +368,8 @@ class ClusterFollower:
         """Delete old notifications; every broker does it."""
         before_ms = self._clock.now_ms() - NOTIFICATION_MS
         old = [name for name, created_ms in self._notifications.items() if created_ms < before_ms]
+        yield from gather([delete(self._session, f"{CONFIG_CHANGES_PATH}/{name}") for name in old])
         for name in old:
-            yield from delete(self._session, f"{CONFIG_CHANGES_PATH}/{name}")
             del self._notifications[name]
 
     def _all_configs(self, parent: str) -> Steps[set[str]]:
@@ -354,13 +398,11 @@ class ClusterFollower:
             if topic is None:
                 return
             changed = changed_configs(topic.configs, accepted_configs(topic.name, configs))
-            records = config_records(topic.name, changed)
+            self._found += config_records(topic.name, changed)
         else:
             key = _resource(entity)
             configs = accepted_group_configs(self._config, key[1], configs) if key[0] == GROUP_RESOURCE else configs
-            records = config_records(key[1], changed_configs(image.configs.get(key, {}), configs), key[0])
-        if records:
-            self._store.tell(records)
+            self._found += config_records(key[1], changed_configs(image.configs.get(key, {}), configs), key[0])
 
     # Single nodes
 
@@ -389,20 +431,11 @@ class ClusterFollower:
         if records:
             self._store.tell(records)
 
-    def _look_at_brokers(self) -> Steps[None]:
-        names = yield from children(self._session, BROKER_IDS_PATH, self._watches.note)
-        for name in names:
-            if name != str(self._config.node_id):
-                self._tell_once(
-                    f"broker {name} has registered itself in the same ZooKeeper: clusters of several brokers are not "
-                    "supported yet; stop it, as no partition moves there"
-                )
-
     # Orders of tools
 
     def _delete_topics(self) -> Steps[None]:
         names = yield from children(self._session, DELETE_TOPICS_PATH, self._watches.note)
-        self._nodes.put_deleting(names)
+        self._put_deleting(names)
         for name in names:
             if name in self._store.planned.topics:
                 try:
@@ -415,7 +448,15 @@ class ClusterFollower:
             elif name in self._store.written_image.topics:
                 continue  # the deletion waits
             yield from delete(self._session, f"{DELETE_TOPICS_PATH}/{name}")
-            self._nodes.put_deleting([one for one in self._nodes.deleting if one != name])
+            self._put_deleting([one for one in self._nodes.deleting if one != name])
+
+    def _put_deleting(self, names: Sequence[str]) -> None:
+        """Note the orders to delete topics; a topic without an order any more is led."""
+        gone = self._nodes.deleting - set(names)
+        self._nodes.put_deleting(names)
+        topics = self._store.written_image.topics
+        for name in gone & topics.keys():
+            self._find_leaderless(topics[name])
 
     def _reassign(self) -> Steps[None]:
         yield from self._do_order(REASSIGN_PARTITIONS_PATH, PartitionReassignments.decode, orders.reassign)
@@ -488,44 +529,50 @@ def broker_of_one(found: Image, before: Image, config: BrokerConfig) -> Image:
 
 def _told_topic(topic: Topic, before: Topic | None, config: BrokerConfig) -> Topic:
     """A topic that was read: nobody leads but this broker, and it leads only what it led before."""
-    node_id = config.node_id
     known: Sequence[PartitionState] = ()
     if before is not None and before.topic_id == topic.topic_id:
         known = before.partitions
     states = [
-        state
-        if state.leader == node_id and index < len(known) and known[index].leader == node_id
-        else state._replace(leader=-1)
+        _told_state(state, known[index] if index < len(known) else None, config.node_id)
         for index, state in enumerate(topic.partitions)
     ]
     return topic._replace(partitions=tuple(states), configs=accepted_configs(topic.name, topic.configs))
 
 
+def _told_state(state: PartitionState, known: PartitionState | None, node_id: int) -> PartitionState:
+    if known is not None and state.leader == known.leader == node_id:
+        return state
+    if (
+        known is not None and state.leader_epoch < known.leader_epoch
+    ):  # the node was lost; the epochs go on all the same
+        state = state._replace(leader_epoch=known.leader_epoch, isr=state.isr or (node_id,))
+    return state._replace(leader=-1)
+
+
 def accepted_configs(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:
-    """The configs of a topic that this version accepts; of a contradiction both sides are left out."""
-    accepted = {}
-    for key, value in configs.items():
-        try:
-            topic_configs.check({key: value})
-        except KafkaError as error:
-            logger.error("a config of topic %s in ZooKeeper has no effect: %s", name, error.message)
-        else:
-            accepted[key] = value
-    try:
-        topic_configs.check(accepted)
-    except KafkaError as error:
-        logger.error("configs of topic %s in ZooKeeper contradict each other: %s", name, error.message)
-        accepted = {key: value for key, value in accepted.items() if not key.endswith("compaction.lag.ms")}
-    return accepted
+    """The configs of a topic that this version accepts."""
+    return _accepted(f"topic {name}", configs, topic_configs.check)
 
 
 def accepted_group_configs(config: BrokerConfig, group_id: str, configs: Mapping[str, str]) -> Mapping[str, str]:
-    """The configs of a group, or none if this version refuses them."""
+    """The configs of a group that this version accepts."""
+    return _accepted(f"group {group_id}", configs, partial(group_configs.check, config))
+
+
+def _accepted(owner: str, configs: Mapping[str, str], check: Callable[[dict[str, str]], None]) -> Mapping[str, str]:
+    """All configs, or those that are right with what was accepted before them."""
+    accepted: dict[str, str] = {}
     try:
-        group_configs.check(config, configs)
-    except KafkaError as error:
-        logger.error("the configs of group %s in ZooKeeper have no effect: %s", group_id, error.message)
-        return {}
+        check(dict(configs))
+    except KafkaError:
+        for name, value in configs.items():
+            try:
+                check({**accepted, name: value})
+            except KafkaError as error:
+                logger.error("a config of %s in ZooKeeper has no effect: %s", owner, error.message)
+            else:
+                accepted[name] = value
+        return accepted
     return configs
 
 
@@ -538,6 +585,18 @@ def _with_topic(image: Image, name: str, topic: Topic | None) -> Image:
         topics[name] = topic
         names[topic.topic_id] = name
     return image._replace(topics=topics, topic_names=names)
+
+
+def _is_same(name: str, data: bytes | None, known: TopicNodes) -> bool:
+    """Whether a topic is as it was: one that was made anew may have the same version."""
+    try:
+        return TopicAssignment.decode(name, data) == known.assignment
+    except InvalidNode:
+        return False
+
+
+def _chunks(paths: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (paths[first : first + size] for first in range(0, len(paths), size))
 
 
 def _entities(subjects: Touched) -> list[ConfigEntity]:

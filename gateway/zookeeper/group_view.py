@@ -1,8 +1,8 @@
 """The groups in ZooKeeper, for those who look at groups: `/consumers`, read when somebody asks, and kept some seconds.
 
 Members of the 0.8 age come and go without a word to this broker, so each look reads ZooKeeper. The cost is bounded:
-nothing is read that was read within `KEPT_MS`, callers who ask meanwhile share one reading, few requests are on their
-way at once, and at most `max_groups` groups are shown. Offsets are not kept here: OffsetFetch 0 reads them.
+nothing is read that was read within `KEPT_MS`, callers who ask meanwhile share one reading, one group is read at a
+time with `AT_ONCE` requests, and at most `max_groups` groups are shown. Offsets are not kept: OffsetFetch 0 reads them.
 
 What cannot be read is left out: a view must not keep anybody from seeing the groups of the coordinator.
 """
@@ -10,6 +10,7 @@ What cannot be read is left out: a view must not keep anybody from seeing the gr
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -37,6 +38,7 @@ MAX_DETAILS: Final = 256
 MAX_NODES: Final = 20_000
 """Nodes that are read for the members of one group; the rest is left out."""
 AT_ONCE: Final = 8
+_LISTING: Final = ""
 
 
 class ZooKeeperMember(NamedTuple):
@@ -73,11 +75,12 @@ class GroupView:
         self._max_groups = max_groups
         self._kept: dict[str, _Kept] = {}
         self._asking: dict[str, list[Callable[[object], None]]] = {}
-        self._is_failing = self._is_cut = False
+        self._readings: deque[tuple[str, Callable[[], Steps[object]]]] = deque()
+        self._is_reading = self._is_failing = self._is_cut = False
 
     def list_groups(self, done: Callable[[Listing], None]) -> None:
         """All groups, without those that cannot be read; none while ZooKeeper does not answer."""
-        self._ask("", self._read_listing, lambda found: done(found if isinstance(found, dict) else {}))
+        self._ask(_LISTING, self._read_listing, lambda found: done(found if isinstance(found, dict) else {}))
 
     def describe(self, names: Collection[str], done: Callable[[Mapping[str, ZooKeeperGroup]], None]) -> None:
         """Those of the named groups that ZooKeeper has, each with its members."""
@@ -112,10 +115,20 @@ class GroupView:
             self._asking[key].append(done)
         else:
             self._asking[key] = [done]
+            put = self._readings.appendleft if key == _LISTING else self._readings.append
+            put((key, read))
+            self._read_next()
+
+    def _read_next(self) -> None:
+        """Begin the next reading, unless one is under way."""
+        if self._readings and not self._is_reading:
+            self._is_reading = True
+            key, read = self._readings.popleft()
             run(read(), partial(self._read, key))
 
     def _read(self, key: str, result: object) -> None:
         """A reading has ended. A failure is not kept: the next look tries again."""
+        self._is_reading = False
         if isinstance(result, Exception):
             if not self._is_failing:
                 logger.warning("the groups in ZooKeeper are not shown for now: %s", result)
@@ -125,6 +138,7 @@ class GroupView:
             self._keep(key, result)
         for done in self._asking.pop(key):
             done(result)
+        self._read_next()
 
     def _keep(self, key: str, value: object) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -149,11 +163,13 @@ class GroupView:
         ids = (yield from children(session, ids_path(name)))[:MAX_NODES]
         topics = yield from children(session, f"{group_path(name)}/owners")
         registrations = yield from gather([_registration(session, name, one) for one in ids], AT_ONCE)
-        owned = yield from gather([_owned(session, name, topic) for topic in topics[:MAX_NODES]], AT_ONCE)
+        parents = [(topic, path) for topic in topics if (path := _owners_path(name, topic)) is not None]
+        indexes = yield from gather([children(session, path) for _, path in parents], AT_ONCE)
+        places = [(topic, one) for (topic, _), names in zip(parents, indexes, strict=True) for one in names][:MAX_NODES]
+        owners = yield from gather([_owner(session, name, *place) for place in places], AT_ONCE)
         partitions: dict[str, dict[str, list[int]]] = {one: {} for one in ids}
-        for topic, rows in zip(topics, owned, strict=False):
-            for index, consumer_id in rows:
-                partitions.get(consumer_id, {}).setdefault(topic, []).append(index)
+        for topic, index, consumer_id in sorted(owner for owner in owners if owner is not None):
+            partitions.get(consumer_id, {}).setdefault(topic, []).append(index)
         members = [
             ZooKeeperMember(one, _host(name, one), subscribed, partitions[one])
             for one, subscribed in zip(ids, registrations, strict=True)
@@ -181,24 +197,21 @@ def _registration(session: Session, group: str, consumer_id: str) -> Steps[tuple
     return tuple(sorted(registered.subscription))
 
 
-def _owned(session: Session, group: str, topic: str) -> Steps[list[tuple[int, str]]]:
-    """The partitions of a topic that have an owner, each with the member's id."""
+def _owners_path(group: str, topic: str) -> str | None:
     try:
-        parent = owners_path(group, topic)
+        return owners_path(group, topic)
     except InvalidNode:
-        return []
-    names = (yield from children(session, parent))[:MAX_NODES]
-    rows = yield from gather([_owner(session, group, topic, name) for name in names], AT_ONCE)
-    return sorted(row for row in rows if row is not None)
+        return None
 
 
-def _owner(session: Session, group: str, topic: str, name: str) -> Steps[tuple[int, str] | None]:
+def _owner(session: Session, group: str, topic: str, name: str) -> Steps[tuple[str, int, str] | None]:
+    """The topic, the partition and the member of an owner; None if it is gone, or cannot be read."""
     try:
         index = partition_of(owners_path(group, topic), name)
         found = yield from get(session, PartitionOwner.path(group, topic, index))
         if found is None:
             return None
-        return index, PartitionOwner.decode(group, topic, index, found.data).consumer_id
+        return topic, index, PartitionOwner.decode(group, topic, index, found.data).consumer_id
     except InvalidNode:
         return None
 

@@ -29,9 +29,10 @@ from headgate.gateway.zookeeper.layout.configs import CLIENTS, CONFIG_PATH, IPS,
 from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
 from headgate.gateway.zookeeper.metadata_transfer import TransferRefused
+from headgate.gateway.zookeeper.offsets.offset_stores import MARKS_PATH
 from headgate.gateway.zookeeper.reading import ensure_paths, read_tree
 from headgate.gateway.zookeeper.session import Create, Operation, Refused, Session
-from headgate.gateway.zookeeper.steps import Steps, children, ensure, multi
+from headgate.gateway.zookeeper.steps import Steps, children, delete, ensure, gather, multi
 from headgate.storage.directory.kafka_directory import CARRIED_METADATA, OWN_METADATA
 from headgate.storage.directory.log_directory import LOCK
 from headgate.storage.directory.log_manager import LogManager
@@ -92,12 +93,13 @@ def to_embedded(config: BrokerConfig, connection: ZooKeeperConnection, world: Wo
     meta = layout.read_meta(world.files, path)
     assert meta is not None
     with _locked(config, world.files):
-        cluster, others, groups = connection.complete(
+        cluster, others, groups, marked = connection.complete(
             partial(_read_all, connection.session, world.random), "the metadata of the cluster"
         )
         if not cluster.image.cluster_id:
             raise TransferRefused(f"ZooKeeper at {connection.connect} has no cluster; correct zookeeper.connect")
         transfer.check(cluster, meta.cluster_id)
+        transfer.check_groups(cluster.image, marked)
         image = transfer.out_of_zookeeper(cluster, config.node_id)
         lines = [*transfer.describe(image), *transfer.left_behind(others, groups)]
         if not execute:
@@ -179,6 +181,7 @@ def _locked(config: BrokerConfig, files: Files) -> Iterator[None]:
 def _check_into(session: Session, embedded: _Embedded, node_id: int) -> Steps[None]:
     cluster = yield from _read(session, _no_id)
     transfer.check(cluster, embedded.cluster_id)
+    transfer.check_groups(embedded.image, ())
     transfer.into_zookeeper(embedded.image, cluster, node_id)
 
 
@@ -186,9 +189,13 @@ def _write_nodes(session: Session, embedded: _Embedded, node_id: int) -> Steps[N
     """Write what is missing, and read all again. Raises TransferRefused, Failed."""
     cluster = yield from _read(session, _no_id)
     transfer.check(cluster, embedded.cluster_id)
+    transfer.check_groups(embedded.image, ())
     transfer.into_zookeeper(embedded.image, cluster, node_id)  # refuse before the first write
     yield from ensure_paths(session)
     yield from ensure(session, CLUSTER_ID_PATH.rpartition("/")[0])
+    # What was in both stores once: ZooKeeper's offsets are older than the coordinator's by now
+    marked = yield from children(session, MARKS_PATH)
+    yield from gather([delete(session, f"{MARKS_PATH}/{name}") for name in marked])
     first: list[Operation] = []
     if not cluster.image.cluster_id:
         first.append(Create(CLUSTER_ID_PATH, ClusterId(embedded.cluster_id).encode()))
@@ -214,15 +221,16 @@ def _commit(session: Session, operations: Sequence[Operation]) -> Steps[None]:
         )
 
 
-def _read_all(session: Session, random: Random) -> Steps[tuple[ClusterTree, list[str], int]]:
-    """The cluster, the paths of configs that are not carried, and the number of groups."""
+def _read_all(session: Session, random: Random) -> Steps[tuple[ClusterTree, list[str], int, tuple[str, ...]]]:
+    """The cluster, the paths of configs that are not carried, the number of groups, and the marks of dual groups."""
     cluster = yield from _read(session, lambda: new_topic_id(random, ()))
     others: list[str] = []
     for kind in _NOT_CARRIED:
         names = yield from children(session, f"{CONFIG_PATH}/{kind}")
         others += [f"{kind}/{name}" for name in names]
     groups = yield from children(session, CONSUMERS_PATH)
-    return cluster, others, len(groups)
+    marked = yield from children(session, MARKS_PATH)
+    return cluster, others, len(groups), marked
 
 
 def _read(session: Session, new_id: Callable[[], bytes]) -> Steps[ClusterTree]:

@@ -34,9 +34,11 @@ from headgate.gateway.zookeeper.differences import overlay, touched
 from headgate.gateway.zookeeper.election import ControllerElection
 from headgate.gateway.zookeeper.follower import ClusterFollower, broker_of_one
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH
+from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH
+from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
 from headgate.gateway.zookeeper.reading import Watches
-from headgate.gateway.zookeeper.session import KeeperError, Refused, Session
+from headgate.gateway.zookeeper.session import Create, KeeperError, Refused, Session
 from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, multi, run
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, TopicRecord
@@ -51,9 +53,13 @@ CHANGE_WITHIN_MS: Final = 15_000.0
 """The longest wait of a change for ZooKeeper; clients give up a request after 30 s or more."""
 MAX_WAITING: Final = 256
 """Changes that wait at most. Each has an image of its own."""
-RAISED_AT_ONCE: Final = 64
+RAISED_AT_ONCE: Final = 32
+"""The leader epochs in one change: about two milliseconds of the loop."""
 PAUSE_MS: Final = 1_000.0
 """The wait after an error that another attempt may not have."""
+LIST_EVERY_MS: Final = 100.0
+"""The least time between two looks at a long list: one of 10,000 names takes some milliseconds."""
+_LISTS: Final = (TOPICS_PATH, CONFIG_CHANGES_PATH)
 _ATTEMPTS: Final = 3
 
 
@@ -109,7 +115,8 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._election.is_elected = True
         self._follower = ClusterFollower(session, watches, nodes, config, random, clock, self)
         self._raising: Change | None = None
-        self._is_busy = self._is_paused = False
+        self._is_busy = self._is_paused = self._is_waiting = False
+        self._looked_ms: dict[str, float] = {}
         self._is_started = False
         self._connections = 0
         self._is_connected = True
@@ -213,9 +220,8 @@ class ZooKeeperMetadataStore(MetadataStore):
         is_elected = self._election.is_elected
         if is_elected and head is not None and head.is_in_doubt:
             return self._store(head)
-        if changed:
-            paths = list(changed)
-            changed.clear()
+        paths = self._due_paths()
+        if paths:
             return self._follower.look(paths)
         if is_elected:
             if len(self._queue) < MAX_WAITING:
@@ -223,6 +229,24 @@ class ZooKeeperMetadataStore(MetadataStore):
             if self._queue:
                 return self._store(self._queue[0])
         return None
+
+    def _due_paths(self) -> list[str]:
+        """What to look at now: long lists not too often."""
+        changed, now_ms = self._watches.changed, self._clock.monotonic_ms()
+        later = [path for path in changed if self._looked_ms.get(path, -LIST_EVERY_MS) + LIST_EVERY_MS > now_ms]
+        due = [path for path in changed if path not in later]
+        for path in due:
+            del changed[path]
+            if path in _LISTS:
+                self._looked_ms[path] = now_ms
+        if later and not self._is_waiting:
+            self._is_waiting = True
+            self._scheduler.call_after(LIST_EVERY_MS, self._waited)
+        return due
+
+    def _waited(self) -> None:
+        self._is_waiting = False
+        self._go_on()
 
     def _done(self, connections: int, result: object) -> None:
         self._is_busy = False
@@ -277,6 +301,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         """The multis that are still missing. Raises ValueError if others have changed the same."""
         records, image = head.change.records, self.written_image
         if head.is_in_doubt:
+            self._follower.may_be_deleted(records)
             image = yield from self._follower.look_again(image, touched(records, image, head.change.image))
         head.image = image
         self._check_producer_ids(head, image)
@@ -306,6 +331,9 @@ class ZooKeeperMetadataStore(MetadataStore):
                     raise NotController
                 return False
             self._nodes.apply(one, results)
+            for operation, result in zip(one, results, strict=True):
+                if isinstance(operation, Create) and operation.is_sequential:
+                    self._follower.know_notification(str(result))
         return True
 
     # Leader epochs

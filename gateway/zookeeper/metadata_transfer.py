@@ -13,9 +13,11 @@ from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
 from headgate.gateway.zookeeper.plans import ENTITY_TYPES, Multi, change_image
+from headgate.protocol.internal.metadata import GROUP_RESOURCE
 from headgate.storage.disk.layout import format_id
 from headgate.storage.errors import StorageError
 
+STORE_CONFIG, DUAL = "headgate.offsets.store", "dual"
 _SHOWN: Final = 5
 
 
@@ -39,6 +41,24 @@ def check(cluster: ClusterTree, cluster_id: str) -> None:
         raise TransferRefused(
             f"the cluster id {found} in ZooKeeper is not {cluster_id}, that of log.dirs; zookeeper.connect may have the"
             " wrong address or the wrong chroot"
+        )
+
+
+def check_groups(image: Image, marked: Sequence[str]) -> None:
+    """Check that no group is in both stores: one of them grows old on the way. Raises TransferRefused.
+
+    `marked`: the groups whose offsets have been carried over to both stores, by their nodes.
+    """
+    dual = {
+        name
+        for (resource_type, name), configs in image.configs.items()
+        if resource_type == GROUP_RESOURCE and configs.get(STORE_CONFIG) == DUAL
+    }
+    if dual.union(marked):
+        names = _named("group", sorted(dual.union(marked)))
+        raise TransferRefused(
+            f"{names} has its offsets in both stores; start the broker, and end that with"
+            " `headgate groups migrate finish`"
         )
 
 

@@ -5,7 +5,8 @@ Whatever others may change is read with a watch. A watch only collects the path 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final
 
@@ -24,10 +25,11 @@ from headgate.gateway.zookeeper.layout.cluster import (
     PRODUCER_IDS_PATH,
 )
 from headgate.gateway.zookeeper.layout.configs import BROKERS, CONFIG_CHANGES_PATH, CONFIG_PATH, GROUPS, TOPICS
-from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
+from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, LeaderAndIsr, TopicAssignment
 from headgate.gateway.zookeeper.layout.tree import ZNode
 from headgate.gateway.zookeeper.session import NodeData, Session, Watch
-from headgate.gateway.zookeeper.steps import Steps, children, ensure, exists, gather, get
+from headgate.gateway.zookeeper.steps import Steps, children, ensure, exists, gather, get, get_many
 
 Tree = dict[str, ZNode]
 
@@ -66,12 +68,33 @@ def read_tree(session: Session, watch: Watch) -> Steps[Tree]:
     parts += yield from gather([read_node(session, path) for path in singles])
     orders = yield from children(session, DELETE_TOPICS_PATH, watch)
     parts.append({f"{DELETE_TOPICS_PATH}/{name}": ZNode(None, 0) for name in orders})
-    brokers = yield from children(session, BROKER_IDS_PATH, watch)
+    brokers = yield from children(session, BROKER_IDS_PATH)
     parts += yield from gather([read_node(session, f"{BROKER_IDS_PATH}/{name}") for name in brokers])
     parts += yield from gather([read_all_configs(session, path) for path in CONFIGURED])
     names = yield from children(session, TOPICS_PATH, watch)
-    parts += yield from gather([read_topic(session, name, watch) for name in names])
+    parts.append((yield from _read_topics(session, names, watch)))
     return _joined(parts)
+
+
+def _read_topics(session: Session, names: Sequence[str], watch: Watch) -> Steps[Tree]:
+    """All topics: their partitions are those of the assignments, unless a state is missing."""
+    tree = _joined((yield from gather([read_node(session, f"{TOPICS_PATH}/{name}", watch) for name in names])))
+    states = {name: _state_paths(name, tree) for name in names}
+    tree |= yield from _read_many(session, [f"{CONFIG_PATH}/{TOPICS}/{name}" for name in names])
+    tree |= yield from _read_many(session, [path for paths in states.values() for path in paths])
+    incomplete = {name for name, paths in states.items() if not tree.keys() >= paths}
+    for name in [name for name, paths in states.items() if paths and name not in incomplete]:
+        parents = [path.rpartition("/")[0] for path in states[name]]
+        tree |= dict.fromkeys((f"{TOPICS_PATH}/{name}/partitions", *parents), ZNode(None, 0))
+    return _joined([tree, *(yield from gather([_read_partitions(session, name) for name in incomplete]))])
+
+
+def _state_paths(name: str, tree: Tree) -> AbstractSet[str]:
+    try:
+        assignment = TopicAssignment.decode(name, tree[f"{TOPICS_PATH}/{name}"].data)
+    except (InvalidNode, KeyError):
+        return set()
+    return {LeaderAndIsr.path(name, index) for index in assignment.partitions}
 
 
 def read_topic(session: Session, name: str, watch: Watch | None) -> Steps[Tree]:
@@ -81,20 +104,29 @@ def read_topic(session: Session, name: str, watch: Watch | None) -> Steps[Tree]:
     if not tree:
         return tree
     tree |= yield from read_node(session, f"{CONFIG_PATH}/{TOPICS}/{name}")
-    names = yield from children(session, f"{path}/partitions")
-    if names:
-        tree[f"{path}/partitions"] = ZNode(None, 0)
-        tree |= {f"{path}/partitions/{child}": ZNode(None, 0) for child in names}
-        states = yield from gather([read_node(session, f"{path}/partitions/{child}/state") for child in names])
-        for state in states:
-            tree |= state
-    return tree
+    return tree | (yield from _read_partitions(session, name))
+
+
+def _read_partitions(session: Session, name: str) -> Steps[Tree]:
+    """All partitions that are there, whatever the assignment says."""
+    parent = f"{TOPICS_PATH}/{name}/partitions"
+    names = yield from children(session, parent)
+    if not names:
+        return {}
+    tree = dict.fromkeys((parent, *(f"{parent}/{child}" for child in names)), ZNode(None, 0))
+    return tree | (yield from _read_many(session, [f"{parent}/{child}/state" for child in names]))
 
 
 def read_all_configs(session: Session, parent: str) -> Steps[Tree]:
     """The configs of all entities of a type. Raises Failed."""
     names = yield from children(session, parent)
-    return _joined((yield from gather([read_node(session, f"{parent}/{name}") for name in names])))
+    return (yield from _read_many(session, [f"{parent}/{name}" for name in names]))
+
+
+def _read_many(session: Session, paths: Sequence[str]) -> Steps[Tree]:
+    found = yield from get_many(session, paths)
+    pairs = zip(paths, found, strict=True)
+    return {path: ZNode(one.data, one.stat.version) for path, one in pairs if one is not None}
 
 
 def read_node(session: Session, path: str, watch: Watch | None = None) -> Steps[Tree]:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from headgate.gateway.zookeeper.session import (
+    READ_AT_ONCE,
     Create,
     Done,
     KeeperError,
@@ -117,6 +118,19 @@ def get(session: Session, path: str, watch: Watch | None = None) -> Steps[NodeDa
     """A node; None if it does not exist, and then there is no watch. Raises Failed."""
     found = yield partial(session.get, path, watch=watch)
     return None if found is KeeperError.NO_NODE else checked(path, found)
+
+
+def get_many(session: Session, paths: Sequence[str]) -> Steps[list[NodeData | None]]:
+    """Many nodes without watches, in order; None for one that does not exist. Raises Failed."""
+    pieces = [paths[first : first + READ_AT_ONCE] for first in range(0, len(paths), READ_AT_ONCE)]
+    answers = yield from gather([_get_piece(session, piece) for piece in pieces])
+    return [one for answer in answers for one in answer]
+
+
+def _get_piece(session: Session, paths: Sequence[str]) -> Steps[list[NodeData | None]]:
+    found = checked(paths[0], (yield partial(session.get_many, paths)))
+    pairs = zip(paths, found, strict=True)
+    return [None if one is KeeperError.NO_NODE else checked(path, one) for path, one in pairs]
 
 
 def exists(session: Session, path: str, watch: Watch | None = None) -> Steps[Stat | None]:

@@ -52,6 +52,8 @@ GO_PROGRAMS: Final = {
 }
 # Wheels of a library in C, for the one machine that all of its old versions were built for
 OLD_LINUX: Final = ("--python-version", "3.7", "--platform", "manylinux2014_x86_64")
+# Published as a source archive alone; the environment has what builds it
+FROM_SOURCE: Final = ("--no-binary=pykafka", "--no-build-isolation")
 OLD_CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka-python-1.4.7": (),
     "kafka-python-2.0.2": (),
@@ -59,6 +61,7 @@ OLD_CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "confluent-kafka-1.0.0": OLD_LINUX,
     "confluent-kafka-1.4.2": OLD_LINUX,
     "confluent-kafka-1.9.2": OLD_LINUX,
+    "pykafka-2.8.0": FROM_SOURCE,
 }
 NODE_MANIFEST: Final = ("package.json", "package-lock.json", ".npmrc")
 
@@ -403,7 +406,7 @@ def old(machine: Machine) -> None:
     source = machine.root / "compat_tests" / "matrix" / "python" / "old"
     wanted = {name: digest(source / f"{name}.txt", *options) for name, options in OLD_CLIENTS.items()}
     stale = [name for name in OLD_CLIENTS if not is_current(machine.old_clients / f"{name}.stamp", wanted[name])]
-    foreign = [name for name in stale if OLD_CLIENTS[name] and not machine.is_linux_x86_64]
+    foreign = [name for name in stale if OLD_CLIENTS[name] == OLD_LINUX and not machine.is_linux_x86_64]
     if foreign:
         missing(machine, f"{', '.join(foreign)}: there are wheels for Linux on x86-64 only")
     here = [name for name in stale if name not in foreign]
@@ -417,7 +420,7 @@ def old(machine: Machine) -> None:
 
 
 def unpack(machine: Machine, name: str, lock: Path) -> None:
-    """One wheel, without what it depends on, into a directory which is replaced when all of it is there."""
+    """One client, and what its lock names besides, into a directory which is replaced when all of it is there."""
     target, partial = machine.old_clients / name, machine.old_clients / "partial"
     shutil.rmtree(partial, ignore_errors=True)
     options = ("--require-hashes", "--no-deps", "--only-binary=:all:", *OLD_CLIENTS[name])

@@ -9,7 +9,7 @@ import argparse
 import fnmatch
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
 from headgate.protocol.errors import ErrorCode
@@ -48,10 +48,22 @@ _SHOWN_NOTHING: Final = "there are no groups of that name"
 
 
 class _Found(NamedTuple):
-    """Groups by name, and a sentence for each that could not be read."""
+    """Groups by name, and why others could not be read; `settings` of all of which they are known."""
 
     groups: Mapping[str, GroupStores]
-    failures: Sequence[str]
+    failed: Mapping[str, Failure]
+    settings: Mapping[str, StoreSettings]
+
+    @property
+    def failures(self) -> list[str]:
+        """A sentence for each group that could not be read."""
+        return [f"group {name}: {_reason(why)}" for name, why in self.failed.items()]
+
+
+def _reason(why: Failure) -> str:
+    """The broker's word; it answers so too while it has no connection to ZooKeeper."""
+    waits = why.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return f"{why.text}; perhaps it waits for ZooKeeper: the broker's log tells" if waits else why.text
 
 
 # ------------------------------------------------------------------------------------------------------------ read only
@@ -88,6 +100,11 @@ def run_status(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         for found in _in_parts(cluster, names, bar):
             failures += found.failures
             rows += map(_status_row, found.groups.values())
+            rows += [
+                _unread_row(name, found.settings[name], why)
+                for name, why in found.failed.items()
+                if name in found.settings
+            ]
     return CommandResult(rows, failures, [] if rows or failures else [_SHOWN_NOTHING])
 
 
@@ -108,6 +125,13 @@ def _status_row(group: GroupStores) -> Row:
     }
 
 
+def _unread_row(name: str, settings: StoreSettings, why: Failure) -> Row:
+    """The status of a group whose offsets cannot be read: its last error."""
+    row = _status_row(GroupStores(name, settings, NOTHING_IN_ZOOKEEPER, {}))
+    known = ("group", "store", "source")
+    return {**{key: value if key in known else None for key, value in row.items()}, "status": why.text}
+
+
 def _difference_row(group: GroupStores, one: Difference) -> Row:
     return {
         "group": group.name,
@@ -121,28 +145,27 @@ def _difference_row(group: GroupStores, one: Difference) -> Row:
 
 
 def _differences(cluster: Cluster, group: GroupStores) -> list[Difference]:
-    """The differences that stay: the stores are not read at once, and a live group commits in between."""
-    found = list(compare(group))
-    in_motion: set[TopicPartition] = set()
+    """The differences that stay: no look is at one moment, and a live group commits in between.
+
+    In DUAL a partition differs if it does so in every look, and not because both stores have moved on.
+    """
+    suspects = {one.partition for one in compare(group)}
     for _ in range(_LOOKS if group.settings.store == DUAL else 0):
-        if not found:
+        if not suspects:
             return []
         time.sleep(_LOOK_AGAIN_AFTER_S)
         again = _read(cluster, [group.name]).groups.get(group.name, group)
-        found = list(compare(again))
-        in_motion = {one.partition for one in found if have_moved(group, again, one.partition)}
+        different = {one.partition for one in compare(again)} & suspects
+        suspects = {partition for partition in different if not have_moved(group, again, partition)}
         group = again
-        if not in_motion:
-            break
-    stay = [one for one in found if one.partition not in in_motion]
-    problems = _problems(cluster, stay)
-    return [one for one in compare(group, problems) if one.partition not in in_motion] if stay else []
+    problems = _problems(cluster, suspects)
+    return [one for one in compare(group, problems) if one.partition in suspects]
 
 
-def _problems(cluster: Cluster, found: Sequence[Difference]) -> dict[TopicPartition, Failure]:
+def _problems(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Failure]:
     """Partitions that do not exist: no store takes an offset for them."""
-    cluster.topics({one.partition.topic for one in found})
-    leaders = {one.partition: cluster.leader(one.partition) for one in found}
+    cluster.topics({partition.topic for partition in partitions})
+    leaders = {partition: cluster.leader(partition) for partition in partitions}
     return {partition: leader for partition, leader in leaders.items() if isinstance(leader, Failure)}
 
 
@@ -177,7 +200,8 @@ def _plan(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandR
         for found in _in_parts(cluster, names, bar):
             failures += found.failures
             for group in found.groups.values():
-                decision = _decision(group, step, options)
+                is_dual = group.settings.store == DUAL
+                decision = _decision(group, step, options, _differences(cluster, group) if is_dual else ())
                 failures += [f"group {group.name}: {decision.refusal}"] if decision.refusal else []
                 made += decision == Decision()
                 if decision.settings is not None:
@@ -238,9 +262,11 @@ def _step_row(group: GroupStores, settings: StoreSettings) -> Row:
     }
 
 
-def _decision(group: GroupStores, step: Step, options: argparse.Namespace) -> Decision:
+def _decision(
+    group: GroupStores, step: Step, options: argparse.Namespace, differences: Sequence[Difference] = ()
+) -> Decision:
     source = getattr(options, "source", ZOOKEEPER)
-    return decide(group, step, source, is_forced=getattr(options, "force", False))
+    return decide(group, step, source, differences, is_forced=getattr(options, "force", False))
 
 
 def _wait(cluster: Cluster, names: Sequence[str], timeout_s: float) -> tuple[dict[str, StoreSettings], list[str]]:
@@ -260,7 +286,7 @@ def _wait(cluster: Cluster, names: Sequence[str], timeout_s: float) -> tuple[dic
             break
         if names:
             time.sleep(_LOOK_AGAIN_AFTER_S)
-    return ended, [f"group {name}: {why.text}" for name, why in failed.items()]
+    return ended, [f"group {name}: {_reason(why)}" for name, why in failed.items()]
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
@@ -304,7 +330,7 @@ def _read(cluster: Cluster, names: Sequence[str], *, with_offsets: bool = True) 
         ours = [member for member in members if member.is_of_zookeeper]
         theirs = [member for member in members if not member.is_of_zookeeper]
         groups[name] = GroupStores(name, settings[name], zookeeper[name], kafka[name], ours, theirs)
-    return _Found(groups, [f"group {name}: {why.text}" for name, why in failed.items()])
+    return _Found(groups, failed, settings)
 
 
 class _Bar:

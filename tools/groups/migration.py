@@ -76,15 +76,25 @@ class Effect(NamedTuple):
     change: str
 
 
-def decide(group: GroupStores, step: Step, source: str = ZOOKEEPER, *, is_forced: bool = False) -> Decision:
-    """What a step does to a group. `source`: the side that leads a start. `is_forced`: in spite of live members."""
+def decide(
+    group: GroupStores,
+    step: Step,
+    source: str = ZOOKEEPER,
+    differences: Sequence[Difference] = (),
+    *,
+    is_forced: bool = False,
+) -> Decision:
+    """What a step does to a group. `source`: the side that leads a start. `is_forced`: in spite of live members.
+
+    `differences` that stay in DUAL refuse a finish.
+    """
     match step:
         case Step.START:
             return _start(group, source, is_forced=is_forced)
         case Step.FINISH:
-            return _finish(group, KAFKA, is_forced=is_forced)
+            return _finish(group, KAFKA, differences, is_forced=is_forced)
         case Step.FINISH_IN_ZOOKEEPER:
-            return _finish(group, SEPARATE, is_forced=is_forced)
+            return _finish(group, SEPARATE, differences, is_forced=is_forced)
         case Step.BACK:
             return _back(group)
 
@@ -108,7 +118,7 @@ def _start(group: GroupStores, source: str, *, is_forced: bool) -> Decision:
     return Decision(StoreSettings(DUAL, source))
 
 
-def _finish(group: GroupStores, store: str, *, is_forced: bool) -> Decision:
+def _finish(group: GroupStores, store: str, differences: Sequence[Difference], *, is_forced: bool) -> Decision:
     if group.settings.store == store:
         return Decision()
     if group.settings.store != DUAL:
@@ -116,7 +126,6 @@ def _finish(group: GroupStores, store: str, *, is_forced: bool) -> Decision:
         return Decision(refusal=f"it is {group.settings.store}, not {DUAL}; `{step.value}` comes first")
     if group.settings.is_carrying:
         return Decision(refusal=f"its offsets are not in both stores yet: {group.settings.status}")
-    differences = list(compare(group))
     if differences:
         shown = shorten_list([str(one.partition) for one in differences])
         return Decision(refusal=f"the stores differ in {shown}; `verify` says why")

@@ -2,9 +2,12 @@
 
 import pytest
 
+from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_configs import DescribeConfigsRequest
 from headgate.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
+from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from headgate.protocol.messages.offset_fetch import OffsetFetchResponsePartition as Partition
+from headgate.protocol.messages.offset_fetch import OffsetFetchResponseTopic as Topic
 from headgate.tools.groups import command, migrate
 from headgate.tools.tests.command_output import CommandOutput, Run
 from headgate.tools.tests.model_cluster import Log, ModelCluster, ModelGroup, ModelMember
@@ -124,6 +127,31 @@ def test_a_commit_between_two_reads_is_no_difference(run: Run, model: ModelClust
 
     model.disturb = commit
     assert run("verify", "app-b").code == 0
+    assert run("finish", "app-b", "--force").code == 0
+
+
+def test_a_difference_that_stays_refuses_a_finish(run: Run, model: ModelCluster) -> None:
+    run("start", "app-b", "--execute")
+    model.zookeeper["app-b"]["t", 0] = 99
+    shown = run("finish", "app-b", "--force")
+    assert shown.errors[0] == "group app-b: the stores differ in t-0; `verify` says why"
+
+
+def test_partitions_that_differ_one_after_the_other_are_no_difference(run: Run, model: ModelCluster) -> None:
+    """A commit of another partition falls into each look."""
+    run("start", "app-a", "--execute")
+    looks = 0
+
+    def commit(node: int, request: object, version: int) -> None:
+        nonlocal looks
+        if isinstance(request, OffsetFetchRequest) and version:
+            looks += 1
+            partition = ("t", looks % 3)
+            model.zookeeper["app-a"][partition] = 100 + looks
+            model.groups["app-a"].offsets[partition] = (100 + looks, -1, "")
+
+    model.disturb = commit
+    assert run("verify", "app-a").code == 0
 
 
 def test_the_status_of_each_group(run: Run, model: ModelCluster) -> None:
@@ -154,6 +182,21 @@ def test_the_status_of_each_group(run: Run, model: ModelCluster) -> None:
             "status": "failed: ZooKeeper is gone",
         },
     ]
+
+
+def test_a_status_without_zookeeper_has_the_error(run: Run, model: ModelCluster) -> None:
+    gone = OffsetFetchResponse(topics=[Topic("", [Partition(-1, -1, -1, "", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)])])
+    model.disturb = lambda node, request, version: (
+        gone if isinstance(request, OffsetFetchRequest) and not version and request.group_id == "app-b" else None
+    )
+    shown = run("status", "app-a", "app-b", "--timeout", "0.01")
+    assert shown.code == 1
+    assert [(row["group"], row["store"], row["kafka_offsets"]) for row in shown.rows] == [
+        ("app-a", "separate", 2),
+        ("app-b", "separate", None),
+    ]
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in shown.rows[1]["status"]
+    assert shown.errors[0].endswith("; perhaps it waits for ZooKeeper: the broker's log tells")
 
 
 def test_the_tool_waits_for_the_carry_over(run: Run, model: ModelCluster) -> None:

@@ -68,7 +68,8 @@ def test_a_step_that_does_not_follow_is_refused(settings: StoreSettings, step: S
 
 
 def test_a_finish_is_refused_while_the_stores_differ() -> None:
-    decision = decide(group(CARRIED, offsets(5, 6), offsets(5, 7)), Step.FINISH, is_forced=True)
+    different = group(CARRIED, offsets(5, 6), offsets(5, 7))
+    decision = decide(different, Step.FINISH, differences=list(compare(different)), is_forced=True)
     assert decision.refusal == "the stores differ in t-1; `verify` says why"
 
 

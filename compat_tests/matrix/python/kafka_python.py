@@ -110,4 +110,5 @@ if __name__ == "__main__":
     sys.meta_path.append(OldFinders)
     import kafka
 
-    main(KafkaPython)
+    # As 0.8.1 it has its commits written into ZooKeeper, by the broker
+    main(KafkaPython, "zookeeper")

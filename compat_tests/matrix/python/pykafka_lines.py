@@ -17,6 +17,13 @@ from compat_tests.records import Received, Sent
 
 CODECS: Final = {"none": CompressionType.NONE, "gzip": CompressionType.GZIP, "snappy": CompressionType.SNAPPY}
 WAIT_MS: Final = 200
+# By default it passes over every message behind a gap
+READING: Final = {
+    "auto_offset_reset": OffsetType.EARLIEST,
+    "consumer_timeout_ms": WAIT_MS,
+    "fetch_wait_max_ms": WAIT_MS,
+    "compacted_topic": True,
+}
 
 
 class Pykafka(Program):
@@ -52,20 +59,13 @@ class Pykafka(Program):
         producer.stop()
 
     def read(self, count: int) -> Iterable[Received]:
-        consumer = self.topic().get_simple_consumer(
-            auto_offset_reset=OffsetType.EARLIEST, consumer_timeout_ms=WAIT_MS, fetch_wait_max_ms=WAIT_MS
-        )
+        consumer = self.topic().get_simple_consumer(**READING)
         yield from take(consumer, count)
         consumer.stop()
 
     def group(self, group: str, count: int) -> Iterable[Received]:
-        consumer = self.topic().get_balanced_consumer(
-            group.encode(),
-            zookeeper_connect=self.options.zookeeper,
-            auto_offset_reset=OffsetType.EARLIEST,
-            consumer_timeout_ms=WAIT_MS,
-            fetch_wait_max_ms=WAIT_MS,
-        )
+        zookeeper = self.options.zookeeper
+        consumer = self.topic().get_balanced_consumer(group.encode(), zookeeper_connect=zookeeper, **READING)
         yield from take(consumer, count)
         consumer.commit_offsets()
         time.sleep(STAY_S)

@@ -15,8 +15,10 @@ from compat_tests.apache_kafka import TOOL_OPTIONS
 from compat_tests.broker import TARGET
 from compat_tests.families import java_client
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities, Client
+from compat_tests.old_consumer import OldConsumer
 from compat_tests.records import Received, Sent
 from compat_tests.stored import CODECS
+from compat_tests.waiting import until
 
 OLDEST, OLD_NEWEST = "matrix/0.8.2.2", "matrix/3.9.1"
 
@@ -59,11 +61,29 @@ class Jvm(Client):
         return java_client.received(line)
 
 
+class Scala(Jvm):
+    """Kafka 0.8: in a group it reads with the consumer of the broker's own jar, which lives in ZooKeeper."""
+
+    needs_zookeeper = True
+
+    def __init__(self, version: str, abilities: Abilities = MODERN) -> None:
+        super().__init__(version, abilities)
+        self.name += " with ZooKeeper"
+        self.commits_to_zookeeper = True
+
+    def read_in_group(self, bootstrap: str, topic: str, group: str, count: int, zookeeper: str = "") -> list[Received]:
+        with OldConsumer(self.version, zookeeper, group, topic) as consumer:
+            until(lambda: len(consumer.records) >= count, f"{count} messages: {consumer.errors}")
+        found = consumer.records
+        return [Received(read.partition, read.offset, -1, read.key, read.value, ()) for read in found]
+
+
 TRANSACTIONAL: Final = replace(MODERN, transactions=True)
 BEFORE_ZSTD: Final = replace(TRANSACTIONAL, writes=CODECS[:4], reads=CODECS[:4])
 NEWEST: Final = Jvm("4.4.0", TRANSACTIONAL, group_protocol="consumer")
 ROWS: Final[tuple[Client, ...]] = (
     Jvm("0.8.2.2", replace(BEFORE_TIMES, groups=False)),
+    Scala("0.8.2.2", BEFORE_TIMES),
     Jvm("0.9.0.1", BEFORE_TIMES),
     Jvm("0.10.2.2", BEFORE_HEADERS),
     Jvm("0.11.0.3", BEFORE_ZSTD),

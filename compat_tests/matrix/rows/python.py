@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import ClassVar, Final
@@ -60,15 +61,35 @@ class OldKafkaPython(KafkaPython):
         return super().command()
 
 
+class KafkaPython081(OldKafkaPython):
+    """It is alone in its group, and commits with OffsetCommit 0."""
+
+    needs_zookeeper = True
+
+    def __init__(self, version: str, abilities: Abilities) -> None:
+        super().__init__(version, abilities, "0.8.1")
+        self.commits_to_zookeeper = True
+
+
+class Pykafka(OldKafkaPython):
+    """Brokers and members are in ZooKeeper, offsets with the coordinator."""
+
+    family = "pykafka"
+    module = "pykafka_lines"
+    needs_zookeeper = True
+
+
 class Aiokafka(PythonProgram):
     family = "aiokafka"
     module = "aiokafka_lines"
 
 
+OLDEST: Final = replace(BEFORE_TIMES, writes=CODECS[:3], reads=CODECS[:3])
 BEFORE_ZSTD: Final = Abilities(writes=CODECS[:4], reads=CODECS[:4], traits=HEADERS)
 
 ROWS: Final[tuple[Client, ...]] = (
     OldKafkaPython("1.4.7", BEFORE_TIMES, "0.8.2"),
+    KafkaPython081("1.4.7", OLDEST),
     OldKafkaPython("1.4.7", BEFORE_TIMES, "0.9"),
     OldKafkaPython("1.4.7", BEFORE_HEADERS, "0.10.2"),
     OldKafkaPython("1.4.7", BEFORE_ZSTD),
@@ -77,5 +98,6 @@ ROWS: Final[tuple[Client, ...]] = (
     OldKafkaPython("2.0.2", BEFORE_HEADERS, "0.10.2"),
     OldKafkaPython("2.0.2", Abilities(traits=HEADERS)),
     KafkaPython(version("kafka-python"), Abilities(traits=HEADERS, transactions=True)),
+    Pykafka("2.8.0", OLDEST, "0.8.2"),
     Aiokafka(version("aiokafka"), Abilities(transactions=True)),
 )

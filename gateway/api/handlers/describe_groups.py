@@ -17,11 +17,11 @@ from headgate.gateway.api.authorization import AclOperation, AclResource
 from headgate.gateway.api.authorization_rules import authorize_group_operations, elements, every
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
-from headgate.gateway.api.handlers.each import describe_groups_each
-from headgate.gateway.api.handlers.zookeeper_groups import merge_described, with_view
+from headgate.gateway.api.handlers.each import describe_groups_each, with_view
 from headgate.gateway.coordinator.groups.classic.requests import ClassicGroup
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.zookeeper.group_rows import merge_described
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 

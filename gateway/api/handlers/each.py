@@ -391,3 +391,25 @@ def alter_each(
 
     once = unrepeated(resources, attrgetter("resource_type", "resource_name"), answer, attrgetter("resource_name"))
     return each_in_turns(*once, refuse, respond, int(SETTLED_MS), context)
+
+
+VIEW_WAIT_MS = 5_000.0
+"""A response about groups waits so long for ZooKeeper, then has the coordinator's groups alone."""
+
+
+def with_view(
+    context: HandlerContext, ask: Callable[[Callable[[P], None]], None], nothing: P, respond: Callable[[P], Any]
+) -> Any:
+    """The outcome of `respond` with what `ask` finds, or a wait for it; with `nothing` after VIEW_WAIT_MS."""
+    services, is_read = context.broker, WaitList()
+    found: list[P] = []
+
+    def done(value: P) -> None:
+        found.append(value)
+        services.purgatory.touch(is_read)
+
+    ask(done)
+    if found:
+        return respond(found[0])
+    deadline_ms = services.clock.monotonic_ms() + VIEW_WAIT_MS
+    return Waiting([is_read], deadline_ms, lambda _: respond(found[0]), lambda: respond(found[0] if found else nothing))

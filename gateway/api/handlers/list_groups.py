@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
-from headgate.gateway.api.handlers.zookeeper_groups import merge_listed, with_view
+from headgate.gateway.api.handlers.each import with_view
 from headgate.gateway.coordinator.groups.group_shard import Group
+from headgate.gateway.zookeeper.group_rows import merge_listed
 from headgate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from headgate.protocol.steps import Steps, finish_if_few
 

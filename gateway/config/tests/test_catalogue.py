@@ -46,6 +46,7 @@ def test_attributes_are_declared_with_the_types_of_the_table() -> None:
         "listeners",
         "advertised.listeners",
         "listener.security.protocol.map",
+        "headgate.offsets.store",
         "headgate.metrics.listener",
         "node.id",
     }

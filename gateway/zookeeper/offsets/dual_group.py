@@ -23,12 +23,13 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from headgate.gateway.coordinator.decision import Decision, Records, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.zookeeper.layout.topics import TopicAssignment
 from headgate.gateway.zookeeper.offsets.background import Background
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, Found, NodeOffset, OffsetNodes, Targets
 from headgate.gateway.zookeeper.offsets.partition_locks import Hold, Partition, PartitionLocks, Partitions
+from headgate.gateway.zookeeper.offsets.waiting_request import Parking, Request, ask_again, leaving, refusal
 from headgate.gateway.zookeeper.session import KeeperError, Session, Stat
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
@@ -40,6 +41,8 @@ ZOOKEEPER, KAFKA = "zookeeper", "kafka"
 LOOK_AFTER_MS: Final = 500.0
 """The pause between a change of a node and the look at it: a group that commits is read twice a second at most."""
 RETRY_MS: Final = 1_000.0
+MOST_READINGS: Final = 5
+"""How often the nodes are read to carry offsets over, while others write them; then there is a pause."""
 MAX_WAITING: Final = 1_000
 """Requests of one group that may wait."""
 
@@ -68,14 +71,6 @@ class Scheduling(Protocol):
     def call_after(self, delay_ms: float, callback: Callable[[], None]) -> Any: ...
 
 
-class Parking(Protocol):
-    """What is used of a `Purgatory`."""
-
-    def park(self, waiting: Waiting, done: Callable[[Any], None]) -> None: ...
-
-    def touch(self, wait_list: WaitList) -> None: ...
-
-
 class World(NamedTuple):
     """What all dual groups share. `monotonic_ms` is the clock of deadlines."""
 
@@ -87,48 +82,6 @@ class World(NamedTuple):
     monotonic_ms: Callable[[], float]
     timestamp_ms: Callable[[], int]
     timeout_ms: Callable[[], float]
-
-
-class Request:
-    """A request that waits for ZooKeeper and the log."""
-
-    __slots__ = ("_purgatory", "_wait_list", "_waiting", "is_ended", "reply")
-
-    def __init__(self, purgatory: Parking) -> None:
-        self.reply: Any = None
-        self.is_ended = False
-        self._purgatory = purgatory
-        self._wait_list = WaitList()
-        self._waiting: Waiting | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nobody awaits the reply any more."""
-        waiting = self._waiting
-        return self.is_ended or (waiting is not None and waiting.timer is not None and waiting.done is None)
-
-    def answer(self, reply: Any) -> None:
-        """The reply: a response or a KafkaError."""
-        if not self.is_ended:
-            self.is_ended, self.reply = True, reply
-            self._purgatory.touch(self._wait_list)
-
-    def park(self, deadline_ms: float) -> Waiting:
-        """Wait for the reply; at the deadline the client is told to ask again."""
-        self._waiting = Waiting((self._wait_list,), deadline_ms, lambda _: self._result(), self._expire)
-        if self.is_ended:
-            self._waiting.is_complete = True
-        return self._waiting
-
-    def _result(self) -> Any:
-        if isinstance(self.reply, KafkaError):
-            raise self.reply
-        return self.reply
-
-    def _expire(self) -> Any:
-        if not self.is_ended:
-            self.is_ended, self.reply = True, ask_again("ZooKeeper has not answered in time")
-        return self._result()
 
 
 class DualGroup:
@@ -364,7 +317,9 @@ class DualGroup:
             if failed:
                 done(refusal(next(iter(failed.values()))))
             else:
-                logger.info("group %s: offsets of the deleted topic %s are out of ZooKeeper", self.group_id, topic)
+                logger.info(
+                    "group %s has no offsets of the deleted topic %s in ZooKeeper any more", self.group_id, topic
+                )
                 self._forget_gone(topics, found, done)
 
         self._world.session.exists(TopicAssignment.path(topic), looked)
@@ -605,8 +560,10 @@ class _Entry:
         self._source = source
         self._note = note
         self._done = done
+        self._readings = 0
 
     def begin(self) -> None:
+        self._readings += 1
         self._group.nodes.read_all(self._read, self._group.changed)
 
     def _read(self, found: Found | KeeperError) -> None:
@@ -641,15 +598,14 @@ class _Entry:
 
     def _compared(self, plan: Any) -> None:
         if isinstance(plan, _Carry):
-            # Where ZooKeeper leads, a node that appears meanwhile is newer than what the log has
-            creates_only = self._source == ZOOKEEPER
-            self._group.nodes.write(plan.targets, partial(self._written, plan), creates_only=creates_only)
+            # A node that was written meanwhile may be newer than what the log has
+            self._group.nodes.write(plan.targets, partial(self._written, plan), as_read=True)
         else:
             self._done(plan)
 
     def _written(self, plan: _Carry, failed: dict[Partition, KeeperError]) -> None:
         errors = {error for error in failed.values() if error is not KeeperError.BAD_ARGUMENTS}
-        if errors == {KeeperError.NODE_EXISTS}:
+        if errors == {KeeperError.BAD_VERSION} and self._readings < MOST_READINGS:
             self.begin()
             return
         if errors:
@@ -674,21 +630,6 @@ class _Carry(NamedTuple):
 
     records: Records
     targets: Targets
-
-
-def ask_again(message: str) -> KafkaError:
-    """The error after which clients of every age send the request again, without a look for the coordinator."""
-    return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
-
-
-def leaving() -> KafkaError:
-    """The error of a request that waited while the group left one of the stores."""
-    return ask_again("the offsets of the group go to another store now")
-
-
-def refusal(error: KeeperError) -> KafkaError:
-    """The client's error for one of ZooKeeper."""
-    return ask_again(f"ZooKeeper: {error.name}")
 
 
 def _mark(response: Any, failed: Mapping[Partition, KeeperError]) -> None:

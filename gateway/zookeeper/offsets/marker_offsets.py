@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headgate.gateway.zookeeper.offsets.dual_group import DualGroup, State, leaving
+from headgate.gateway.zookeeper.offsets.dual_group import DualGroup, State
 from headgate.gateway.zookeeper.offsets.offset_nodes import Targets
 from headgate.gateway.zookeeper.offsets.partition_locks import Hold, Partition
+from headgate.gateway.zookeeper.offsets.waiting_request import leaving
 from headgate.protocol.errors import KafkaError
 
 if TYPE_CHECKING:

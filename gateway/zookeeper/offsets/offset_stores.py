@@ -30,18 +30,10 @@ from headgate.gateway.zookeeper.layout.node import InvalidNode, child_path
 from headgate.gateway.zookeeper.offsets import version_zero
 from headgate.gateway.zookeeper.offsets.background import Background
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
-from headgate.gateway.zookeeper.offsets.dual_group import (
-    RETRY_MS,
-    DualGroup,
-    Ended,
-    Request,
-    State,
-    World,
-    ask_again,
-    refusal,
-)
+from headgate.gateway.zookeeper.offsets.dual_group import RETRY_MS, DualGroup, Ended, State, World
 from headgate.gateway.zookeeper.offsets.marker_offsets import MarkerOffsets
 from headgate.gateway.zookeeper.offsets.partition_locks import Partitions
+from headgate.gateway.zookeeper.offsets.waiting_request import Request, ask_again, refusal
 from headgate.gateway.zookeeper.session import (
     ANY_VERSION,
     Children,

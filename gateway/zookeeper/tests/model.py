@@ -237,6 +237,16 @@ class ModelSession:
 
         self._ask([Check(path)], work, done)
 
+    def get_many(self, paths: Sequence[str], done: Done[Sequence[NodeData | KeeperError]]) -> None:
+        def read(path: str) -> NodeData | KeeperError:
+            try:
+                node = self._keeper.tree.node(self._full(path))
+            except _Failed as failed:
+                return failed.error
+            return NodeData(node.data, node.stat())
+
+        self._ask([Check(path) for path in paths], lambda: tuple(map(read, paths)), done)
+
     def children(self, path: str, done: Done[Children], watch: Watch | None = None) -> None:
         def work() -> Children:
             node = self._keeper.tree.node(self._full(path))

@@ -15,7 +15,7 @@ from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.zookeeper import plans
 from headgate.gateway.zookeeper.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, ZNode, read_cluster
-from headgate.gateway.zookeeper.metadata_store import ZooKeeperMetadataStore, first_image
+from headgate.gateway.zookeeper.metadata_store import LIST_EVERY_MS, ZooKeeperMetadataStore, first_image
 from headgate.gateway.zookeeper.plans import Multi
 from headgate.gateway.zookeeper.reading import Watches, ensure_paths, read_tree
 from headgate.gateway.zookeeper.session import Create, Delete, Operation, Refused, SessionEvent, SetData
@@ -106,8 +106,10 @@ class StoreWorld:
     def settle(self, milliseconds: float = 0.0) -> None:
         """Let everything happen that time does not hold back."""
         self.time.advance(milliseconds)
-        while self.keeper.step():
-            self.time.advance()
+        for _ in range(4):
+            while self.keeper.step():
+                self.time.advance()
+            self.time.advance(LIST_EVERY_MS)
 
     @property
     def image(self) -> Image:

@@ -142,9 +142,16 @@ def test_without_zookeeper_nothing_is_shown_and_one_line_says_so(caplog: pytest.
 def test_few_requests_are_on_their_way_at_once() -> None:
     world = Consumers()
     for number in range(50):
-        world.put(f"/consumers/g{number}")
-    world.view.list_groups(lambda _: None)
+        owned = [(f"t{topic}", index) for topic in range(5) for index in range(10)] if number < 3 else []
+        world.add_member(f"g{number}", "one", STATIC, owned)
+    found: list[Any] = []
+    world.view.list_groups(found.append)
+    world.view.describe([f"g{number}" for number in range(50)], found.append)
     most = 0
     while world.keeper.step():
         most = max(most, len(world.session.requests) + len(world.session.answers))
     assert most == 8
+    assert [len(one) for one in found] == [50, 50]
+    assert {topic: len(rows) for topic, rows in found[1]["g2"].members[0].partitions.items()} == {
+        f"t{number}": 10 for number in range(5)
+    }

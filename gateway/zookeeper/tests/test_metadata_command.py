@@ -148,6 +148,22 @@ def test_an_empty_zookeeper_has_nothing_to_carry(carrier: Carrier) -> None:
         carrier.run(to_embedded)
 
 
+def test_groups_in_both_stores_do_not_go_to_an_own_log(carrier: Carrier) -> None:
+    carrier.run(to_zookeeper)
+    carrier.put(Create("/kafka/headgate/offsets"), Create("/kafka/headgate/offsets/g"))
+    with pytest.raises(TransferRefused, match="group g has its offsets in both stores"):
+        carrier.run(to_embedded)
+    assert carrier.names() == {CARRIED_METADATA}
+
+
+def test_an_old_mark_of_both_stores_is_deleted_on_the_way_to_zookeeper(carrier: Carrier) -> None:
+    """ZooKeeper's offsets are older than the coordinator's, which went on without ZooKeeper."""
+    for path in ("/kafka/headgate", "/kafka/headgate/offsets", "/kafka/headgate/offsets/g"):
+        carrier.put(Create(path))
+    carrier.run(to_zookeeper)
+    assert "/kafka/headgate/offsets/g" not in carrier.written()
+
+
 def test_somebody_else_who_writes_is_noticed(carrier: Carrier, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = metadata_command._commit
 

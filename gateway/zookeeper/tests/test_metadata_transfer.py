@@ -212,3 +212,12 @@ def test_a_dry_run_says_what_is_there_and_what_stays() -> None:
     ]
     assert len(list(transfer.left_behind([f"users/{number}" for number in range(9)], 2))) == 3
     assert list(transfer.left_behind([], 0)) == ["nothing is deleted in ZooKeeper"]
+
+
+def test_groups_in_both_stores_are_refused() -> None:
+    transfer.check_groups(FULL, ())
+    dual = FULL._replace(configs={(GROUP_RESOURCE, "g"): {"headgate.offsets.store": "dual"}})
+    with pytest.raises(TransferRefused, match="group g has its offsets in both stores; start the broker"):
+        transfer.check_groups(dual, ())
+    with pytest.raises(TransferRefused, match="group g, h has its offsets in both stores"):
+        transfer.check_groups(dual, ["h"])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 
-from compat_tests import toolchain
-from compat_tests.zookeeper import ZooKeeper
 from headgate.gateway.zookeeper.session import (
     ANY_VERSION,
     MAX_REQUEST_BYTES,
@@ -23,24 +20,10 @@ from headgate.gateway.zookeeper.session import (
     Stat,
 )
 from headgate.gateway.zookeeper.tests.model import Fault
-from headgate.gateway.zookeeper.tests.worlds import ModelWorld, Observed, RealWorld, World
+from headgate.gateway.zookeeper.tests.worlds import Observed, World
 
 CONNECTED, SUSPENDED = SessionEvent.CONNECTED, SessionEvent.SUSPENDED
 RECONNECTED, EXPIRED = SessionEvent.RECONNECTED, SessionEvent.EXPIRED
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ZooKeeper]:
-    toolchain.jars("zookeeper")
-    with ZooKeeper(tick_ms=100) as running:
-        yield running
-
-
-@pytest.fixture(params=["model", pytest.param("real", marks=[pytest.mark.sockets, pytest.mark.slow])])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    made: World = ModelWorld() if request.param == "model" else RealWorld(request.getfixturevalue("server"))
-    yield made
-    made.close()
 
 
 def get(world: World, observed: Observed, path: str) -> Any:

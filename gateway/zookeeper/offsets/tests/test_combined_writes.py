@@ -97,6 +97,24 @@ def test_the_end_of_a_connection_is_told_to_all(writes: Writes) -> None:
     assert writes.run()["later"] == ("/later",)
 
 
+def test_a_fault_of_one_write_keeps_no_other_waiting(writes: Writes) -> None:
+    def fault(_: Any) -> None:
+        raise RuntimeError
+
+    writes.write("a", Create("/a"))
+    writes.write("b", Create("/b"))
+    writes.writes.write([Create("/c")], fault)
+    writes.write("d", Create("/d"))
+    assert writes.run()["d"] == ("/d",)
+
+
+def test_a_large_write_is_alone(writes: Writes) -> None:
+    long = "n" * 100_000
+    for number in range(20):
+        writes.write(f"w{number}", Create(f"/{long}{number}"))
+    assert all(isinstance(answer, tuple) for answer in writes.run().values())
+
+
 def test_a_multi_has_so_many_operations(writes: Writes) -> None:
     for number in range(MOST_OPERATIONS + 10):
         writes.write(f"w{number}", Create(f"/n{number}"))

@@ -1,4 +1,4 @@
-"""Groups that ZooKeeper has, in the responses about groups.
+"""Groups that ZooKeeper has, as rows of the responses about groups.
 
 A group that ZooKeeper alone has is of the type "zookeeper" (ListGroups 5), and its protocol has that name. Members of
 the 0.8 age have the client id "zookeeper"; they are added to a classic group without members of its own: a client with
@@ -7,10 +7,9 @@ the 0.8 age have the client id "zookeeper"; they are added to a classic group wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.protocol.internal.consumer_protocol import (
     PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
@@ -22,36 +21,13 @@ from headgate.protocol.messages.describe_groups import DescribedGroup, Described
 from headgate.protocol.messages.list_groups import ListedGroup
 
 if TYPE_CHECKING:
-    from headgate.gateway.api.context import HandlerContext
     from headgate.gateway.zookeeper.group_view import Listing, ZooKeeperGroup, ZooKeeperMember
 
-T = TypeVar("T")
-
 ZOOKEEPER: Final = "zookeeper"
-WAIT_MS: Final = 5_000.0
-"""A response about groups waits so long for ZooKeeper, then has the coordinator's groups alone."""
 _EMPTY, _STABLE = "Empty", "Stable"
 _RANGE: Final = "range"
 """The default of `partition.assignment.strategy` in the 0.8 age."""
 _CLASSIC_NAMES: Final = frozenset(("", "classic"))
-
-
-def with_view(
-    context: HandlerContext, ask: Callable[[Callable[[T], None]], None], nothing: T, respond: Callable[[T], Any]
-) -> Any:
-    """The outcome of `respond` with what `ask` finds, or a wait for it; with `nothing` after WAIT_MS."""
-    services, is_read = context.broker, WaitList()
-    found: list[T] = []
-
-    def done(value: T) -> None:
-        found.append(value)
-        services.purgatory.touch(is_read)
-
-    ask(done)
-    if found:
-        return respond(found[0])
-    deadline_ms = services.clock.monotonic_ms() + WAIT_MS
-    return Waiting([is_read], deadline_ms, lambda _: respond(found[0]), lambda: respond(found[0] if found else nothing))
 
 
 def merge_listed(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.handlers.zookeeper_groups import WAIT_MS
+from headgate.gateway.api.handlers.each import VIEW_WAIT_MS
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.zookeeper.group_view import Listing, ZooKeeperGroup, ZooKeeperMember
@@ -152,5 +152,5 @@ def test_after_some_seconds_the_coordinator_answers_alone(node: Node, view: Fake
     waiting = node.handle(DescribeGroupsRequest(["both"]), 5)
     assert isinstance(waiting, Waiting)
     node.services.purgatory.park(waiting, replies.append)
-    node.time.advance(WAIT_MS)
+    node.time.advance(VIEW_WAIT_MS)
     assert [row.group_state for row in replies[0].groups] == ["Empty"]
