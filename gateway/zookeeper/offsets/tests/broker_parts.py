@@ -71,7 +71,13 @@ class Broker:
     """The parts of a broker that matter here, from a start to a crash."""
 
     def __init__(
-        self, partition: ScriptedPartition, clock: ManualClock, keeper: ZooKeeperModel, metadata: Any, **settings: Any
+        self,
+        partition: ScriptedPartition,
+        clock: ManualClock,
+        keeper: ZooKeeperModel,
+        metadata: Any,
+        topics: FakeTopics | None = None,
+        **settings: Any,
     ) -> None:
         """`partition` has the log that crashes leave."""
         self.scheduler = FakeScheduler(clock)
@@ -82,6 +88,7 @@ class Broker:
             clock, self.scheduler, self.purgatory, self.appends, TimeSlices(clock, self.scheduler)
         )
         self._clock = clock
+        self._topics = topics or FakeTopics({TOPIC: PARTITIONS})
         partition._purgatory = self.purgatory
         partition._commits = CommitQueue()
         partition._writes.clear()
@@ -106,4 +113,4 @@ class Broker:
         self.stores.follow_session(event)
 
     def new_shard(self) -> GroupShard:
-        return new_shard(GroupSettings(), FakeTopics({TOPIC: PARTITIONS}), Random(0), self._clock.now_ms)
+        return new_shard(GroupSettings(), self._topics, Random(0), self._clock.now_ms)

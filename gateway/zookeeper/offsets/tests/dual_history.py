@@ -1,12 +1,15 @@
-"""A history by seed: one group with offsets in two stores, whose partitions move between owners of every kind.
+"""A history by seed: two groups with offsets in two stores, whose partitions move between owners of every kind.
 
     python -m headgate.gateway.zookeeper.offsets.tests.dual_history SEED
 
 Owners are clients of the coordinator, clients of OffsetCommit 0, transactional producers, and consumers of the 0.8 age,
-which write to ZooKeeper themselves. Each reads where its predecessor stopped, then commits: forwards, and backwards on
-purpose. Meanwhile connections and sessions end, ZooKeeper stops, the log fails or is slow, and the broker crashes.
+which write to ZooKeeper themselves. An owner reads where its predecessor stopped, or does not care, then commits:
+forwards, and backwards on purpose. Rivals commit beside the owners, some delete offsets, and the topic is deleted and
+made anew. Groups enter both stores, leave them, and change their mind. Meanwhile connections and sessions end,
+ZooKeeper stops, the log fails or is slow, and the broker crashes (`dual_world`).
 
-The rule: whoever reads gets the last acknowledged commit, or one whose end nobody has seen before the read began.
+The rule: whoever reads gets the last acknowledged commit, or one whose end nobody has seen before the read began; and
+the log of a dual group has ZooKeeper's offsets in ZooKeeper's order (`offset_registers`).
 """
 
 from __future__ import annotations
@@ -14,36 +17,35 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable
-from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, cast
+from unittest import mock
 
+from headgate.gateway.api.handlers.delete_groups import _delete as delete_group
 from headgate.gateway.config.offset_store import DUAL, KAFKA, SEPARATE, SOURCE, STORE
 from headgate.gateway.config.resource_type import ResourceType
-from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.gathering import value_of
+from headgate.gateway.coordinator.decision import Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups import offset_requests
+from headgate.gateway.coordinator.groups.classic.requests import join
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
-from headgate.gateway.tests.scripted import STORAGE_ERROR, ScriptedPartition
-from headgate.gateway.zookeeper.offsets.dual_group import State
-from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP, PARTITIONS, TOPIC, Broker, SlowNetwork
-from headgate.gateway.zookeeper.session import ANY_VERSION, Create, KeeperError, NodeData
-from headgate.gateway.zookeeper.tests.model import Fault
+from headgate.gateway.zookeeper.layout.topics import TopicAssignment
+from headgate.gateway.zookeeper.offsets import combined_writes, offset_nodes
+from headgate.gateway.zookeeper.offsets.dual_group import DualGroup, State
+from headgate.gateway.zookeeper.offsets.tests.broker_parts import PARTITIONS, TOPIC
+from headgate.gateway.zookeeper.offsets.tests.dual_world import (
+    GROUPS,
+    PLACES,
+    DualWorld,
+    Place,
+    commit_request,
+    value_of_reply,
+)
+from headgate.gateway.zookeeper.offsets.tests.offset_registers import Write
+from headgate.gateway.zookeeper.session import ANY_VERSION, Create
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from headgate.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
+from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headgate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -61,25 +63,12 @@ KINDS: Final = {
 STEPS: Final = 500
 
 
-class Write:
-    """A commit: `ended` is when its client knew the result, or gave up."""
-
-    def __init__(self, value: int, begun: int) -> None:
-        self.value = value
-        self.begun = begun
-        self.ended: int | None = None
-        self.is_acknowledged = False
-
-    def __repr__(self) -> str:
-        return f"{self.value} [{self.begun}, {self.ended}]{'' if self.is_acknowledged else ' not acknowledged'}"
-
-
 class Owner:
     """One client with one partition: it has read, or asks to."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, *, has_read: bool = False) -> None:
         self.kind = kind
-        self.has_read = False
+        self.has_read = has_read
         self.is_busy = False
         self.is_gone = False
         self.write: Write | None = None
@@ -87,127 +76,180 @@ class Owner:
         """What the owner waits for at the broker."""
 
 
-class DualHistory:
-    """The state of the world, and what may happen in it."""
+class Home:
+    """Where the offsets of a group are to be, and were before."""
 
-    def __init__(self, seed: int) -> None:
-        self.random = Random(seed)
-        self.log: list[str] = []
-        self.clock = ManualClock()
-        self.keeper = SlowNetwork(self.random)
-        topics = {TOPIC: SimpleNamespace(partitions=(None,) * PARTITIONS)}
-        self.image = SimpleNamespace(configs={}, topics=topics, topic_names={})
-        self.metadata: Any = SimpleNamespace(image=self.image)
-        self.partition = ScriptedPartition(cast("Any", None))
-        self.old = self.keeper.session()
-        self.old.start()
-        self.keeper.run()
-        for path in ("/consumers", "/consumers/g", "/consumers/g/offsets", "/consumers/g/offsets/t"):
-            self.old.create(Create(path), lambda _: None)
-        self.keeper.run()
+    def __init__(self) -> None:
         self.store = self.before = SEPARATE
         self.has_entered = False
-        self.now = 0
+        self.carried: list[Write] = []
+
+
+class DualHistory(DualWorld):
+    """What clients do, what they know of it, and what may happen."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.homes = {group: Home() for group in GROUPS}
         self.values = 0
-        self.writes: dict[int, list[Write]] = {index: [] for index in range(PARTITIONS)}
-        self.owners = {index: Owner(OLD) for index in range(PARTITIONS)}
-        self.transaction: dict[int, Write] = {}
-        self.ending: deque[dict[int, Write]] = deque()
+        self.owners = {place: Owner(OLD) for place in PLACES}
+        self.open: list[tuple[Place, Write]] = []
+        """Commits and deletions without an end."""
+        self.transaction: dict[Place, Write] = {}
+        self.ending: deque[dict[Place, Write]] = deque()
         self.is_ending = False
         self.in_transit = self.aborts = 0
-        self.broker = self._new_broker()
+        self.has_topic = True
         self.reads = 0
         self.problems: list[str] = []
-        self.late: list[Any] = []
-        """What was on its way to ZooKeeper when the broker's connection was cut."""
-        self.at_broker: list[Write] = []
-        """Commits whose end a crash of the broker is."""
 
-    def _new_broker(self) -> Broker:
-        return Broker(self.partition, self.clock, self.keeper, self.metadata)
-
-    def note(self, sentence: str) -> None:
-        self.now += 1
-        self.log.append(f"{self.now} {sentence}")
-
-    # Requests
-
-    def put(self, owner: Owner, make: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """Put a request to the broker; `done` gets its reply, or an error."""
-        broker = self.broker
-
-        def answered(reply: Any) -> None:
-            owner.waiting = None
-            if self.broker is broker:
-                done(reply)
-
-        outcome = value_of(make)
-        broker.appends.commit()
-        if isinstance(outcome, Waiting):
-            owner.waiting = outcome
-            broker.purgatory.park(outcome, answered)
-        else:
-            answered(outcome)
+    # Commits
 
     def commit(self) -> None:
         """An owner commits."""
         found = self._idle_owner(has_read=True)
         if found is None:
             return
-        index, owner = found
-        self.values += 1
-        # All different, and often less than what was committed before
-        value = self.values * 1_000 if self.random.random() < 0.7 else 1_000_000 - self.values
-        write = Write(value, 0)
-        self.note(f"{owner.kind} commits {write.value} of {index}")
-        write.begun = self.now
+        place, owner = found
         if owner.kind == TRANSACTIONAL:
-            self._commit_in_transaction(index, owner, write)
+            self._commit_in_transaction(place, owner)
             return
-        self.writes[index].append(write)
+        (write,) = self._begin([place], owner.kind)
         owner.is_busy, owner.write = True, write
 
-        def done(code: Any) -> None:
-            if write.ended is None:
-                self.note(f"the commit of {write.value} has ended: {code!r}")
-                owner.is_busy, write.ended = False, self.now
-                write.is_acknowledged = code == 0
+        def ended() -> None:
+            owner.is_busy, owner.waiting = False, None
 
-        if owner.kind == OLD:
-            self._write_node(index, value, done)
+        owner.waiting = self._commit({place: write}, ended)
+
+    def rival(self) -> None:
+        """Somebody else commits one partition of a group, or all of them."""
+        group = self.random.choice(GROUPS)
+        kind = self.random.choice(self._kinds(group))
+        if kind == TRANSACTIONAL or not self.has_topic:
             return
-        self.at_broker.append(write)
-        rows = [OffsetCommitRequestPartition(index, write.value, committed_metadata="")]
-        request = OffsetCommitRequest(GROUP, topics=[OffsetCommitRequestTopic(TOPIC, partitions=rows)])
+        places = [place for place in PLACES if place[0] == group]
+        if kind == OLD or self.random.random() < 0.6:
+            places = [self.random.choice(places)]
+        writes = self._begin(places, kind)
+        self._commit(dict(zip(places, writes, strict=True)), lambda: None)
+
+    def _value(self) -> int:
+        """All different, and often less than what was committed before."""
+        self.values += 1
+        return self.values * 1_000 if self.random.random() < 0.7 else 1_000_000 - self.values
+
+    def _begin(self, places: list[Place], kind: str, *, deletes: bool = False) -> list[Write]:
+        values = [None if deletes else self._value() for _ in places]
+        self.note(f"{kind} {'deletes' if deletes else 'commits'} {dict(zip(places, values, strict=True))}")
+        writes = [Write(value, self.now, kind) for value in values]
+        for place, write in zip(places, writes, strict=True):
+            self.registers[place].writes.append(write)
+            self.open.append((place, write))
+        return writes
+
+    def _end(self, writes: list[Write], codes: list[Any]) -> None:
+        self.note(f"{[one.value for one in writes]} ended: {codes!r}")
+        for write, code in zip(writes, codes, strict=True):
+            write.end(self.now, is_acknowledged=code == 0)
+        self.open = [one for one in self.open if one[1].ended is None]
+
+    def _commit(self, writes: dict[Place, Write], ended: Callable[[], None]) -> Waiting | None:
+        all_writes = list(writes.values())
+        (group, index), kind = next(iter(writes)), all_writes[0].kind
+        values = {place[1]: cast("int", write.value) for place, write in writes.items()}
+
+        def done(codes: list[Any]) -> None:
+            self._end(all_writes, codes)
+            ended()
 
         def reply(response: Any) -> None:
-            done(response.code if isinstance(response, KafkaError) else response.topics[0].partitions[0].error_code)
-
-        self.put(owner, lambda: self._commit_to(request, 0 if owner.kind == ZERO else 2), reply)
-
-    def _commit_to(self, request: OffsetCommitRequest, version: int) -> Any:
-        """As the handler of OffsetCommit."""
-        stores = self.broker.stores
-        if version == 0:
-            return stores.commit_zero(request)
-        dual = stores.dual(GROUP)
-        if dual is not None:
-            return stores.commit(dual, request, version)
-        return self.broker.groups.submit(
-            GROUP, lambda shard, ticket: offset_requests.commit(shard, request, version, ticket, 0.0)
-        )
-
-    def _write_node(self, index: int, value: int, done: Callable[[Any], None]) -> None:
-        """As a consumer of the 0.8 age: unconditionally."""
-        path, data = f"/consumers/g/offsets/t/{index}", b"%d" % value
-
-        def written(answer: Any) -> None:
-            if answer is KeeperError.NO_NODE:
-                self.old.create(Create(path, data), lambda made: done(made if isinstance(made, KeeperError) else 0))
+            if isinstance(response, KafkaError):
+                done([response.code] * len(writes))
             else:
-                done(answer if isinstance(answer, KeeperError) else 0)
+                rows = {row.partition_index: row.error_code for row in response.topics[0].partitions}
+                done([rows[place[1]] for place in writes])
 
-        self.old.set(path, data, ANY_VERSION, written)
+        if kind == OLD:
+            self.write_node((group, index), values[index], lambda code: done([code]))
+            return None
+        return self.put(lambda: self._commit_to(commit_request(group, values), 0 if kind == ZERO else 2), reply)
+
+    # Deletions
+
+    def delete(self) -> None:
+        """An offset is deleted: in ZooKeeper by an old tool, or by OffsetDelete; or DeleteGroups deletes all.
+
+        A request to create a node that was left behind has no version, so it comes after a deletion that it knows
+        nothing of: nobody deletes then.
+        """
+        group = self.random.choice(GROUPS)
+        home, kinds = self.homes[group], self._kinds(group)
+        if not self.has_topic or (home.store == DUAL and not self._has_entered(group)) or not self._is_quiet():
+            return
+        places = [place for place in PLACES if place[0] == group]
+        place = self.random.choice(places)
+        if OLD in kinds and self.random.random() < 0.5:
+            writes = self._begin([place], OLD, deletes=True)
+            self.write_node(place, None, lambda code: self._end(writes, [code]))
+        elif COORDINATED in kinds and self.random.random() < 0.7:
+            writes = self._begin([place], COORDINATED, deletes=True)
+            self.put(lambda: self._delete(place), lambda reply: self._end(writes, [_code_of(reply)]))
+        elif COORDINATED in kinds:
+            writes = self._begin(places, COORDINATED, deletes=True)
+            self.put(
+                lambda: self.broker.stores.gather([group], delete_group, lambda rows: rows[0]),
+                lambda reply: self._end(writes, [reply.code if isinstance(reply, KafkaError) else 0] * len(writes)),
+            )
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing of the broker is on its way to ZooKeeper."""
+        writes = self.broker.stores._world.writes
+        return not (self.late or self.broker.session.requests or writes._waiting or writes._under_way)
+
+    def delete_topic(self) -> None:
+        """The coordinator deletes the offsets of the topic; the dual groups forget the topic."""
+        is_still = all(home.store != DUAL or self._has_entered(group) for group, home in self.homes.items())
+        if not self.has_topic or not is_still or self.open or not self._is_quiet() or self._has_transaction():
+            return
+        self.note("the topic is deleted")
+        for place in PLACES:
+            self._hand_over(place, self.random.choice(self._kinds(place[0])))
+        self.has_topic = False
+        self.topics.set(TOPIC, 0)
+        self.keeper.transact(0, [offset_nodes.Delete(TopicAssignment.path(TOPIC), ANY_VERSION)])
+        self._set_image({}, self.image.configs)
+        for group in GROUPS:
+            self.put(lambda group=group: self.broker.groups.submit(group, _remove_topic(group)), lambda _: None)  # type: ignore[misc]
+
+    def create_topic(self) -> None:
+        """The topic is made anew, once nothing is left of the old one."""
+        if self.has_topic or any(self._is_left(place) for place in PLACES) or not self._is_quiet():
+            return
+        self.note("the topic is made anew")
+        self.has_topic = True
+        for register in self.registers.values():
+            write = Write(None, self.now)
+            write.end(self.now, is_acknowledged=True)
+            register.writes.append(write)
+        self.topics.set(TOPIC, PARTITIONS)
+        self.keeper.transact(0, [Create(TopicAssignment.path(TOPIC))])
+        self._set_image({TOPIC: SimpleNamespace(partitions=(None,) * PARTITIONS)}, self.image.configs)
+
+    def _is_left(self, place: Place) -> bool:
+        """Whether a store of the group has an offset. Nobody deletes ZooKeeper's while the stores are separate."""
+        store = self.homes[place[0]].store
+        if store != DUAL and self.in_zookeeper(place) is not None:
+            self.keeper.transact(0, [offset_nodes.Delete(_path(place), ANY_VERSION)])
+        return self.in_zookeeper(place) is not None or (store != SEPARATE and self.in_log(place) is not None)
+
+    def _set_image(self, topics: dict[str, Any], configs: dict[Any, Any]) -> None:
+        before = self.image
+        self.image = self.metadata.image = SimpleNamespace(configs=configs, topics=topics, topic_names={})
+        names = before.topics.keys() ^ topics.keys()
+        self.broker.stores.follow(cast("Any", before), cast("Any", self.image), names)
+
+    # Reads
 
     def read(self) -> None:
         """An owner reads where to begin."""
@@ -215,116 +257,83 @@ class DualHistory:
         if found is not None:
             self._read(*found)
 
-    def _read(self, index: int, owner: Owner) -> None:
+    def _read(self, place: Place, owner: Owner) -> None:
         owner.is_busy = True
-        self.note(f"{owner.kind} reads {index}")
+        self.note(f"{owner.kind} reads {place}")
         begun = self.now
 
         def done(value: Any) -> None:
             if owner.is_gone:
                 return
-            owner.is_busy = False
-            self.note(f"{owner.kind} has read {value!r} of {index}")
+            owner.is_busy, owner.waiting = False, None
+            self.note(f"{owner.kind} has read {value!r} of {place}")
             if value is None or isinstance(value, int):
-                self.check(index, value, begun)
+                self.check(place, value, begun)
                 owner.has_read = True
 
         if owner.kind == OLD:
-
-            def got(answer: NodeData | KeeperError) -> None:
-                if isinstance(answer, NodeData):
-                    done(int(answer.data or b"-1"))
-                else:
-                    done(None if answer is KeeperError.NO_NODE else answer)
-
-            self.old.get(f"/consumers/g/offsets/t/{index}", got)
+            self.read_node(place, done)
         elif owner.kind == ZERO:
-            request = OffsetFetchRequest(GROUP, [OffsetFetchRequestTopic(TOPIC, [index])])
-            self.put(owner, lambda: self.broker.stores.fetch_zero(request), lambda reply: done(_value_of(reply)))
+            owner.waiting = self.put(lambda: self._fetch_zero(place), lambda reply: done(value_of_reply(reply)))
         else:
-            self.put(owner, lambda: self._fetch(index), lambda reply: done(_value_of(reply)))
+            fetch = place[1], place[0]
+            owner.waiting = self.put(lambda: self._fetch(*fetch), lambda reply: done(value_of_reply(reply)))
 
-    def _fetch(self, index: int) -> Any:
-        """As the handler of OffsetFetch."""
-        wanted = OffsetFetchRequestGroup(GROUP, topics=[OffsetFetchRequestTopics(TOPIC, partition_indexes=[index])])
-
-        def decide(shard: GroupShard, _: str, ticket: Ticket) -> Decision:
-            return offset_requests.fetch(shard, wanted, 8, ticket, is_stable=True)
-
-        def fetch(failed: dict[str, KafkaError]) -> Any:
-            if failed:
-                raise failed[GROUP]
-            return self.broker.groups.gather([GROUP], decide, lambda replies: replies[0])
-
-        return self.broker.stores.look([wanted], fetch)
-
-    def check(self, index: int, value: int | None, begun: int) -> None:
+    def check(self, place: Place, value: int | None, begun: int, where: str = "") -> None:
         """A read that began at `begun` has just ended with this value."""
         self.reads += 1
-        problem = self._problem(index, value, begun)
+        problem = self.registers[place].problem(value, begun, self.now)
         if problem:  # who calls this may swallow exceptions
-            self.problems.append(problem)
+            self.problems.append(f"{place}{where}: {problem}")
 
-    def check_nodes(self) -> None:
-        """What a consumer of the 0.8 age would read at this moment."""
-        if OLD not in self._kinds():
-            return
-        for index in range(PARTITIONS):
-            node = self.keeper.tree.nodes.get(f"/consumers/g/offsets/t/{index}")
-            problem = self._problem(index, None if node is None else int(node.data or b"-1"), self.now)
-            if problem:
-                self.problems.append(f"in ZooKeeper: {problem}")
+    def check_stores(self) -> None:
+        """What a consumer of the 0.8 age would read at this moment, and the order of the log."""
+        shard = self.broker.coordinator.shard
+        for place in PLACES if self.has_topic else ():
+            group = self.broker.stores._groups.get(place[0])
+            if OLD in self._kinds(place[0]):
+                self.reads -= 1
+                self.check(place, self.in_zookeeper(place), self.now, " in ZooKeeper")
+            register = self.registers[place]
+            if group is None or group.state not in (State.DUAL, State.LEAVING):
+                register.forget_order()
+            elif shard is not None:
+                problem = register.order_problem(self.in_log(place), shard)
+                if problem:
+                    self.problems.append(f"{place}: {problem}")
 
-    def _problem(self, index: int, value: int | None, begun: int) -> str:
-        writes = self.writes[index]
-        before = [one for one in writes if one.is_acknowledged and one.ended is not None and one.ended < begun]
-        if value is None:
-            return f"{before[-1]} of partition {index} is lost" if before else ""
-        found = next((one for one in writes if one.value == value), None)
-        if found is None:
-            return f"nobody has committed {value}"
-        later = [one for one in before if found.ended is not None and one.begun > found.ended]
-        return f"{found} was read of partition {index}, and {later} came later" if later else ""
-
-    def _idle_owner(self, *, has_read: bool) -> tuple[int, Owner] | None:
-        idle = [(index, one) for index, one in self.owners.items() if not one.is_busy and one.has_read is has_read]
-        return self.random.choice(idle) if idle else None
+    def _idle_owner(self, *, has_read: bool) -> tuple[Place, Owner] | None:
+        idle = [(place, one) for place, one in self.owners.items() if not one.is_busy and one.has_read is has_read]
+        return self.random.choice(idle) if idle and self.has_topic else None
 
     def hand_over(self) -> None:
         """A partition gets another owner; the old one may be dead in the middle of a commit."""
-        index = self.random.randrange(PARTITIONS)
-        self._hand_over(index, self.random.choice(self._kinds()))
+        place = self.random.choice(PLACES)
+        self._hand_over(place, self.random.choice(self._kinds(place[0])), has_read=self.random.random() < 0.4)
 
-    def _hand_over(self, index: int, kind: str) -> None:
-        owner = self.owners[index]
-        if owner.kind == TRANSACTIONAL and index in self.transaction:
+    def _hand_over(self, place: Place, kind: str, *, has_read: bool = False) -> None:
+        owner = self.owners[place]
+        if owner.kind == TRANSACTIONAL and place in self.transaction:
             return  # its transaction ends first
-        self.note(f"{index} goes from {owner.kind} to {kind}")
-        self._give_up(index, owner)
-        self.owners[index] = Owner(kind)
-
-    def _give_up(self, index: int, owner: Owner) -> None:
-        """The owner goes: it closes its connection, or goes on waiting for an answer that means nothing any more."""
+        self.note(f"{place} goes from {owner.kind} to {kind}")
         owner.is_gone = True
         if owner.waiting is not None and owner.kind != TRANSACTIONAL and self.random.random() < 0.7:
             self.broker.purgatory.abandon(owner.waiting)
             if owner.write is not None and owner.write.ended is None:
-                owner.write.ended = self.now
+                self._end([owner.write], ["given up"])
+        self.owners[place] = Owner(kind, has_read=has_read)
 
     # Transactions
 
-    def _commit_in_transaction(self, index: int, owner: Owner, write: Write) -> None:
-        if self.ending or index in self.transaction:
+    def _commit_in_transaction(self, place: Place, owner: Owner) -> None:
+        if self.ending or place in self.transaction:
             return
+        write = Write(self._value(), 0, TRANSACTIONAL)
+        self.note(f"{TRANSACTIONAL} commits {write.value} of {place}")
+        write.begun = self.now
         owner.is_busy = True
         self.in_transit += 1
         aborts = self.aborts
-        rows = [TxnOffsetCommitRequestPartition(index, write.value)]
-        topics = [TxnOffsetCommitRequestTopic(TOPIC, partitions=rows)]
-        request = TxnOffsetCommitRequest("id", GROUP, PRODUCER_ID, 0, topics=topics)
-
-        def decide(shard: GroupShard, ticket: Ticket) -> Decision:
-            return offset_requests.commit_in_transaction(shard, request, 3, ticket)
 
         def reply(response: Any) -> None:
             owner.is_busy = False
@@ -332,19 +341,32 @@ class DualHistory:
             is_there = not isinstance(response, KafkaError) and response.topics[0].partitions[0].error_code == 0
             self.note(f"{write.value} is {'pending' if is_there else 'refused'}")
             if is_there and not owner.is_gone and aborts == self.aborts:
-                self.transaction[index] = write
-                self.writes[index].append(write)
+                self.transaction[place] = write
+                self.registers[place].writes.append(write)
             else:
                 self._abort()
 
-        self.put(owner, lambda: self._decide_in_transaction(request, decide), reply)
+        self._put_in_transaction(place, write, reply)
 
-    def _decide_in_transaction(self, request: TxnOffsetCommitRequest, decide: Any) -> Any:
-        """As the handler of TxnOffsetCommit."""
-        dual = self.broker.stores.dual(GROUP)
-        if dual is None:
-            return self.broker.groups.submit(GROUP, decide)
-        return self.broker.stores.commit_in_transaction(dual, request.topics, decide)
+    def _put_in_transaction(self, place: Place, write: Write, reply: Callable[[Any], None]) -> None:
+        rows = [TxnOffsetCommitRequestPartition(place[1], write.value)]
+        topics = [TxnOffsetCommitRequestTopic(TOPIC, partitions=rows)]
+        request = TxnOffsetCommitRequest("id", place[0], PRODUCER_ID, 0, topics=topics)
+
+        def decide(shard: GroupShard, ticket: Ticket) -> Decision:
+            return offset_requests.commit_in_transaction(shard, request, 3, ticket)
+
+        self.put(lambda: self._decide_in_transaction(request, decide), reply)
+
+    def repeat(self) -> None:
+        """A request of the producer comes late, when its transaction is about to end."""
+        if self.ending and self.ending[0] and self.has_topic:
+            group = next(iter(self.ending[0]))[0]
+            place = self.random.choice([one for one in PLACES if one[0] == group])
+            write = Write(self._value(), self.now, TRANSACTIONAL)
+            self.note(f"a late request has {write.value} of {place}")
+            self.registers[place].writes.append(write)  # without an end: it is nobody's
+            self._put_in_transaction(place, write, lambda _: None)
 
     def end_transaction(self) -> None:
         """The producer commits: from now on nothing can stop it."""
@@ -354,10 +376,13 @@ class DualHistory:
             self.transaction = {}
             self.mark()
 
+    def _has_transaction(self) -> bool:
+        return bool(self.transaction or self.ending or self.in_transit)
+
     def _abort(self, *, sends: bool = True) -> None:
         """The offsets may be in the log all the same."""
         for write in self.transaction.values():
-            write.ended = self.now
+            write.end(self.now)
         self.transaction = {}
         self.aborts += 1
         self.ending.append({})
@@ -377,170 +402,97 @@ class DualHistory:
             self.note(f"the marker: {error}")
             if error is None:
                 for write in self.ending.popleft().values():
-                    write.ended, write.is_acknowledged = self.now, True
+                    write.end(self.now, is_acknowledged=True)
 
         marker = Marker(PRODUCER_ID, 0, bool(self.ending[0]), 0, 1)
         broker.markers.append(marker, "__consumer_offsets", 0, written)
         broker.markers.commit()
 
-    def _is_ending(self, write: Write) -> bool:
-        return any(write in transaction.values() for transaction in self.ending)
-
-    # Faults
-
-    def step(self) -> None:
-        for _ in range(self.random.randrange(1, 12)):
-            self.keeper.step()
-        self.broker.scheduler.run_due()
-
-    def wait(self) -> None:
-        self.clock.elapsed_ms += self.random.choice([1, 100, 600, 1_500, 6_000])
-        self.broker.scheduler.run_due()
-
-    def connect(self) -> None:
-        if not self.broker.session.is_connected:
-            self.deliver()
-        if self.random.random() < 0.3:
-            self.keeper.start()
-        for session in self.keeper.sessions:
-            self.keeper.connect(session)
-
-    def cut(self) -> None:
-        session = self.random.choice(self.keeper.sessions)
-        self.note("a connection is cut")
-        if session is self.broker.session and self.random.random() < 0.7:
-            self.late.extend(session.requests)
-        self.keeper.cut(session)
-
-    def lose_request(self) -> None:
-        session = self.random.choice(self.keeper.sessions)
-        session.faults.extend([None] * self.random.randrange(3) + [self.random.choice(list(Fault))])
-
-    def expire(self) -> None:
-        session = self.random.choice(self.keeper.sessions)
-        self.note("a session expires")
-        if session.session_id:
-            self.keeper.expire(session.session_id)
-
-    def restart_zookeeper(self) -> None:
-        if self.keeper.is_running:
-            self.note("ZooKeeper stops")
-            self.keeper.stop()
-        else:
-            self.deliver()
-            self.keeper.start()
-
-    def fail(self) -> None:
-        self.note("the log fails")
-        self.partition.fails, self.partition.tears = STORAGE_ERROR, self.random.random() < 0.5
-
-    def slow_down(self) -> None:
-        self.partition.is_slow = True
-
-    def finish_write(self) -> None:
-        if self.partition._writes:
-            self.partition.finish_write()
-
-    def recover(self) -> None:
-        self.partition.fails, self.partition.tears, self.partition.is_slow = None, False, False
-
-    def reload(self) -> None:
-        self.broker.coordinator.reload("for a test")
-
-    def delay(self) -> None:
-        """The network keeps what the broker sends."""
-        self.keeper.delayed = self.broker.session
-
-    def deliver(self) -> None:
-        """It arrives at last; a session that is about to connect again has its late requests before."""
-        self.keeper.delayed = None
-        late, self.late = self.late, []
-        for _, arrive in late:
-            arrive()
+    # A crash
 
     def crash(self) -> None:
-        """The broker dies. ZooKeeper does some of what it was sent."""
-        self.note("the broker crashes")
-        session = self.broker.session
-        self.deliver()
-        for request in session._unanswered:
-            request.is_answered = True
-        for _ in range(self.random.randrange(len(session.requests) + 1)):
-            if session.requests:  # one of them may be a fault that ends the connection
-                _, arrive = session.requests.popleft()
-                arrive()
-        session.requests.clear()
-        session.answers.clear()
-        session.events.clear()
-        session.watches.clear()
-        self.keeper.sessions.remove(session)
-        for write in self.at_broker:
-            if write.ended is None:
-                write.ended = self.now
-        self.at_broker.clear()
-        for index, owner in self.owners.items():
+        super().crash()
+        for _, write in self.open:
+            if write.kind != OLD:
+                write.end(self.now)
+        self.open = [one for one in self.open if one[1].ended is None]
+        for place, owner in self.owners.items():
             if owner.kind != OLD and owner.is_busy:
                 owner.is_gone = True
-                self.owners[index] = Owner(owner.kind)
+                self.owners[place] = Owner(owner.kind)
         self.is_ending = False
         if self.in_transit:
             self.in_transit = self.aborts = 0
             self._abort(sends=False)
-        self.broker = self._new_broker()
-        self.metadata.image = self.image
 
-    # The store of the group
+    # The store of a group
 
     def move(self) -> None:
-        """The group goes over to other stores, as the runbook says: clients of the side that it leaves stop before."""
-        if self.transaction or self.ending:
+        """A group goes over to other stores, as the runbook says: clients of the side that it leaves stop before."""
+        group = self.random.choice(GROUPS)
+        home = self.homes[group]
+        if self._has_transaction() or self.broker.coordinator.shard is None or not self.has_topic:
             return
-        if self.store == DUAL:
-            if self._has_entered():
-                self._move(self.random.choice([KAFKA, SEPARATE]))
-        else:
-            self._move(DUAL)
+        if any(place[0] == group and write.value is None for place, write in self.open):
+            return
+        if home.store != DUAL:
+            self._move(group, DUAL)
+        elif self._has_entered(group):
+            self._move(group, self.random.choice([KAFKA, SEPARATE]))
+        elif self.random.random() < 0.5:
+            self._move(group, home.before)
 
-    def _has_entered(self) -> bool:
+    def _has_entered(self, group: str) -> bool:
         """The check of the runbook before clients of the other side start, and before the group leaves."""
-        group = self.broker.stores._groups.get(GROUP)
-        self.has_entered = self.has_entered or (group is not None and group.state is State.DUAL)
-        return self.has_entered
+        home, dual = self.homes[group], self.broker.stores._groups.get(group)
+        if not home.has_entered and dual is not None and dual.state is State.DUAL and home.store == DUAL:
+            home.has_entered = True
+            for write in home.carried:
+                write.is_acknowledged = True
+        return home.has_entered
 
-    def _kinds(self) -> tuple[str, ...]:
-        return KINDS[self.store if self.store != DUAL or self._has_entered() else self.before]
+    def _kinds(self, group: str) -> tuple[str, ...]:
+        home = self.homes[group]
+        return KINDS[home.store if home.store != DUAL or self._has_entered(group) else home.before]
 
-    def _move(self, store: str) -> None:
-        old, configs = self.store, {STORE: store}
-        kinds = KINDS[store] if old == DUAL else KINDS[old]
-        if any(owner.is_busy and owner.kind not in kinds for owner in self.owners.values()):
+    def _move(self, group: str, store: str) -> None:
+        home, configs = self.homes[group], {STORE: store}
+        kinds = KINDS[store] if home.store == DUAL else KINDS[home.store]
+        if any(place[0] == group and write.kind not in kinds for place, write in self.open):
             return
-        if store == DUAL:
-            configs[SOURCE] = "kafka" if old == KAFKA else "zookeeper"
-        for index, owner in self.owners.items():
+        mine = [(place, owner) for place, owner in self.owners.items() if place[0] == group]
+        if any(owner.is_busy and owner.kind not in kinds for _, owner in mine):
+            return
+        for place, owner in mine:
             if owner.kind not in kinds:
-                self._hand_over(index, self.random.choice(kinds))
-        if self.transaction or self.ending:
-            return
-        self.note(f"from {old} to {store}")
-        self.before, self.store, self.has_entered = self.store, store, False
-        before = self.image
-        self.image = SimpleNamespace(
-            configs={(ResourceType.GROUP, GROUP): configs}, topics=before.topics, topic_names={}
-        )
-        self.metadata.image = self.image
-        self.broker.stores.follow(cast("Any", before), cast("Any", self.image), ())
+                self._hand_over(place, self.random.choice(kinds))
+        self.note(f"{group}: from {home.store} to {store}")
+        home.before, home.store, home.has_entered, home.carried = home.store, store, False, []
+        if store == DUAL:
+            configs[SOURCE] = "kafka" if home.before == KAFKA else "zookeeper"
+            self._carry(group, home)
+        self._set_image(self.image.topics, {**self.image.configs, (ResourceType.GROUP, group): configs})
+
+    def _carry(self, group: str, home: Home) -> None:
+        """Where the leading side has no offset, it gets that of the other."""
+        for place in PLACES:
+            sides = self.in_log(place), self.in_zookeeper(place)
+            leading, other = sides if home.before == KAFKA else sides[::-1]
+            if place[0] == group and leading is None and other is not None:
+                self.now += 1
+                home.carried.append(self.registers[place].carry(other, self.now))
+                self.now += 1
 
     # The end
 
-    def settle(self) -> None:
+    def settle(self, turns: int = 40) -> None:
         """All faults end; everything under way comes to its end, in time."""
         self.recover()
         self.deliver()
         self.keeper.start()
         for session in self.keeper.sessions:
             session.faults.clear()
-        for _ in range(40):
+        for _ in range(turns):
             self.keeper.run()
             while self.partition._writes:
                 self.partition.finish_write()
@@ -555,25 +507,40 @@ class DualHistory:
             self.settle()
 
     def check_all(self) -> None:
-        """What every kind of owner reads in the end, and what the log has by itself."""
+        """What every kind of owner reads and commits in the end, and what the log has by itself."""
         self.settle()
-        shard = self.broker.coordinator.shard
-        assert shard is not None, "the shard is loaded in the end"
-        values = shard.offsets.of(GROUP)
-        for index in range(PARTITIONS):
-            found = values.get((TOPIC, index))
-            in_log = None if found is None else found.offset
-            if self.store != SEPARATE:
-                self.check(index, in_log, self.now)
-            node = self.keeper.tree.nodes.get(f"/consumers/g/offsets/t/{index}")
-            in_zookeeper = None if node is None else int(node.data or b"-1")
-            if self.store == DUAL:
-                assert in_log == in_zookeeper, f"partition {index}"
-            for kind in KINDS[self.store]:
-                owner = Owner(kind)
-                self._read(index, owner)
-                self.settle()
-                assert owner.has_read, f"{kind} reads in the end"
+        assert self.broker.coordinator.shard is not None, "the shard is loaded in the end"
+        if not self.has_topic:
+            self.keeper.cut(self.broker.session)  # a whole look follows
+            self.settle()
+            self.create_topic()
+            assert self.has_topic, "nothing is left of the deleted topic"
+        for place in PLACES:
+            store = self.homes[place[0]].store
+            if store != SEPARATE:
+                self.check(place, self.in_log(place), self.now)
+            if store == DUAL:
+                assert self._has_entered(place[0]), "the group is dual in the end"
+                assert self.in_log(place) == self.in_zookeeper(place), f"{place}"
+        for group in GROUPS:
+            self._check_clients(group)
+
+    def _check_clients(self, group: str) -> None:
+        store = self.homes[group].store
+        for kind in dict.fromkeys(KINDS[store]):
+            for place in PLACES:
+                if place[0] == group:
+                    owner = Owner(kind)
+                    self._read(place, owner)
+                    self.settle(4)
+                    assert owner.has_read, f"{kind} reads in the end"
+        if store == DUAL:  # a member of the group keeps no client of ZooKeeper from its commits
+            self.put(lambda: self.broker.groups.submit(group, _join(group)), lambda _: None)
+            place = group, 0
+            (write,) = self._begin([place], ZERO)
+            self._commit({place: write}, lambda: None)
+            self.settle()
+            assert write.is_acknowledged, "version 0 commits in a group with members"
 
     def run(self) -> None:
         for _ in range(STEPS):
@@ -583,7 +550,7 @@ class DualHistory:
                 self.broker.threads.run_one()
             self.broker.appends.commit()
             self.broker.scheduler.run_due()
-            self.check_nodes()
+            self.check_stores()
             assert not self.problems, self.problems[0]
         self.check_all()
         assert not self.problems, self.problems[0]
@@ -591,8 +558,13 @@ class DualHistory:
 
 ACTIONS: Final = {
     "commit": 20,
+    "rival": 10,
+    "delete": 3,
+    "delete_topic": 1,
+    "create_topic": 8,
     "read": 20,
-    "hand_over": 6,
+    "hand_over": 8,
+    "repeat": 2,
     "end_transaction": 4,
     "mark": 3,
     "step": 60,
@@ -610,33 +582,44 @@ ACTIONS: Final = {
     "recover": 4,
     "reload": 1,
     "crash": 2,
-    "move": 3,
+    "move": 5,
 }
 NAMES, WEIGHTS = list(ACTIONS), list(ACTIONS.values())
 
 
-def _value_of(reply: Any) -> Any:
-    """What the one row of a response says: an offset, None for none, or an error."""
-    if isinstance(reply, Exception):
-        return reply
-    if getattr(reply, "error_code", 0):
-        return f"error {reply.error_code}"
-    row = reply.topics[0].partitions[0]
-    if row.error_code not in (0, 3):
-        return f"error {row.error_code}"
-    return None if row.committed_offset == -1 else row.committed_offset
+def _path(place: Place) -> str:
+    return f"/consumers/{place[0]}/offsets/{TOPIC}/{place[1]}"
+
+
+def _code_of(reply: Any) -> Any:
+    return reply.code if isinstance(reply, KafkaError) else reply.topics[0].partitions[0].error_code
+
+
+def _remove_topic(group: str) -> Callable[[GroupShard, Ticket], Decision]:
+    return lambda shard, ticket: Decision(shard.offsets.tombstones(group, [TOPIC]), [(ticket, cast("Any", True))])
+
+
+def _join(group: str) -> Callable[[GroupShard, Ticket], Decision]:
+    request = JoinGroupRequest(group, 60_000, protocol_type="consumer", protocols=[JoinGroupRequestProtocol("range")])
+    return lambda shard, ticket: join(shard, request, RequestContext("client", "/h", 1), ticket, 0.0)
 
 
 def run(seed: int) -> DualHistory:
     """Run one history. Raises AssertionError, with the history and how to repeat it."""
-    history = DualHistory(seed)
-    try:
-        history.run()
-    except Exception as error:
-        lines = "\n".join(history.log[-60:])
-        message = f"{error}\n{lines}\npython -m headgate.gateway.zookeeper.offsets.tests.dual_history {seed}"
-        raise AssertionError(message) from error
-    return history
+    with (
+        mock.patch.object(offset_nodes, "MOST_A_MULTI", 2),
+        mock.patch.object(offset_nodes, "IN_FLIGHT", 2),
+        mock.patch.object(offset_nodes, "READ_AT_ONCE", 2),
+        mock.patch.object(combined_writes, "MOST_OPERATIONS", 3),
+    ):
+        history = DualHistory(seed)
+        try:
+            history.run()
+        except Exception as error:
+            lines = "\n".join(history.log[-60:])
+            message = f"{error}\n{lines}\npython -m headgate.gateway.zookeeper.offsets.tests.dual_history {seed}"
+            raise AssertionError(message) from error
+        return history
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.zookeeper.offsets import dual_group
 from headgate.gateway.zookeeper.offsets.dual_group import State
-from headgate.gateway.zookeeper.offsets.tests import dual_history
+from headgate.gateway.zookeeper.offsets.tests.dual_world import DualWorld, commit_request, value_of_reply
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import PARTITIONS, Broker
-from headgate.gateway.zookeeper.offsets.tests.dual_history import DualHistory
+
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, SetData
 from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.protocol.errors import KafkaError
@@ -47,7 +47,7 @@ from headgate.protocol.messages.txn_offset_commit import (
 G = "g"
 
 
-class Scene(DualHistory):
+class Scene(DualWorld):
     """A broker and a ZooKeeper without chance: what a test says happens."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Scene(DualHistory):
     def fetches(self, index: int = 0) -> Any:
         replies = self.ask(lambda: self._fetch(index))
         self.drain()
-        return dual_history._value_of(replies[0])
+        return value_of_reply(replies[0])
 
     def old_commits(self, offset: int, index: int = 0) -> None:
         """A consumer of the 0.8 age: it is acknowledged at once."""
