@@ -17,6 +17,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, cast
 from unittest import mock
@@ -184,8 +185,8 @@ class DualHistory(DualWorld):
         nothing of: nobody deletes then.
         """
         group = self.random.choice(GROUPS)
-        home, kinds = self.homes[group], self._kinds(group)
-        if not self.has_topic or (home.store == DUAL and not self._has_entered(group)) or not self._is_quiet():
+        kinds = self._kinds(group)
+        if not self.has_topic or not self._is_settled(group) or not self._is_quiet():
             return
         places = [place for place in PLACES if place[0] == group]
         place = self.random.choice(places)
@@ -202,6 +203,14 @@ class DualHistory(DualWorld):
                 lambda reply: self._end(writes, [reply.code if isinstance(reply, KafkaError) else 0] * len(writes)),
             )
 
+    def _is_settled(self, group: str) -> bool:
+        """Whether the group is neither on its way into both stores nor out of them."""
+        stores, is_marked = self.broker.stores, f"/headgate/offsets/{group}" in self.keeper.tree.nodes
+        dual = stores._groups.get(group)
+        if self.homes[group].store == DUAL:
+            return self._has_entered(group) and dual is not None and dual.state is State.DUAL
+        return stores._is_ready and dual is None and not is_marked
+
     def _is_quiet(self) -> bool:
         """Whether nothing of the broker is on its way to ZooKeeper."""
         writes = self.broker.stores._world.writes
@@ -209,8 +218,8 @@ class DualHistory(DualWorld):
 
     def delete_topic(self) -> None:
         """The coordinator deletes the offsets of the topic; the dual groups forget the topic."""
-        is_still = all(home.store != DUAL or self._has_entered(group) for group, home in self.homes.items())
-        if not self.has_topic or not is_still or self.open or not self._is_quiet() or self._has_transaction():
+        is_settled = all(map(self._is_settled, GROUPS))
+        if not self.has_topic or not is_settled or self.open or not self._is_quiet() or self._has_transaction():
             return
         self.note("the topic is deleted")
         for place in PLACES:
@@ -219,12 +228,19 @@ class DualHistory(DualWorld):
         self.topics.set(TOPIC, 0)
         self.keeper.transact(0, [offset_nodes.Delete(TopicAssignment.path(TOPIC), ANY_VERSION)])
         self._set_image({}, self.image.configs)
+        self._remove_offsets()
+
+    def _remove_offsets(self) -> None:
+        """As the coordinator does with a deleted topic."""
         for group in GROUPS:
-            self.put(lambda group=group: self.broker.groups.submit(group, _remove_topic(group)), lambda _: None)  # type: ignore[misc]
+            self.put(partial(self.broker.groups.submit, group, _remove_topic(group)), lambda _: None)
 
     def create_topic(self) -> None:
         """The topic is made anew, once nothing is left of the old one."""
-        if self.has_topic or any(self._is_left(place) for place in PLACES) or not self._is_quiet():
+        if self.has_topic:
+            return
+        if any(self._is_left(place) for place in PLACES) or not self._is_quiet():
+            self._remove_offsets()
             return
         self.note("the topic is made anew")
         self.has_topic = True
@@ -467,21 +483,25 @@ class DualHistory(DualWorld):
             if owner.kind not in kinds:
                 self._hand_over(place, self.random.choice(kinds))
         self.note(f"{group}: from {home.store} to {store}")
-        home.before, home.store, home.has_entered, home.carried = home.store, store, False, []
+        home.carried = []
         if store == DUAL:
-            configs[SOURCE] = "kafka" if home.before == KAFKA else "zookeeper"
+            configs[SOURCE] = "kafka" if home.store == KAFKA else "zookeeper"
             self._carry(group, home)
+        home.before, home.store, home.has_entered = home.store, store, False
         self._set_image(self.image.topics, {**self.image.configs, (ResourceType.GROUP, group): configs})
 
     def _carry(self, group: str, home: Home) -> None:
-        """Where the leading side has no offset, it gets that of the other."""
+        """Where the leading side has no offset, it gets that of the other, unless the group has not left before."""
+        has_left = self._is_settled(group)
         for place in PLACES:
             sides = self.in_log(place), self.in_zookeeper(place)
-            leading, other = sides if home.before == KAFKA else sides[::-1]
+            leading, other = sides if home.store == KAFKA else sides[::-1]
             if place[0] == group and leading is None and other is not None:
                 self.now += 1
-                home.carried.append(self.registers[place].carry(other, self.now))
+                write = self.registers[place].carry(other, self.now)
                 self.now += 1
+                if has_left:
+                    home.carried.append(write)
 
     # The end
 
@@ -508,6 +528,8 @@ class DualHistory(DualWorld):
 
     def check_all(self) -> None:
         """What every kind of owner reads and commits in the end, and what the log has by itself."""
+        self.settle()
+        self.ending.append({})  # of what came too late for a transaction
         self.settle()
         assert self.broker.coordinator.shard is not None, "the shard is loaded in the end"
         if not self.has_topic:

@@ -19,12 +19,13 @@ from headgate.gateway.coordinator.groups.shard_factory import new_shard
 from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.zookeeper.layout.topics import TopicAssignment
 from headgate.gateway.zookeeper.offsets import dual_group
 from headgate.gateway.zookeeper.offsets.dual_group import State
 from headgate.gateway.zookeeper.offsets.tests.dual_world import DualWorld, commit_request, value_of_reply
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import PARTITIONS, Broker
 
-from headgate.gateway.zookeeper.session import ANY_VERSION, Create, SetData
+from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete, SetData
 from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.offset_commit import (
@@ -242,6 +243,7 @@ def test_a_node_without_a_number_keeps_no_group_from_entering() -> None:
 
 def _delete_topic(scene: Scene) -> None:
     scene.broker.coordinator.shard.topics.set("t", 0)  # type: ignore[union-attr]
+    scene.keeper.transact(0, [Delete(TopicAssignment.path("t"), ANY_VERSION)])
     before = scene.image
     scene.image = scene.metadata.image = SimpleNamespace(configs=before.configs, topics={}, topic_names={})
     scene.broker.stores.follow(cast("Any", before), cast("Any", scene.image), ["t"])
