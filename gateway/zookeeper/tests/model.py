@@ -197,6 +197,8 @@ class _Request:
         self.work = work
         self.done = done
         self.is_answered = False
+        self.refusal: Any = None
+        """The answer, if the request never was on its way."""
 
     def answer(self, result: Any) -> None:
         if not self.is_answered:
@@ -274,7 +276,7 @@ class ModelSession:
     def multi(self, operations: Sequence[Operation], done: Done[Results | Refused]) -> None:
         refused = refusal(operations)
         if refused is not None:
-            self._keeper.put(self.answers, partial(done, refused))
+            self._refuse(done, refused)
         else:
             self._ask((), lambda: self._transact(operations), done)
 
@@ -309,13 +311,19 @@ class ModelSession:
         refused = refusal(operations)
         if refused is not None:
             error = refused.error if isinstance(refused, Refused) else refused
-            self._keeper.put(self.answers, partial(done, error))
+            self._refuse(done, error)
         elif not self.is_connected:
-            self._keeper.put(self.answers, partial(done, KeeperError.NOT_CONNECTED))
+            self._refuse(done, KeeperError.NOT_CONNECTED)
         else:
             request = _Request(work, done)
             self._unanswered[request] = None
             self._keeper.put(self.requests, partial(self._serve, request))
+
+    def _refuse(self, done: Done[Any], answer: Any) -> None:
+        request = _Request(lambda: answer, done)
+        request.refusal = answer
+        self._unanswered[request] = None
+        self._keeper.put(self.answers, partial(self._answered, request, answer))
 
     def _full(self, path: str) -> str:
         return (self._chroot + path).rstrip("/") or "/"
@@ -368,7 +376,7 @@ class ModelSession:
         self.events.clear()
         unanswered, self._unanswered = self._unanswered, {}
         for request in unanswered:
-            request.answer(KeeperError.CONNECTION_LOSS)
+            request.answer(KeeperError.CONNECTION_LOSS if request.refusal is None else request.refusal)
         if self._closed is not None:
             self._end(False)
         else:
