@@ -61,7 +61,7 @@ KINDS: Final = {
     SEPARATE: (ZERO, OLD),
 }
 """Who may own a partition, by the store of the group; while the stores are separate, ZooKeeper is in use."""
-STEPS: Final = 500
+STEPS: Final = 800
 
 
 class Owner:
@@ -101,6 +101,7 @@ class DualHistory(DualWorld):
         self.is_ending = False
         self.in_transit = self.aborts = 0
         self.has_topic = True
+        self._checked: object = None
         self.reads = 0
         self.problems: list[str] = []
 
@@ -306,6 +307,10 @@ class DualHistory(DualWorld):
     def check_stores(self) -> None:
         """What a consumer of the 0.8 age would read at this moment, and the order of the log."""
         shard = self.broker.coordinator.shard
+        state = len(self.log), self.keeper.tree.zxid, self.partition.log.end_offset, id(shard)
+        if state == self._checked:
+            return
+        self._checked = state
         for place in PLACES if self.has_topic else ():
             group = self.broker.stores._groups.get(place[0])
             if OLD in self._kinds(place[0]):
@@ -341,6 +346,12 @@ class DualHistory(DualWorld):
         self.owners[place] = Owner(kind, has_read=has_read)
 
     # Transactions
+
+    def produce(self) -> None:
+        """The producer commits what it has taken up from nobody."""
+        place = self.random.choice(PLACES)
+        if self.has_topic and TRANSACTIONAL in self._kinds(place[0]):
+            self._commit_in_transaction(place, Owner(TRANSACTIONAL))
 
     def _commit_in_transaction(self, place: Place, owner: Owner) -> None:
         """The producer commits this partition, or the whole group."""
@@ -463,8 +474,9 @@ class DualHistory(DualWorld):
         if home.store != DUAL:
             self._move(group, DUAL)
         elif self._has_entered(group):
-            self._move(group, self.random.choice([KAFKA, SEPARATE]))
-        elif self.random.random() < 0.5:
+            if self.random.random() < 0.3:
+                self._move(group, self.random.choice([KAFKA, SEPARATE]))
+        elif self.random.random() < 0.3:
             self._move(group, home.before)
 
     def _has_entered(self, group: str) -> bool:
@@ -597,6 +609,7 @@ ACTIONS: Final = {
     "read": 20,
     "hand_over": 8,
     "repeat": 6,
+    "produce": 10,
     "end_transaction": 10,
     "mark": 3,
     "step": 60,
@@ -608,13 +621,13 @@ ACTIONS: Final = {
     "lose_request": 2,
     "expire": 1,
     "restart_zookeeper": 1,
-    "fail": 2,
+    "fail": 3,
     "slow_down": 1,
     "finish_write": 6,
     "recover": 8,
     "reload": 1,
     "crash": 1,
-    "move": 6,
+    "move": 10,
 }
 NAMES, WEIGHTS = list(ACTIONS), list(ACTIONS.values())
 
