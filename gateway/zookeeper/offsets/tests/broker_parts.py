@@ -96,7 +96,7 @@ class Broker:
         partition.high_watermark = partition.log.end_offset
         self.coordinator = Coordinator(cast("Any", partition), services, GROUPS_LOG, self.new_shard)
         groups: Any = FakeGroups(self.coordinator)
-        self.session = keeper.session(self._follow)
+        self.session: Any = keeper.session(self._follow)
         defaults = {
             "headgate_offsets_store": (),
             "offsets_commit_timeout_ms": 5_000,

@@ -33,7 +33,7 @@ from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.zookeeper.layout.topics import TopicAssignment
 from headgate.gateway.zookeeper.offsets import combined_writes, offset_nodes
-from headgate.gateway.zookeeper.offsets.dual_group import DualGroup, State
+from headgate.gateway.zookeeper.offsets.dual_group import State
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import PARTITIONS, TOPIC
 from headgate.gateway.zookeeper.offsets.tests.dual_world import (
     GROUPS,
@@ -530,6 +530,7 @@ class DualHistory(DualWorld):
         """All faults end; everything under way comes to its end, in time."""
         self.recover()
         self.deliver()
+        self.catch_up()
         self.keeper.start()
         for session in self.keeper.sessions:
             session.faults.clear()
@@ -618,6 +619,8 @@ ACTIONS: Final = {
     "cut": 2,
     "delay": 3,
     "deliver": 3,
+    "fall_behind": 4,
+    "catch_up": 3,
     "lose_request": 2,
     "expire": 1,
     "restart_zookeeper": 1,

@@ -17,7 +17,8 @@ from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
 from headgate.gateway.tests.scripted import STORAGE_ERROR, ScriptedPartition
 from headgate.gateway.zookeeper.layout.topics import TopicAssignment
-from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP, PARTITIONS, TOPIC, Broker, SlowNetwork
+from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP, PARTITIONS, TOPIC, Broker
+from headgate.gateway.zookeeper.offsets.tests.lagging import LaggingServers
 from headgate.gateway.zookeeper.offsets.tests.offset_registers import Register
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, KeeperError, NodeData, Operation, Refused, Results
 from headgate.gateway.zookeeper.tests.model import Fault
@@ -51,7 +52,7 @@ def node_of(place: Place) -> str:
     return f"/consumers/{place[0]}/offsets/{TOPIC}/{place[1]}"
 
 
-class _Recorded(SlowNetwork):
+class _Recorded(LaggingServers):
     """A ZooKeeper that notes what the nodes of offsets had, in order."""
 
     def __init__(self, random: Random, registers: dict[Place, Register]) -> None:
@@ -288,6 +289,13 @@ class DualWorld:
         late, self.late = self.late, []
         for _, arrive in late:
             arrive()
+
+    def fall_behind(self) -> None:
+        """The broker's server of ZooKeeper lags."""
+        self.broker.session.fall_behind()
+
+    def catch_up(self) -> None:
+        self.broker.session.catch_up()
 
     def crash(self) -> None:
         """The broker dies. ZooKeeper does some of what it was sent."""

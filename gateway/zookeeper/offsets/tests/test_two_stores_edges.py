@@ -22,9 +22,8 @@ from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.zookeeper.layout.topics import TopicAssignment
 from headgate.gateway.zookeeper.offsets import dual_group
 from headgate.gateway.zookeeper.offsets.dual_group import State
-from headgate.gateway.zookeeper.offsets.tests.dual_world import DualWorld, commit_request, value_of_reply
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import PARTITIONS, Broker
-
+from headgate.gateway.zookeeper.offsets.tests.dual_world import DualWorld, value_of_reply
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete, SetData
 from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.protocol.errors import KafkaError
