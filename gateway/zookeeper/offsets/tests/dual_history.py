@@ -41,10 +41,11 @@ from headgate.gateway.zookeeper.offsets.tests.dual_world import (
     DualWorld,
     Place,
     commit_request,
+    node_of,
     value_of_reply,
 )
 from headgate.gateway.zookeeper.offsets.tests.offset_registers import Write
-from headgate.gateway.zookeeper.session import ANY_VERSION, Create
+from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headgate.protocol.messages.txn_offset_commit import (
@@ -228,7 +229,7 @@ class DualHistory(DualWorld):
             self._hand_over(place, self.random.choice(self._kinds(place[0])))
         self.has_topic = False
         self.topics.set(TOPIC, 0)
-        self.keeper.transact(0, [offset_nodes.Delete(TopicAssignment.path(TOPIC), ANY_VERSION)])
+        self.keeper.transact(0, [Delete(TopicAssignment.path(TOPIC), ANY_VERSION)])
         self._set_image({}, self.image.configs)
         self._remove_offsets()
 
@@ -257,9 +258,9 @@ class DualHistory(DualWorld):
     def _is_left(self, place: Place) -> bool:
         """Whether a store of the group has an offset. Nobody deletes ZooKeeper's while the stores are separate."""
         store = self.homes[place[0]].store
-        if store != DUAL and self.in_zookeeper(place) is not None:
-            self.keeper.transact(0, [offset_nodes.Delete(_path(place), ANY_VERSION)])
-        return self.in_zookeeper(place) is not None or (store != SEPARATE and self.in_log(place) is not None)
+        if store != DUAL and self.node_offset(place) is not None:
+            self.keeper.transact(0, [Delete(node_of(place), ANY_VERSION)])
+        return self.node_offset(place) is not None or (store != SEPARATE and self.log_offset(place) is not None)
 
     def _set_image(self, topics: dict[str, Any], configs: dict[Any, Any]) -> None:
         before = self.image
@@ -315,12 +316,12 @@ class DualHistory(DualWorld):
             group = self.broker.stores._groups.get(place[0])
             if OLD in self._kinds(place[0]):
                 self.reads -= 1
-                self.check(place, self.in_zookeeper(place), self.now, " in ZooKeeper")
+                self.check(place, self.node_offset(place), self.now, " in ZooKeeper")
             register = self.registers[place]
             if group is None or group.state not in (State.DUAL, State.LEAVING):
                 register.forget_order()
             elif shard is not None:
-                problem = register.order_problem(self.in_log(place), shard)
+                problem = register.order_problem(self.log_offset(place), shard)
                 if problem:
                     self.problems.append(f"{place}: {problem}")
 
@@ -385,7 +386,9 @@ class DualHistory(DualWorld):
         self._put_in_transaction(writes, reply)
 
     def _put_in_transaction(self, writes: dict[Place, Write], reply: Callable[[Any], None]) -> None:
-        rows = [TxnOffsetCommitRequestPartition(index, write.value) for (_, index), write in writes.items()]
+        rows = [
+            TxnOffsetCommitRequestPartition(index, cast("int", write.value)) for (_, index), write in writes.items()
+        ]
         topics = [TxnOffsetCommitRequestTopic(TOPIC, partitions=rows)]
         request = TxnOffsetCommitRequest("id", next(iter(writes))[0], PRODUCER_ID, 0, topics=topics)
 
@@ -479,6 +482,14 @@ class DualHistory(DualWorld):
         elif self.random.random() < 0.3:
             self._move(group, home.before)
 
+    def change_mind(self) -> None:
+        """A group is not to be dual after all, just when its entry is noted, and the answer is lost."""
+        for group, home in self.homes.items():
+            is_marked = f"/headgate/offsets/{group}" in self.keeper.tree.nodes
+            if is_marked and home.store == DUAL and not self._has_entered(group) and not self._has_transaction():
+                self.keeper.cut(self.broker.session)
+                self._move(group, home.before)
+
     def _has_entered(self, group: str) -> bool:
         """The check of the runbook before clients of the other side start, and before the group leaves."""
         home, dual = self.homes[group], self.broker.stores._groups.get(group)
@@ -515,7 +526,7 @@ class DualHistory(DualWorld):
         """Where the leading side has no offset, it gets that of the other, unless the group has not left before."""
         has_left = self._is_settled(group)
         for place in PLACES:
-            sides = self.in_log(place), self.in_zookeeper(place)
+            sides = self.log_offset(place), self.node_offset(place)
             leading, other = sides if home.store == KAFKA else sides[::-1]
             if place[0] == group and leading is None and other is not None:
                 self.now += 1
@@ -563,10 +574,10 @@ class DualHistory(DualWorld):
         for place in PLACES:
             store = self.homes[place[0]].store
             if store != SEPARATE:
-                self.check(place, self.in_log(place), self.now)
+                self.check(place, self.log_offset(place), self.now)
             if store == DUAL:
                 assert self._has_entered(place[0]), "the group is dual in the end"
-                assert self.in_log(place) == self.in_zookeeper(place), f"{place}"
+                assert self.log_offset(place) == self.node_offset(place), f"{place}"
         for group in GROUPS:
             self._check_clients(group)
 
@@ -629,14 +640,11 @@ ACTIONS: Final = {
     "finish_write": 6,
     "recover": 8,
     "reload": 1,
-    "crash": 1,
+    "crash": 2,
     "move": 10,
+    "change_mind": 15,
 }
 NAMES, WEIGHTS = list(ACTIONS), list(ACTIONS.values())
-
-
-def _path(place: Place) -> str:
-    return f"/consumers/{place[0]}/offsets/{TOPIC}/{place[1]}"
 
 
 def _code_of(reply: Any) -> Any:

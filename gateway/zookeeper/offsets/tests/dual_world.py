@@ -207,13 +207,13 @@ class DualWorld:
 
     # The stores
 
-    def in_log(self, place: Place) -> int | None:
+    def log_offset(self, place: Place) -> int | None:
         """The offset that the log has."""
         shard = self.broker.coordinator.shard
         found = None if shard is None else shard.offsets.of(place[0]).get((TOPIC, place[1]))
         return None if found is None else found.offset
 
-    def in_zookeeper(self, place: Place) -> int | None:
+    def node_offset(self, place: Place) -> int | None:
         """The offset that the node has."""
         node = self.keeper.tree.nodes.get(node_of(place))
         return None if node is None else int(node.data or b"-1")
