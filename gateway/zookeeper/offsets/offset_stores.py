@@ -122,7 +122,9 @@ class OffsetStores:
         self._is_stopped = True
 
     def follow_session(self, event: SessionEvent) -> None:
-        """There is a connection again: look at everything, as watches end with a connection."""
+        """Watches end with a connection: look at everything when there is one again."""
+        for group in self._groups.values():
+            group.nodes.forget_watches()
         if event in (SessionEvent.CONNECTED, SessionEvent.RECONNECTED):
             if not self._is_ready:
                 self._read_marks()
