@@ -183,10 +183,17 @@ class Wire:
                 client, _ = self._listener.accept()
                 self._pairs.append(client)
                 if not self.is_cut:
-                    server = socket.create_connection(("127.0.0.1", self._target))
-                    self._pairs.append(server)
-                    for pair in ((client, server), (server, client)):
-                        threading.Thread(target=self._forward, args=pair, daemon=True).start()
+                    self._connect(client)
+
+    def _connect(self, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection(("127.0.0.1", self._target))
+        except OSError:  # the server is down
+            client.close()
+            return
+        self._pairs.append(server)
+        for pair in ((client, server), (server, client)):
+            threading.Thread(target=self._forward, args=pair, daemon=True).start()
 
     def _forward(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):

@@ -47,8 +47,8 @@ from headgate.gateway.zookeeper.layout.configs import (
     ConfigEntity,
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
-from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
+from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, TopicAssignment
+from headgate.gateway.zookeeper.layout.tree import ClusterTree, TopicNodes, read_cluster
 from headgate.gateway.zookeeper.orders import Decision
 from headgate.gateway.zookeeper.reading import CONFIGURED, Tree, Watches, read_node, read_topic
 from headgate.gateway.zookeeper.session import Refused, Session
@@ -75,6 +75,7 @@ TOLD_AT_ONCE: Final = 64
 NOTIFICATION_MS: Final = 15 * 60 * 1000
 _ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
 _DIRECTORIES: Final = (CONFIG_CHANGES_PATH, TOPICS_PATH, *CONFIGURED)
+_TOPIC_CONFIGS: Final = f"{CONFIG_PATH}/{TOPICS}/"
 _SINGLES: Final = (PRODUCER_IDS_PATH, OWN_FEATURES_PATH)
 
 
@@ -214,6 +215,8 @@ class ClusterFollower:
         for path in [path for path in subjects if path in CONFIGURED]:
             del subjects[path]
             subjects |= dict.fromkeys((yield from self._all_configs(path)))
+        # A topic and its configs are one subject, or one of them would be told of upon an image without the other
+        subjects = dict.fromkeys([path.replace(_TOPIC_CONFIGS, f"{TOPICS_PATH}/") for path in subjects])
         for chunk in _chunks(list(subjects), TOLD_AT_ONCE):
             try:
                 yield from gather([self._look(path) for path in chunk])
@@ -255,7 +258,7 @@ class ClusterFollower:
         known, is_close = self._nodes.topic(name), name in self._closely
         if known is not None and not is_close and name in self._store.written_image.topics:
             found = yield from get(self._session, f"{TOPICS_PATH}/{name}", self._watches.note)
-            if found is not None and found.stat.version == known.version:
+            if found is not None and found.stat.version == known.version and _is_same(name, found.data, known):
                 self._watched.add(name)
                 yield from self._look_at_configs(ConfigEntity(TOPICS, name))
                 return
@@ -547,30 +550,29 @@ def _told_state(state: PartitionState, known: PartitionState | None, node_id: in
 
 
 def accepted_configs(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:
-    """The configs of a topic that this version accepts; of a contradiction both sides are left out."""
-    accepted = {}
-    for key, value in configs.items():
-        try:
-            topic_configs.check({key: value})
-        except KafkaError as error:
-            logger.error("a config of topic %s in ZooKeeper has no effect: %s", name, error.message)
-        else:
-            accepted[key] = value
-    try:
-        topic_configs.check(accepted)
-    except KafkaError as error:
-        logger.error("configs of topic %s in ZooKeeper contradict each other: %s", name, error.message)
-        accepted = {key: value for key, value in accepted.items() if not key.endswith("compaction.lag.ms")}
-    return accepted
+    """The configs of a topic that this version accepts."""
+    return _accepted(f"topic {name}", configs, topic_configs.check)
 
 
 def accepted_group_configs(config: BrokerConfig, group_id: str, configs: Mapping[str, str]) -> Mapping[str, str]:
-    """The configs of a group, or none if this version refuses them."""
+    """The configs of a group that this version accepts."""
+    return _accepted(f"group {group_id}", configs, partial(group_configs.check, config))
+
+
+def _accepted(owner: str, configs: Mapping[str, str], check: Callable[[dict[str, str]], None]) -> Mapping[str, str]:
+    """All configs, or those that are right with what was accepted before them."""
+    accepted: dict[str, str] = {}
     try:
-        group_configs.check(config, configs)
-    except KafkaError as error:
-        logger.error("the configs of group %s in ZooKeeper have no effect: %s", group_id, error.message)
-        return {}
+        check(dict(configs))
+    except KafkaError:
+        for name, value in configs.items():
+            try:
+                check({**accepted, name: value})
+            except KafkaError as error:
+                logger.error("a config of %s in ZooKeeper has no effect: %s", owner, error.message)
+            else:
+                accepted[name] = value
+        return accepted
     return configs
 
 
@@ -583,6 +585,14 @@ def _with_topic(image: Image, name: str, topic: Topic | None) -> Image:
         topics[name] = topic
         names[topic.topic_id] = name
     return image._replace(topics=topics, topic_names=names)
+
+
+def _is_same(name: str, data: bytes | None, known: TopicNodes) -> bool:
+    """Whether a topic is as it was: one that was made anew may have the same version."""
+    try:
+        return TopicAssignment.decode(name, data) == known.assignment
+    except InvalidNode:
+        return False
 
 
 def _chunks(paths: Sequence[str], size: int) -> Iterator[Sequence[str]]:

@@ -176,12 +176,28 @@ class _TransactionalCommit:
         try:
             dual = None if stores is None else stores.dual(request.group_id)
             if stores is not None and dual is not None:
-                return stores.commit_in_transaction(dual, request.topics, decide)
+                return self._told(stores.commit_in_transaction(dual, request.topics, decide))
             return self._context.broker.groups.submit(request.group_id, decide, staging)
         except KafkaError as failure:
             if version < _KNOWS_LOADS and failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, failure.message) from failure
             raise
+
+    def _told(self, waiting: Waiting) -> Waiting:
+        """The same wait; old producers get the error that they know."""
+        attempt, expire = waiting.attempt, waiting.expire
+
+        def known(make: Callable[[], Any]) -> Any:
+            try:
+                return make()
+            except KafkaError as failure:
+                if failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, failure.message) from failure
+                raise
+
+        if self._context.version < _KNOWS_LOADS:
+            waiting.attempt, waiting.expire = lambda touched: known(lambda: attempt(touched)), lambda: known(expire)
+        return waiting
 
     def _too_late(self) -> KafkaError | None:
         """The error of offsets whose transaction has ended since it was verified: they would open another (KIP-890)."""

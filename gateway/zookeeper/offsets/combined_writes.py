@@ -6,12 +6,14 @@ itself. Each write stands for itself all the same: where one is refused, the oth
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from headgate.gateway.zookeeper.session import (
+    OVERHEAD_BYTES,
     Create,
     KeeperError,
     Operation,
@@ -21,8 +23,11 @@ from headgate.gateway.zookeeper.session import (
     SetData,
 )
 
+logger = logging.getLogger("headgate.groups")
+
 AT_A_TIME: Final = 2
 MOST_OPERATIONS: Final = 128
+MOST_BYTES: Final = 256 * 1024
 _REFUSALS: Final = frozenset(
     (
         KeeperError.NO_NODE,
@@ -53,17 +58,25 @@ class CombinedWrites:
 
     def _send(self) -> None:
         while self._waiting and self._under_way < AT_A_TIME:
-            writes = [self._waiting.popleft()]
-            count = len(writes[0][0])
-            while self._waiting and count + len(self._waiting[0][0]) <= MOST_OPERATIONS:
-                writes.append(self._waiting.popleft())
-                count += len(writes[-1][0])
+            writes = self._take()
             self._under_way += 1
-            if count == 1:
+            if len(writes) == len(writes[0][0]) == 1:
                 self._send_one(writes[0][0][0], partial(self._answered, writes))
             else:
                 self._session.multi([one for operations, _ in writes for one in operations],
                                     partial(self._answered, writes))  # fmt: skip
+
+    def _take(self) -> list[Write]:
+        """The writes of the next multi; a large one is alone."""
+        writes = [self._waiting.popleft()]
+        count, size = len(writes[0][0]), _bytes(writes[0][0])
+        while self._waiting:
+            operations = self._waiting[0][0]
+            count, size = count + len(operations), size + _bytes(operations)
+            if count > MOST_OPERATIONS or size > MOST_BYTES:
+                break
+            writes.append(self._waiting.popleft())
+        return writes
 
     def _send_one(self, operation: Operation, done: Done) -> None:
         """One operation costs half of a multi."""
@@ -90,7 +103,7 @@ class CombinedWrites:
             else:
                 first = 0
                 for operations, done in writes:
-                    done(answer if isinstance(answer, KeeperError) else answer[first : first + len(operations)])
+                    _tell(done, answer if isinstance(answer, KeeperError) else answer[first : first + len(operations)])
                     first += len(operations)
         finally:
             self._send()
@@ -102,6 +115,19 @@ class CombinedWrites:
             if refused.place < first + len(operations):
                 others = writes[:number] + writes[number + 1 :]
                 self._waiting.extendleft(reversed(others))
-                done(Refused(refused.place - first, refused.error))
+                _tell(done, Refused(refused.place - first, refused.error))
                 return
             first += len(operations)
+
+
+def _tell(done: Done, answer: Results | Refused | KeeperError) -> None:
+    """A fault of one write must not keep the answers of others."""
+    try:
+        done(answer)
+    except Exception:
+        logger.exception("what follows a write of offsets to ZooKeeper failed")
+
+
+def _bytes(operations: Sequence[Operation]) -> int:
+    """An upper bound; offsets are short."""
+    return sum(OVERHEAD_BYTES + 4 * len(operation.path) for operation in operations)

@@ -38,6 +38,8 @@ ZOOKEEPER, KAFKA = "zookeeper", "kafka"
 LOOK_AFTER_MS: Final = 500.0
 """The pause between a change of a node and the look at it: a group that commits is read twice a second at most."""
 RETRY_MS: Final = 1_000.0
+MOST_READINGS: Final = 5
+"""How often the nodes are read to carry offsets over, while others write them; then there is a pause."""
 MAX_WAITING: Final = 1_000
 """Requests of one group that may wait."""
 
@@ -533,8 +535,10 @@ class _Entry:
         self._source = source
         self._note = note
         self._done = done
+        self._readings = 0
 
     def begin(self) -> None:
+        self._readings += 1
         self._group.nodes.read_all(self._read, self._group.changed)
 
     def _read(self, found: Found | KeeperError) -> None:
@@ -569,15 +573,14 @@ class _Entry:
 
     def _compared(self, plan: Any) -> None:
         if isinstance(plan, _Carry):
-            # Where ZooKeeper leads, a node that appears meanwhile is newer than what the log has
-            creates_only = self._source == ZOOKEEPER
-            self._group.nodes.write(plan.targets, partial(self._written, plan), creates_only=creates_only)
+            # A node that was written meanwhile may be newer than what the log has
+            self._group.nodes.write(plan.targets, partial(self._written, plan), as_read=True)
         else:
             self._done(plan)
 
     def _written(self, plan: _Carry, failed: dict[Partition, KeeperError]) -> None:
         errors = {error for error in failed.values() if error is not KeeperError.BAD_ARGUMENTS}
-        if errors == {KeeperError.NODE_EXISTS}:
+        if errors == {KeeperError.BAD_VERSION} and self._readings < MOST_READINGS:
             self.begin()
             return
         if errors:

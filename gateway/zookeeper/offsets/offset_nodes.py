@@ -22,6 +22,7 @@ from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
 from headgate.gateway.zookeeper.session import (
+    OVERHEAD_BYTES,
     READ_AT_ONCE,
     Children,
     Create,
@@ -39,6 +40,7 @@ from headgate.gateway.zookeeper.session import (
 ABSENT: Final = -2
 """Instead of a version: the node does not exist."""
 MOST_A_MULTI: Final = 100
+MULTI_BYTES: Final = 256 * 1024
 IN_FLIGHT: Final = 64
 """Reads of one group that are asked at a time."""
 ATTEMPTS: Final = 8
@@ -230,13 +232,13 @@ class OffsetNodes:
         done: Written,
         *,
         is_over: Callable[[], bool] | None = None,
-        creates_only: bool = False,
+        as_read: bool = False,
     ) -> None:
         """Write and delete offsets, all in flight together.
 
         `is_over`: nobody awaits the write any more, so nothing that was not sent yet is to be sent. Partitions that
-        cannot be in ZooKeeper fail with BAD_ARGUMENTS. `creates_only`: no node was there; where one is by now, nothing
-        beside it is written either, and all fail with NODE_EXISTS.
+        cannot be in ZooKeeper fail with BAD_ARGUMENTS. `as_read`: the nodes have to be as they were read; where one is
+        not, others beside it are not written either, and all fail with BAD_VERSION.
         """
         failed: dict[Partition, KeeperError] = {}
         places = []
@@ -246,9 +248,10 @@ class OffsetNodes:
                 places.append(place)
             except InvalidNode:
                 failed[place] = KeeperError.BAD_ARGUMENTS
-        if creates_only:
-            self.versions.update(dict.fromkeys(places, ABSENT))
-        pieces = [places[start : start + MOST_A_MULTI] for start in range(0, len(places), MOST_A_MULTI)]
+        if as_read:
+            self.versions.update((place, ABSENT) for place in places if place not in self.versions)
+        size = max(1, min(MOST_A_MULTI, MULTI_BYTES // (len(self.path.encode()) + 2 * OVERHEAD_BYTES)))
+        pieces = [places[start : start + size] for start in range(0, len(places), size)]
 
         def write_piece(piece: list[Partition], answered: Callable[[KeeperError | None], None]) -> None:
             wanted = {place: targets[place] for place in piece}
@@ -257,7 +260,7 @@ class OffsetNodes:
                 failed.update(refused)
                 answered(None)
 
-            _Write(self, wanted, ended, is_over or _never, creates_only=creates_only).go_on()
+            _Write(self, wanted, ended, is_over or _never, as_read=as_read).go_on()
 
         _each(pieces, write_piece, lambda _: done(failed))
 
@@ -293,13 +296,13 @@ class _Write:
     """The write of at most MOST_A_MULTI partitions: read what is unknown, create parents, then one multi; again."""
 
     def __init__(
-        self, nodes: OffsetNodes, targets: Targets, done: Written, is_over: Callable[[], bool], *, creates_only: bool
+        self, nodes: OffsetNodes, targets: Targets, done: Written, is_over: Callable[[], bool], *, as_read: bool
     ) -> None:
         self._nodes = nodes
         self._targets = targets
         self._done = done
         self._is_over = is_over
-        self._creates_only = creates_only
+        self._as_read = as_read
         self._attempts = 0
 
     def go_on(self) -> None:
@@ -370,9 +373,9 @@ class _Write:
         versions = self._nodes.versions
         if versions[place] == ABSENT and error is KeeperError.NO_NODE:
             self._nodes.forget_parents()
-        elif self._creates_only:
+        elif self._as_read:
             versions.pop(place, None)
-            self._fail(error, is_known=True)
+            self._fail(KeeperError.BAD_VERSION, is_known=True)
             return
         else:
             versions.pop(place, None)

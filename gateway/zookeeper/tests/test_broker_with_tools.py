@@ -1,4 +1,4 @@
-"""A whole broker over the model of ZooKeeper, and tools that write there while it runs: clients see it, and are served."""
+"""A whole broker over the model of ZooKeeper, and tools that write there while it runs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from headgate.gateway.zookeeper.offsets import dual_group
 from headgate.gateway.zookeeper.offsets.dual_group import State
 from headgate.gateway.zookeeper.offsets.tests import dual_history
 from headgate.gateway.zookeeper.offsets.tests.dual_history import DualHistory
-from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete, SetData
+from headgate.gateway.zookeeper.session import ANY_VERSION, Create, SetData
 from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.offset_commit import (

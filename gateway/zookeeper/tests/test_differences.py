@@ -1,0 +1,63 @@
+"""From what the image has to what was read, as records."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.gateway.metadata.image import Image, PartitionState, Topic
+from headgate.gateway.zookeeper.differences import changed_configs, overlay, topic_records, touched
+from headgate.protocol.internal.metadata import (
+    GROUP_RESOURCE,
+    ConfigRecord,
+    MetadataRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+LED = PartitionState(0, 0, (0,), (0,), 0)
+OLD = Topic("t", b"1" * 16, (LED,), {"a": "1", "b": "2"})
+IMAGE = Image.empty()._replace(topics={"t": OLD}, topic_names={OLD.topic_id: "t"})
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        OLD,
+        OLD._replace(configs={"b": "3", "c": "4"}),
+        OLD._replace(partitions=(LED._replace(leader_epoch=1, partition_epoch=1), LED)),
+        OLD._replace(topic_id=b"2" * 16, configs={}),
+    ],
+)
+def test_the_records_make_the_other_topic(new: Topic) -> None:
+    image = IMAGE.apply_all(topic_records(OLD, new))
+    assert image.topics == {"t": new}
+    assert image.topic_names == {new.topic_id: "t"}
+
+
+def test_a_topic_comes_and_goes() -> None:
+    assert Image.empty().apply_all(topic_records(None, OLD)).topics == {"t": OLD}
+    assert IMAGE.apply_all(topic_records(OLD, None)).topics == {}
+    assert topic_records(None, None) == topic_records(OLD, OLD) == []
+
+
+def test_configs_that_changed() -> None:
+    assert changed_configs({"a": "1", "b": "2"}, {"b": "3"}) == {"a": None, "b": "3"}
+
+
+def test_what_is_there_already_is_not_done_again() -> None:
+    created = topic_records(None, OLD)
+    assert overlay(IMAGE, created) == IMAGE
+    assert overlay(Image.empty(), [RemoveTopicRecord(topic_id=OLD.topic_id)]) == Image.empty()
+    with pytest.raises(ValueError, match="exists already"):
+        overlay(IMAGE, [TopicRecord(name="t", topic_id=b"2" * 16)])
+
+
+def test_what_records_touch() -> None:
+    records: list[MetadataRecord] = [
+        *topic_records(OLD, OLD._replace(configs={})),
+        RemoveTopicRecord(topic_id=OLD.topic_id),
+        ConfigRecord(resource_type=GROUP_RESOURCE, resource_name="g", name="n", value="v"),
+    ]
+    assert touched(records, IMAGE) == ({"t"}, {(GROUP_RESOURCE, "g")}, False)
+    assert touched([ProducerIdsRecord(broker_id=0, next_producer_id=5)], IMAGE).has_others

@@ -1,0 +1,115 @@
+"""Requests in sequence: answers, exceptions, and many side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headgate.gateway.zookeeper.session import Create, KeeperError
+from headgate.gateway.zookeeper.steps import (
+    Failed,
+    Lost,
+    Steps,
+    checked,
+    children,
+    delete,
+    ensure,
+    exists,
+    gather,
+    get,
+    run,
+)
+from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
+
+
+@pytest.fixture
+def session() -> ModelSession:
+    keeper = ZooKeeperModel()
+    session = keeper.session()
+    session.start()
+    keeper.run()
+    session.keeper = keeper  # type: ignore[attr-defined]
+    return session
+
+
+def finish(session: ModelSession, steps: Steps[Any]) -> Any:
+    results: list[Any] = []
+    run(steps, results.append)
+    session.keeper.run()  # type: ignore[attr-defined]
+    (result,) = results
+    return result
+
+
+def test_steps_return_a_value(session: ModelSession) -> None:
+    def steps() -> Steps[tuple[object, ...]]:
+        yield from ensure(session, "/a/b")
+        found = yield from get(session, "/a/b")
+        assert found is not None
+        names = yield from children(session, "/a")
+        gone = yield from delete(session, "/a/b")
+        again = yield from delete(session, "/a/b")
+        return found.data, names, gone, again, (yield from exists(session, "/a/b")), (yield from get(session, "/a/b"))
+
+    assert finish(session, steps()) == (None, ("b",), True, False, None, None)
+
+
+def test_an_error_is_raised_in_the_steps(session: ModelSession) -> None:
+    assert isinstance(finish(session, get(session, "no path")), Failed)
+    session.keeper.stop()  # type: ignore[attr-defined]
+    assert isinstance(finish(session, get(session, "/a")), Lost)
+
+
+def test_answers_are_checked() -> None:
+    assert checked("/a", 5) == 5
+    with pytest.raises(Failed, match="/a: NO_AUTH"):
+        checked("/a", KeeperError.NO_AUTH)
+
+
+def test_many_run_side_by_side() -> None:
+    waiting: list[Callable[[Any], None]] = []
+
+    def one(number: int) -> Steps[int]:
+        answer = yield waiting.append
+        return number * int(answer)
+
+    results: list[Any] = []
+    run(gather([one(number) for number in range(5)], 2), results.append)
+    assert len(waiting) == 2
+    while waiting:
+        waiting.pop()(10)
+    assert results == [[0, 10, 20, 30, 40]]
+
+
+def test_an_exception_ends_all_once_they_have_ended() -> None:
+    waiting: list[Callable[[Any], None]] = []
+
+    def one() -> Steps[int]:
+        yield waiting.append
+        return 1
+
+    results: list[Any] = []
+    run(gather([one() for _ in range(5)], 2), results.append)
+    waiting.pop()(ValueError("no"))
+    assert results == []
+    waiting.pop()(0)
+    assert isinstance(results[0], ValueError)
+    assert not waiting
+
+
+def test_many_steps_without_requests_end_at_once() -> None:
+    def one() -> Steps[int]:
+        return 1
+        yield
+
+    results: list[Any] = []
+    run(gather([one() for _ in range(10_000)]), results.append)
+    run(gather([]), results.append)
+    assert [len(result) for result in results] == [10_000, 0]
+
+
+def test_ensure_creates_what_is_missing(session: ModelSession) -> None:
+    session.create(Create("/a", b"kept"), lambda _: None)
+    assert finish(session, ensure(session, "/a/b/c")) is None
+    assert finish(session, get(session, "/a")).data == b"kept"
