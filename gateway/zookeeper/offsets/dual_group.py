@@ -318,13 +318,9 @@ class DualGroup:
             if failed:
                 done(refusal(next(iter(failed.values()))))
             else:
-<<<<<<< HEAD
                 logger.info(
                     "group %s has no offsets of the deleted topic %s in ZooKeeper any more", self.group_id, topic
                 )
-=======
-                logger.info("group %s: offsets of the deleted topic %s are out of ZooKeeper", self.group_id, topic)
->>>>>>> z-review
                 self._forget_gone(topics, found, done)
 
         self._world.session.exists(TopicAssignment.path(topic), looked)
