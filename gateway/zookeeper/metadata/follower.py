@@ -23,9 +23,6 @@ from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.records import config_records
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.zookeeper import orders, plans
-from headgate.gateway.zookeeper.cluster_nodes import ClusterNodes
-from headgate.gateway.zookeeper.differences import Touched, changed_configs, topic_records
 from headgate.gateway.zookeeper.layout.admin import (
     DELETE_TOPICS_PATH,
     PREFERRED_REPLICA_ELECTION_PATH,
@@ -49,8 +46,11 @@ from headgate.gateway.zookeeper.layout.configs import (
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, TopicAssignment
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, TopicNodes, read_cluster
-from headgate.gateway.zookeeper.orders import Decision
-from headgate.gateway.zookeeper.reading import CONFIGURED, Tree, Watches, read_node, read_topic
+from headgate.gateway.zookeeper.metadata import orders, plans
+from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
+from headgate.gateway.zookeeper.metadata.differences import Touched, changed_configs, topic_records
+from headgate.gateway.zookeeper.metadata.orders import Decision
+from headgate.gateway.zookeeper.metadata.reading import CONFIGURED, Tree, Watches, read_node, read_topic
 from headgate.gateway.zookeeper.session import Refused, Session
 from headgate.gateway.zookeeper.steps import Steps, children, delete, exists, gather, get, multi
 from headgate.protocol.errors import ErrorCode, KafkaError
