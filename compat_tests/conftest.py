@@ -33,10 +33,20 @@ TOGETHER = (
     "compat_tests/test_matrix.py::test_the_oldest",
     "compat_tests/test_matrix_isolation",
     "compat_tests/test_matrix_oldest",
+    "compat_tests/test_old_tools",
     "compat_tests/test_power_cut",
+    "compat_tests/test_zookeeper_offsets",
 )
 # Files with a test of more than twenty seconds
-LONG = {"test_sigkill", "test_group_sigkill", "test_transactions_sigkill", "test_readme", "test_streams"}
+LONG = {
+    "test_sigkill",
+    "test_group_sigkill",
+    "test_transactions_sigkill",
+    "test_readme",
+    "test_streams",
+    "test_old_consumers",
+    "test_migration_faults",
+}
 
 FIGURES: list[str] = []
 

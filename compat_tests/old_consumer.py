@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -185,3 +186,48 @@ class OldConsumer:
     def _has(self, sign: str, count: int = 1) -> bool:
         assert self.process.poll() is None, f"{self.name} ended with {self.process.returncode}:\n{self.said()}"
         return self.signs.count(sign) >= count
+
+
+class RollingGroup:
+    """Two members of a group that are replaced one after the other; `gone` has what earlier ones read."""
+
+    def __init__(self) -> None:
+        self.members: list[OldConsumer] = []
+        self.gone: list[Read] = []
+        self.rebalances = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members:
+            member.kill()
+
+    @property
+    def records(self) -> list[Read]:
+        """What all have read until now."""
+        return [*self.gone, *(record for member in self.members for record in member.records)]
+
+    def bounce(self, new_member: Callable[[], OldConsumer]) -> None:
+        """Replace both members, or start them."""
+        for _ in range(2):
+            if len(self.members) == 2:
+                self.leave()
+            self.members.append(new_member())
+            self.members[-1].wait_for_start()
+            self.rebalances += 1
+
+    def leave(self) -> None:
+        """The oldest member leaves."""
+        member = self.members.pop(0)
+        try:
+            member.leave()
+        except BaseException:
+            member.kill()
+            raise
+        self.gone += member.records
+        self.rebalances += 1
+
+    def leave_all(self) -> None:
+        while self.members:
+            self.leave()

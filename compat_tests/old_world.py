@@ -24,7 +24,7 @@ from kazoo.client import KazooClient
 from compat_tests import toolchain, wire
 from compat_tests.broker import TARGET, Broker, HeadgateBroker
 from compat_tests.kafka_target import KafkaZooKeeperBroker
-from compat_tests.old_consumer import Read
+from compat_tests.old_consumer import Read, RollingGroup
 from compat_tests.test_zookeeper_start import Wire
 from compat_tests.waiting import until
 from compat_tests.zookeeper import ZooKeeper
@@ -102,6 +102,12 @@ class World:
         path = f"/consumers/{group}/offsets/{topic}/{partition}"
         return int(self.nodes.get(path)[0]) if self.nodes.exists(path) else None
 
+    def wait_for_all(self, topic: str, members: RollingGroup) -> None:
+        """Until the members have read all messages; they have left by then."""
+        names = " ".join(str(member.errors) for member in members.members)
+        until(lambda: self.missing_and_repeated(topic, members.records)[0] == 0, f"all of {topic} to be read: {names}")
+        members.leave_all()
+
     def missing_and_repeated(self, topic: str, read: Iterable[Read]) -> tuple[int, int]:
         """How many messages were never read, and how many reads were repetitions."""
         counts = Counter((record.partition, record.value) for record in read if record.topic == topic)
@@ -115,7 +121,7 @@ def old_world(
 ) -> Iterator[World]:
     """Started, ended whatever happens; `is_cut_off`: a test will cut the broker off from ZooKeeper."""
     toolchain.jars("zookeeper")
-    with ZooKeeper() as zookeeper, contextlib.ExitStack() as stack:
+    with ZooKeeper(is_synced=False) as zookeeper, contextlib.ExitStack() as stack:
         wire = stack.enter_context(contextlib.closing(Wire(zookeeper.port))) if is_cut_off else None
         connect = f"127.0.0.1:{wire.port}" if wire else zookeeper.connect
         wanted = {**SETTINGS, **(settings or {})}

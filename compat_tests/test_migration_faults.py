@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="Kafka does not kee
 VERSION: Final = "0.8.2.2"
 SESSION_MS: Final = 2_000
 # What commits by itself does not say when
-ON_DEMAND: Final = {"auto_commit_enable": "false", "zookeeper_session_timeout_ms": str(SESSION_MS)}
+ON_DEMAND: Final[dict[str, Any]] = {"auto_commit_enable": "false", "zookeeper_session_timeout_ms": str(SESSION_MS)}
 PARTITIONS: Final = (0, 1)
 DUAL: Final = {STORE: "dual", SOURCE: "zookeeper"}
 # By name: the configs that the group has got, the store of its consumer, that of the next one

@@ -6,17 +6,23 @@ What Kafka itself repeats is stated beside what is asserted of Headgate.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import pytest
 
 from compat_tests.broker import TARGET
-from compat_tests.old_consumer import JAR_SETS, OldConsumer, Read
+from compat_tests.old_consumer import JAR_SETS, OldConsumer, Read, RollingGroup
 from compat_tests.old_world import IS_HEADGATE, World, alter_group, old_world
 from compat_tests.waiting import until
 
 VERSIONS: Final = [version for version in JAR_SETS if TARGET != "kafka08" or version.startswith("0.8")]
-WITH_BOTH_STORES: Final = [version for version in VERSIONS if version != "0.8.1.1"]
+# 0.8.1 has one store. What a newer version shows besides is left to the long run
+WITH_BOTH_STORES: Final = [
+    pytest.param(version, marks=[] if version == "0.8.2.2" else [pytest.mark.soak])
+    for version in VERSIONS
+    if version != "0.8.1.1"
+]
 STORE, SOURCE = "headgate.offsets.store", "headgate.offsets.source"
 COUNT: Final = 20
 
@@ -62,7 +68,7 @@ def test_it_reads_commits_and_goes_on(world: World, version: str) -> None:
     assert [world.offset(group, topic, one) for one in range(3)] == [COUNT + 7] * 3
 
 
-@pytest.mark.parametrize("version", WITH_BOTH_STORES)
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version != "0.8.1.1"])
 @pytest.mark.parametrize("steps", [STEPS, IDLE_STEPS], ids=["busy", "idle"])
 def test_a_group_goes_over_and_back(
     world: World, version: str, steps: tuple[Step, ...], figure: Callable[[str], None]
@@ -90,41 +96,20 @@ def test_two_are_bounced_while_messages_come(world: World, version: str, figure:
     """Each step is a rolling bounce. What is read twice is what the client itself repeats at a rebalance."""
     topic = world.new_topic(4)
     group = f"g-{topic}"
-    members: list[OldConsumer] = []
-    read: list[Read] = []
-
-    def join(step: Step) -> None:
-        member = OldConsumer(version, world.connect, group, topic, storage=step.storage, dual=step.dual)
-        members.append(member)
-        member.wait_for_start()
-
-    rebalances = 0
-    with world.producing(topic, 4):
-        for step in STEPS:
-            if IS_HEADGATE and step.store:
-                alter_group(world.broker.bootstrap, group, step.store)
-            for _ in range(2):
-                if len(members) == 2:
-                    leaving = members.pop(0)
-                    leaving.leave()
-                    read += leaving.records
-                    rebalances += 1
-                join(step)
-                rebalances += 1
-    until(
-        lambda: world.missing_and_repeated(topic, [*read, *members[0].records, *members[1].records])[0] == 0,
-        f"all of {topic} to be read: {members[0].errors} {members[1].errors}",
-    )
-    for member in members:
-        member.leave()
-        read += member.records
-        rebalances += 1
-    missing, repeated = world.missing_and_repeated(topic, read)
+    with RollingGroup() as members:
+        with world.producing(topic, 4):
+            for step in STEPS:
+                if IS_HEADGATE and step.store:
+                    alter_group(world.broker.bootstrap, group, step.store)
+                flags: dict[str, Any] = {"storage": step.storage, "dual": step.dual}
+                members.bounce(partial(OldConsumer, version, world.connect, group, topic, **flags))
+        world.wait_for_all(topic, members)
+        missing, repeated = world.missing_and_repeated(topic, members.gone)
     count = len(world.sent[topic])
-    figure(f"{version}, two members bounced, {count} messages: {repeated} read twice, {rebalances} rebalances")
+    figure(f"{version}, two members bounced, {count} messages: {repeated} read twice, {members.rebalances} rebalances")
     assert missing == 0
     if IS_HEADGATE:
-        assert repeated <= 2 * 2 * rebalances
+        assert repeated <= 2 * 2 * members.rebalances
 
 
 def read_until(

@@ -291,7 +291,7 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
         outcome = "stopped"
 
     try:
-        if is_adopting and settings.zookeeper_connect is None:  # otherwise ZooKeeper has Kafka's metadata
+        if is_adopting:
             _adopt(settings)
         broker.serve(settings, started)
     except Exception as error:  # noqa: BLE001 - an unexplained error is raised again
@@ -300,6 +300,15 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
 
 
 def _adopt(settings: BrokerConfig) -> None:
+    if settings.zookeeper_connect is not None:
+        import logging
+
+        logging.getLogger("headgate.adoption").info(
+            "--adopt: ZooKeeper at %s has the metadata of Kafka, which need no adoption; to leave ZooKeeper behind,"
+            " remove zookeeper.connect",
+            settings.zookeeper_connect,
+        )
+        return
     from random import Random
 
     from headgate.gateway.app import adoption

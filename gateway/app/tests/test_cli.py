@@ -276,6 +276,15 @@ def test_a_failed_adoption_starts_no_broker(served: Served, tmp_path: Path, caps
     assert not served
 
 
+def test_nothing_is_adopted_with_zookeeper(served: Served, tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=7\ncluster.id=abc\n")
+    a_log(tmp_path / "t-0")
+    settings = ["--override", f"log.dirs={tmp_path}", "--override", "zookeeper.connect=zk"]
+    assert cli.main(["serve", "--adopt", *settings]) == 0
+    assert not (tmp_path / "__headgate_metadata-0").exists()
+    assert [config.node_id for config in served] == [7]
+
+
 def test_metadata_need_a_zookeeper(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["metadata", "to-zookeeper"]) == 2
     assert "metadata needs zookeeper.connect: set it in the file, or by --override" in capsys.readouterr().err

@@ -48,7 +48,6 @@ def test_attributes_are_declared_with_the_types_of_the_table() -> None:
         "listener.security.protocol.map",
         "headgate.offsets.store",
         "headgate.metrics.listener",
-        "headgate.offsets.store",
         "node.id",
     }
     for name, definition in catalogue.BROKER.items():

@@ -237,8 +237,8 @@ class OffsetNodes:
         """Write and delete offsets, all in flight together.
 
         `is_over`: nobody awaits the write any more, so nothing that was not sent yet is to be sent. Partitions that
-        cannot be in ZooKeeper fail with BAD_ARGUMENTS. `as_read`: the nodes have to be as they were read; where one is not,
-        others beside it are not written either, and all fail with BAD_VERSION.
+        cannot be in ZooKeeper fail with BAD_ARGUMENTS. `as_read`: the nodes have to be as they were read; where one is
+        not, others beside it are not written either, and all fail with BAD_VERSION.
         """
         failed: dict[Partition, KeeperError] = {}
         places = []

@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 
-from compat_tests import toolchain
-from compat_tests.zookeeper import ZooKeeper
 from headgate.gateway.zookeeper.session import (
     ANY_VERSION,
     MAX_REQUEST_BYTES,
-    READ_AT_ONCE,
     Check,
     Create,
     Delete,
     KeeperError,
-    NodeData,
     Refused,
     SessionEvent,
     SetData,
     Stat,
 )
 from headgate.gateway.zookeeper.tests.model import Fault
-from headgate.gateway.zookeeper.tests.worlds import ModelWorld, Observed, RealWorld, World
+from headgate.gateway.zookeeper.tests.worlds import Observed, World
 
 CONNECTED, SUSPENDED = SessionEvent.CONNECTED, SessionEvent.SUSPENDED
 RECONNECTED, EXPIRED = SessionEvent.RECONNECTED, SessionEvent.EXPIRED
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ZooKeeper]:
-    toolchain.jars("zookeeper")
-    with ZooKeeper(tick_ms=100) as running:
-        yield running
-
-
-@pytest.fixture(params=["model", pytest.param("real", marks=[pytest.mark.sockets, pytest.mark.slow])])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    made: World = ModelWorld() if request.param == "model" else RealWorld(request.getfixturevalue("server"))
-    yield made
-    made.close()
 
 
 def get(world: World, observed: Observed, path: str) -> Any:
@@ -95,21 +76,6 @@ def test_a_node_is_created_read_changed_and_deleted(world: World) -> None:
     assert world.ask(a.session.delete, "/n", 1) is None
     assert get(world, a, "/n") is KeeperError.NO_NODE
     assert stat(world, a, "/n") is KeeperError.NO_NODE
-
-
-def test_many_nodes_are_read_at_once(world: World) -> None:
-    a = world.connected()
-    create(world, a, Create("/n", b"1"), Create("/n/empty", b""), Create("/n/none"), Create("/n/z", b"26"))
-    paths = ["/n", "/n/missing", "/n/empty", "/n/none", "/n/z", "/"]
-    many = world.ask(a.session.get_many, paths)
-    assert many == tuple(get(world, a, path) for path in paths)
-    assert many[1] is KeeperError.NO_NODE
-    assert [one.data for one in many if isinstance(one, NodeData)][:4] == [b"1", b"", None, b"26"]
-    assert world.ask(a.session.get_many, []) == ()
-    assert world.ask(a.session.get_many, ["/n", "none"]) is KeeperError.BAD_ARGUMENTS
-    large = [create(world, a, Create(f"/large{number}", bytes([number]) * 60_000)) for number in range(READ_AT_ONCE)]
-    read = world.ask(a.session.get_many, large)
-    assert [one.data[:1] for one in read] == [bytes([number]) for number in range(READ_AT_ONCE)]
 
 
 def test_what_does_not_exist_is_refused(world: World) -> None:
