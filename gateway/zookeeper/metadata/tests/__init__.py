@@ -1,1 +1,1 @@
-"""Tests of the sessions with ZooKeeper, and the model of it that other rooms' tests use."""
+"""Tests of the metadata in ZooKeeper."""
