@@ -214,6 +214,8 @@ class ModelSession:
         """What happens to the next requests; None: nothing."""
         self.requests: Queue = deque()
         self.answers: Queue = deque()
+        self.refusals: Queue = deque()
+        """Answers that need no server: no end of a connection takes them away."""
         self.events: Queue = deque()
         self.watches = dict[tuple[str, str], dict[Watch, None]]()  # by kind and path
         self.is_open = True
@@ -274,7 +276,7 @@ class ModelSession:
     def multi(self, operations: Sequence[Operation], done: Done[Results | Refused]) -> None:
         refused = refusal(operations)
         if refused is not None:
-            self._keeper.put(self.answers, partial(done, refused))
+            self._keeper.put(self.refusals, partial(done, refused))
         else:
             self._ask((), lambda: self._transact(operations), done)
 
@@ -309,9 +311,9 @@ class ModelSession:
         refused = refusal(operations)
         if refused is not None:
             error = refused.error if isinstance(refused, Refused) else refused
-            self._keeper.put(self.answers, partial(done, error))
+            self._keeper.put(self.refusals, partial(done, error))
         elif not self.is_connected:
-            self._keeper.put(self.answers, partial(done, KeeperError.NOT_CONNECTED))
+            self._keeper.put(self.refusals, partial(done, KeeperError.NOT_CONNECTED))
         else:
             request = _Request(work, done)
             self._unanswered[request] = None
@@ -439,6 +441,7 @@ class ZooKeeperModel:
     def _queues(self) -> Iterator[Queue]:
         for session in self.sessions:
             yield session.answers
+            yield session.refusals
             yield session.events
             if not self.is_frozen:
                 yield session.requests

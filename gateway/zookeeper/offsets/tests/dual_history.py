@@ -471,6 +471,7 @@ class DualHistory:
                 arrive()
         session.requests.clear()
         session.answers.clear()
+        session.refusals.clear()
         session.events.clear()
         session.watches.clear()
         self.keeper.sessions.remove(session)
