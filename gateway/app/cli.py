@@ -189,7 +189,7 @@ def _transfer(settings: BrokerConfig, direction: str, *, execute: bool) -> list[
 
     from headgate.gateway.app.composition import connect
     from headgate.gateway.runtime.clock import SystemClock
-    from headgate.gateway.zookeeper.metadata import metadata_command
+    from headgate.gateway.zookeeper import metadata_command
     from headgate.storage.files import Files
 
     clock = SystemClock()
