@@ -54,7 +54,9 @@ def migrate(world: World, step: tuple[str, ...], group: str) -> list[dict[str, A
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("is_idle", [False, True], ids=["busy", "idle"])
+@pytest.mark.parametrize(
+    "is_idle", [pytest.param(False, id="busy"), pytest.param(True, id="idle", marks=pytest.mark.soak)]
+)
 def test_a_group_goes_over_and_back_by_the_command(world: World, is_idle: bool) -> None:
     """No client has dual.commit.enabled; each is stopped and started between its stores."""
     topic = world.new_topic(4)

@@ -48,6 +48,10 @@ STEPS: Final = (
 )
 # A group that nothing comes to while both are written
 IDLE_STEPS: Final = tuple(step if not step.dual else step._replace(busy=()) for step in STEPS)
+OVER_AND_BACK: Final = [
+    *(pytest.param(STEPS, version, id=f"busy-{version}") for version in VERSIONS if version != "0.8.1.1"),
+    *(pytest.param(IDLE_STEPS, *one.values, id=f"idle-{one.values[0]}", marks=one.marks) for one in WITH_BOTH_STORES),
+]
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +72,7 @@ def test_it_reads_commits_and_goes_on(world: World, version: str) -> None:
     assert [world.offset(group, topic, one) for one in range(3)] == [COUNT + 7] * 3
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version != "0.8.1.1"])
-@pytest.mark.parametrize("steps", [STEPS, IDLE_STEPS], ids=["busy", "idle"])
+@pytest.mark.parametrize("steps, version", OVER_AND_BACK)
 def test_a_group_goes_over_and_back(
     world: World, version: str, steps: tuple[Step, ...], figure: Callable[[str], None]
 ) -> None:

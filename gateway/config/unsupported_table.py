@@ -31,7 +31,7 @@ GROUPS: tuple[tuple[str, str, str], ...] = (
     ("a partition asks the coordinator of this broker again after 2, 4, 8 and then 20 ms, and gives up after 100 ms", "",
      "add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms"),
     ("the broker id is configured, or 0, and never generated", "", "broker.id.generation.enable reserved.broker.max.id"),
-    ("this is a single node: clusters are not supported yet", "zookeeper.",
+    ("ZooKeeper is reached without TLS and without ACLs, and there is no migration to KRaft", "zookeeper.",
      """clientCnxnSocket max.in.flight.requests metadata.migration.enable metadata.migration.min.batch.size set.acl sync.time.ms
      ssl.cipher.suites ssl.client.enable ssl.crl.enable ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.keystore.location
      ssl.keystore.password* ssl.keystore.type ssl.ocsp.enable ssl.protocol ssl.truststore.location ssl.truststore.password*

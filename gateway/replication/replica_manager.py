@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.gateway.config import BrokerConfig
@@ -282,7 +282,7 @@ class ReplicaManager:
             if before is not None and (after is None or after.topic_id != before.topic_id):
                 self._remove(before)
             if after is not None and after is not before:
-                self._put(after, _known(before, after))
+                self._put(after, _known(before, after), before)
         node_id = self._config.node_id
         if old.broker_configs(node_id) != new.broker_configs(node_id):  # the defaults of topics
             for topic in new.topics.values():
@@ -315,11 +315,11 @@ class ReplicaManager:
         for listener in self.events.online:
             listener(*key)
 
-    def _put(self, topic: Topic, known: int) -> None:
-        """Host the partitions of a topic; those from the index `known` on are new."""
+    def _put(self, topic: Topic, known: int, before: Topic | None = None) -> None:
+        """Host the partitions of a topic; those from the index `known` on are new. `before`: the topic until now."""
         log_config = self._config.log_config(topic.configs)
         self._names[topic.topic_id] = topic.name
-        missing = [(topic, index) for index in range(len(topic.partitions)) if self._put_one(topic, index, log_config)]
+        missing = [(topic, index) for index in _changed(before, topic) if self._put_one(topic, index, log_config)]
         if missing:
             self._create([row for row in missing if row[1] < known], is_new=False)
             self._create([row for row in missing if row[1] >= known], is_new=True)
@@ -602,6 +602,14 @@ class ReplicaManager:
 
     def _advanced(self, replica: Replica) -> None:
         self._purgatory.touch(replica.waiters)
+
+
+def _changed(before: Topic | None, after: Topic) -> Iterable[int]:
+    """The partitions whose state or configs may differ: in a topic with thousands, a change has some of them."""
+    if before is None or before.topic_id != after.topic_id or before.configs != after.configs:
+        return range(len(after.partitions))
+    pairs = enumerate(zip_longest(before.partitions, after.partitions))
+    return [index for index, (old, new) in pairs if old is not new and old != new]
 
 
 def _known(before: Topic | None, after: Topic) -> int:

@@ -18,7 +18,6 @@ from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.metadata_log import LOG_CONFIG
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC, new_topic_id
 from headgate.gateway.metadata.records import image_records
-from headgate.gateway.zookeeper import metadata_transfer as transfer
 from headgate.gateway.zookeeper.layout.cluster import (
     CLUSTER_ID_PATH,
     CONTROLLER_EPOCH_PATH,
@@ -28,9 +27,10 @@ from headgate.gateway.zookeeper.layout.cluster import (
 from headgate.gateway.zookeeper.layout.configs import CLIENTS, CONFIG_PATH, IPS, USERS
 from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
-from headgate.gateway.zookeeper.metadata_transfer import TransferRefused
+from headgate.gateway.zookeeper.metadata import metadata_transfer as transfer
+from headgate.gateway.zookeeper.metadata.metadata_transfer import TransferRefused
+from headgate.gateway.zookeeper.metadata.reading import ensure_paths, read_tree
 from headgate.gateway.zookeeper.offsets.offset_stores import MARKS_PATH
-from headgate.gateway.zookeeper.reading import ensure_paths, read_tree
 from headgate.gateway.zookeeper.session import Create, Operation, Refused, Session
 from headgate.gateway.zookeeper.steps import Steps, children, delete, ensure, gather, multi
 from headgate.storage.directory.kafka_directory import CARRIED_METADATA, OWN_METADATA

@@ -15,7 +15,7 @@ from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH, Controlle
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.membership import refusals
 from headgate.gateway.zookeeper.membership.owner import OWNERS_PATH, Owner
-from headgate.gateway.zookeeper.reading import ensure_paths
+from headgate.gateway.zookeeper.metadata.reading import ensure_paths
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, NodeData, Operation, Refused, Session, Watch
 from headgate.gateway.zookeeper.steps import Failed, Steps, children, ensure, gather, get, multi
 

@@ -13,8 +13,6 @@ from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.store import MetadataStore, Prepare
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.purgatory import WaitList
-from headgate.gateway.zookeeper import plans
-from headgate.gateway.zookeeper.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.layout.cluster import (
     CLUSTER_ID_PATH,
     CONTROLLER_EPOCH_PATH,
@@ -27,8 +25,10 @@ from headgate.gateway.zookeeper.membership.joining import Member, Overtaken, com
 from headgate.gateway.zookeeper.membership.owner import Owner
 from headgate.gateway.zookeeper.membership.registration import registration
 from headgate.gateway.zookeeper.membership.session_life import SessionLife
-from headgate.gateway.zookeeper.metadata_store import ZooKeeperMetadataStore, first_image
-from headgate.gateway.zookeeper.reading import Watches, read_node, read_tree
+from headgate.gateway.zookeeper.metadata import plans
+from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
+from headgate.gateway.zookeeper.metadata.metadata_store import ZooKeeperMetadataStore, first_image
+from headgate.gateway.zookeeper.metadata.reading import Watches, read_node, read_tree
 from headgate.gateway.zookeeper.session import Create, Session
 from headgate.gateway.zookeeper.steps import Steps, ensure, get
 from headgate.storage.directory.log_directory import LOCK

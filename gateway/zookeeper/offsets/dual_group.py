@@ -217,6 +217,7 @@ class DualGroup:
         if topic is None or index is None:
             self._has_changed_wholly = True
         else:
+            self.nodes.unwatch((topic, index))
             self._changed.add((topic, index))
         self._look_later(LOOK_AFTER_MS)
 
@@ -359,13 +360,13 @@ class DualGroup:
         _Entry(self, source, note, done).begin()
 
     def entered(self) -> None:
-        """The offsets were carried over: begin what waits."""
+        """The offsets were carried over: begin what waits, and watch the nodes from now on."""
         self.state = State.DUAL
+        self._has_changed_wholly = True
         waiting, self._until_dual = self._until_dual, deque()
         for hold in waiting:
             self._locks.acquire(hold)
-        if self._has_changed_wholly or self._changed:
-            self._look_later(LOOK_AFTER_MS)
+        self._look_later(LOOK_AFTER_MS)
 
     def leave(self, note: Callable[[Ended], None], done: Ended) -> None:
         """Take a last look at ZooKeeper, and make it known for good."""
@@ -564,7 +565,7 @@ class _Entry:
 
     def begin(self) -> None:
         self._readings += 1
-        self._group.nodes.read_all(self._read, self._group.changed)
+        self._group.nodes.read_all(self._read)  # without watches, which cost most of the time
 
     def _read(self, found: Found | KeeperError) -> None:
         if isinstance(found, KeeperError):

@@ -76,6 +76,7 @@ class OffsetNodes:
         self.writes = writes
         self.group_id = group_id
         self._parents: set[str] = set()
+        self._watched: set[Partition] = set()
 
     def place_of(self, path: str) -> tuple[str | None, int | None]:
         """The topic and the partition that a path of this group stands for, as far as there are any."""
@@ -108,30 +109,46 @@ class OffsetNodes:
         watch: Watch | None,
         done: Callable[[KeeperError | None], None],
     ) -> None:
-        """Read offsets into `found`, without a sync."""
+        """Read offsets into `found`, without a sync. With a watch: those whose watch is not set yet, one by one."""
         paths: dict[Partition, str] = {}
         for place in wanted:
             try:
                 paths[place] = ConsumerOffset.path(self.group_id, *place)
             except InvalidNode:
                 found[place] = NO_OFFSET
-        if watch is None:
-            places = list(paths)
-            pieces = [places[first : first + READ_AT_ONCE] for first in range(0, len(places), READ_AT_ONCE)]
-            _each(pieces, partial(self._read_piece, paths, found), done)
-        else:
-            _each(paths, partial(self._read_one, paths, found, watch), done)
+        together = [place for place in paths if watch is None or place in self._watched]
+        pieces = [together[first : first + READ_AT_ONCE] for first in range(0, len(together), READ_AT_ONCE)]
+        alone = [place for place in paths if watch is not None and place not in self._watched]
+
+        def read_alone(error: KeeperError | None) -> None:
+            if error is not None or watch is None:
+                done(error)
+            else:
+                _each(alone, partial(self._read_one, paths, found, watch), done)
+
+        _each(pieces, partial(self._read_piece, paths, found), read_alone)
+
+    def unwatch(self, place: Partition) -> None:
+        """The watch of a node has told of a change, and is no more."""
+        self._watched.discard(place)
+
+    def forget_watches(self) -> None:
+        """The connection is lost, and all watches with it."""
+        self._watched.clear()
 
     def _read_one(
         self, paths: Mapping[Partition, str], found: Found, watch: Watch, place: Partition, answered: Answered
     ) -> None:
         def take(answer: NodeData | KeeperError) -> None:
+            if isinstance(answer, KeeperError):
+                self._watched.discard(place)
             if isinstance(answer, KeeperError) and answer is not KeeperError.NO_NODE:
                 answered(answer)
                 return
             found[place] = self._take(place, answer)
             answered(None)
 
+        self._watched.add(place)  # before the answer: the event may come first
         self.session.get(paths[place], take, watch)
 
     def _read_piece(

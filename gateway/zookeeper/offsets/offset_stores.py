@@ -66,6 +66,8 @@ MARKS_PATH: Final = "/headgate/offsets"
 DISCOVER_MS: Final = 30_000.0
 """With a pattern for dual groups: how often groups without requests are looked for."""
 MOST_CACHED: Final = 10_000
+MOST_BY_PATTERN: Final = 20_000
+"""Groups that a pattern may put into two stores: clients may name any number."""
 _MARK: Final = b'{"version":1}'
 
 
@@ -122,7 +124,9 @@ class OffsetStores:
         self._is_stopped = True
 
     def follow_session(self, event: SessionEvent) -> None:
-        """There is a connection again: look at everything, as watches end with a connection."""
+        """Watches end with a connection: look at everything when there is one again."""
+        for group in self._groups.values():
+            group.nodes.forget_watches()
         if event in (SessionEvent.CONNECTED, SessionEvent.RECONNECTED):
             if not self._is_ready:
                 self._read_marks()
@@ -194,6 +198,9 @@ class OffsetStores:
         if group is None:
             if not self._patterns or self.store_of(group_id).store != DUAL:
                 return None
+            if len(self._groups) >= MOST_BY_PATTERN:
+                message = f"{MOST_BY_PATTERN} groups are in two stores: name fewer in headgate.offsets.store"
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
             self._apply(group_id)
             group = self._groups.get(group_id)
         if group is not None and group.state is State.ENTERING:

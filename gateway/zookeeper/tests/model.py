@@ -197,8 +197,6 @@ class _Request:
         self.work = work
         self.done = done
         self.is_answered = False
-        self.refusal: Any = None
-        """The answer, if the request never was on its way."""
 
     def answer(self, result: Any) -> None:
         if not self.is_answered:
@@ -216,6 +214,8 @@ class ModelSession:
         """What happens to the next requests; None: nothing."""
         self.requests: Queue = deque()
         self.answers: Queue = deque()
+        self.refusals: Queue = deque()
+        """Answers that need no server: no end of a connection takes them away."""
         self.events: Queue = deque()
         self.watches = dict[tuple[str, str], dict[Watch, None]]()  # by kind and path
         self.is_open = True
@@ -276,7 +276,7 @@ class ModelSession:
     def multi(self, operations: Sequence[Operation], done: Done[Results | Refused]) -> None:
         refused = refusal(operations)
         if refused is not None:
-            self._refuse(done, refused)
+            self._keeper.put(self.refusals, partial(done, refused))
         else:
             self._ask((), lambda: self._transact(operations), done)
 
@@ -311,19 +311,13 @@ class ModelSession:
         refused = refusal(operations)
         if refused is not None:
             error = refused.error if isinstance(refused, Refused) else refused
-            self._refuse(done, error)
+            self._keeper.put(self.refusals, partial(done, error))
         elif not self.is_connected:
-            self._refuse(done, KeeperError.NOT_CONNECTED)
+            self._keeper.put(self.refusals, partial(done, KeeperError.NOT_CONNECTED))
         else:
             request = _Request(work, done)
             self._unanswered[request] = None
             self._keeper.put(self.requests, partial(self._serve, request))
-
-    def _refuse(self, done: Done[Any], answer: Any) -> None:
-        request = _Request(lambda: answer, done)
-        request.refusal = answer
-        self._unanswered[request] = None
-        self._keeper.put(self.answers, partial(self._answered, request, answer))
 
     def _full(self, path: str) -> str:
         return (self._chroot + path).rstrip("/") or "/"
@@ -376,7 +370,7 @@ class ModelSession:
         self.events.clear()
         unanswered, self._unanswered = self._unanswered, {}
         for request in unanswered:
-            request.answer(KeeperError.CONNECTION_LOSS if request.refusal is None else request.refusal)
+            request.answer(KeeperError.CONNECTION_LOSS)
         if self._closed is not None:
             self._end(False)
         else:
@@ -447,6 +441,7 @@ class ZooKeeperModel:
     def _queues(self) -> Iterator[Queue]:
         for session in self.sessions:
             yield session.answers
+            yield session.refusals
             yield session.events
             if not self.is_frozen:
                 yield session.requests

@@ -15,8 +15,8 @@ from headgate.gateway.runtime.clock import SystemClock
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.zookeeper import metadata_command
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
+from headgate.gateway.zookeeper.metadata.metadata_transfer import TransferRefused
 from headgate.gateway.zookeeper.metadata_command import World, to_embedded, to_zookeeper
-from headgate.gateway.zookeeper.metadata_transfer import TransferRefused
 from headgate.gateway.zookeeper.session import Create, Operation
 from headgate.gateway.zookeeper.tests.model import Fault, ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import connector

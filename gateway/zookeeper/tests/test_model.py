@@ -153,3 +153,15 @@ def test_a_request_from_within_an_answer_is_served() -> None:
     a.create(Create("/start"), again(3))
     keeper.run()
     assert seen == ["/start", "/3", "/2", "/1"]
+
+
+def test_the_end_of_a_connection_takes_no_refusal_away() -> None:
+    keeper, answers = ZooKeeperModel(), list[Any]()
+    session = keeper.session()
+    session.get("/a", answers.append)
+    session.get("no path", answers.append)
+    session.connected(1)
+    keeper.cut(session)
+    assert answers == []
+    keeper.run()
+    assert answers == [KeeperError.NOT_CONNECTED, KeeperError.BAD_ARGUMENTS]

@@ -308,7 +308,7 @@ class DualWorld:
             if session.requests:  # one of them may be a fault that ends the connection
                 _, arrive = session.requests.popleft()
                 arrive()
-        queues: list[deque[Any]] = [session.requests, session.answers, session.events]
+        queues: list[deque[Any]] = [session.requests, session.answers, session.refusals, session.events]
         for queue in queues:
             queue.clear()
         session.watches.clear()

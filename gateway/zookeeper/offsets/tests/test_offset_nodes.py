@@ -166,6 +166,33 @@ def test_a_watch_tells_of_the_first_offset_and_of_changes() -> None:
     assert nodes.nodes.place_of("/consumers/g/offsets/t/x") == (None, None)
 
 
+def test_nodes_that_are_watched_are_read_together() -> None:
+    nodes, told = Nodes(), list[str]()
+    nodes.write({("t", index): index for index in range(10)})
+
+    def requests() -> int:
+        found: list[Any] = []
+        nodes.nodes.read_nodes([("t", index) for index in range(10)], {}, told.append, found.append)
+        most = len(nodes.session.requests)
+        nodes.keeper.run()
+        assert found == [None]
+        return most
+
+    assert requests() == 10
+    assert requests() == 1
+    nodes.put("/consumers/g/offsets/t/3", b"7")
+    nodes.keeper.run()
+    assert told == ["/consumers/g/offsets/t/3"]
+    nodes.nodes.unwatch(("t", 3))
+    assert requests() == 1
+    assert nodes.nodes.versions["t", 3] == 1
+    nodes.put("/consumers/g/offsets/t/3", b"8")
+    nodes.keeper.run()
+    assert len(told) == 2, "it is watched again"
+    nodes.nodes.forget_watches()
+    assert requests() == 10
+
+
 @pytest.mark.parametrize("skipped", range(4))
 def test_a_read_ends_once_when_the_connection_does(skipped: int) -> None:
     nodes = Nodes()

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from headgate.gateway.config.offset_store import DUAL, KAFKA, SEPARATE, parse_patterns
+from headgate.gateway.zookeeper.offsets import offset_stores
 from headgate.gateway.zookeeper.offsets.offset_stores import DISCOVER_MS
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP
 from headgate.gateway.zookeeper.offsets.tests.two_stores import MARK, TwoStores
 from headgate.gateway.zookeeper.session import Delete
-from headgate.protocol.errors import ErrorCode
+from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_groups import DeletableGroupResult
 
 
@@ -172,6 +173,16 @@ def test_a_pattern_is_followed_at_the_first_request() -> None:
     stores.run()
     assert len(heard) == 1
     assert (stores.in_zookeeper(), stores.in_log()) == (41, 41)
+
+
+def test_clients_cannot_name_any_number_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_stores, "MOST_BY_PATTERN", 2)
+    stores = TwoStores()
+    stores.start(headgate_offsets_store=parse_patterns("dual:kafka"))
+    for group_id in ("a", "b", "a"):
+        assert stores.broker.stores.dual(group_id) is not None
+    with pytest.raises(KafkaError, match="two stores"):
+        stores.broker.stores.dual("c")
 
 
 def test_a_deleted_group_has_no_offsets_in_zookeeper() -> None:

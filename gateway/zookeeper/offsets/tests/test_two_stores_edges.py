@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
+import pytest
+
 from headgate.gateway.config.offset_store import DUAL, KAFKA, SOURCE, STORE
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.coordinator.decision import Decision
@@ -414,6 +416,7 @@ def test_a_fetch_of_unknown_partitions_leaves_nothing() -> None:
     assert set(asked) <= {"sync"}
 
 
+@pytest.mark.slow
 def test_reads_of_all_groups_together_are_bounded() -> None:
     """A tool writes the offsets of 40 dual groups with 100 partitions: `_look_again` is not in the background."""
     scene = Scene()

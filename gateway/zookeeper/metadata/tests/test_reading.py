@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate.gateway.zookeeper.layout.cluster import PERSISTENT_PATHS
 from headgate.gateway.zookeeper.layout.tree import ZNode
-from headgate.gateway.zookeeper.reading import Watches, ensure_paths, read_topic, read_tree
+from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths, read_topic, read_tree
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
-from headgate.gateway.zookeeper.plans import ENTITY_TYPES, Multi, change_image
+from headgate.gateway.zookeeper.metadata.plans import ENTITY_TYPES, Multi, change_image
 from headgate.protocol.internal.metadata import GROUP_RESOURCE
 from headgate.storage.disk.layout import format_id
 from headgate.storage.errors import StorageError

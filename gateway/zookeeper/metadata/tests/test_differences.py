@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
-from headgate.gateway.zookeeper.differences import changed_configs, overlay, topic_records, touched
+from headgate.gateway.zookeeper.metadata.differences import changed_configs, overlay, topic_records, touched
 from headgate.protocol.internal.metadata import (
     GROUP_RESOURCE,
     ConfigRecord,

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.zookeeper.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH, Controller
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.tree import read_cluster
-from headgate.gateway.zookeeper.plans import become_controller
-from headgate.gateway.zookeeper.reading import read_node
+from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
+from headgate.gateway.zookeeper.metadata.plans import become_controller
+from headgate.gateway.zookeeper.metadata.reading import read_node
 from headgate.gateway.zookeeper.session import Refused, Session, Watch
 from headgate.gateway.zookeeper.steps import Steps, delete, exists, get, multi
 

@@ -28,16 +28,16 @@ from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.purgatory import WaitList
-from headgate.gateway.zookeeper import plans
-from headgate.gateway.zookeeper.cluster_nodes import ClusterNodes
-from headgate.gateway.zookeeper.differences import overlay, touched
-from headgate.gateway.zookeeper.election import ControllerElection
-from headgate.gateway.zookeeper.follower import ClusterFollower, broker_of_one
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
-from headgate.gateway.zookeeper.reading import Watches
+from headgate.gateway.zookeeper.metadata import plans
+from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
+from headgate.gateway.zookeeper.metadata.differences import overlay, touched
+from headgate.gateway.zookeeper.metadata.election import ControllerElection
+from headgate.gateway.zookeeper.metadata.follower import ClusterFollower, broker_of_one
+from headgate.gateway.zookeeper.metadata.reading import Watches
 from headgate.gateway.zookeeper.session import Create, KeeperError, Refused, Session
 from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, multi, run
 from headgate.protocol.errors import ErrorCode, KafkaError

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic, raised_by
-from headgate.gateway.zookeeper import plans
 from headgate.gateway.zookeeper.layout.tests.recordings import MIDDLE, NEW, OLD, steps
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, ZNode, read_cluster
-from headgate.gateway.zookeeper.plans import Multi
+from headgate.gateway.zookeeper.metadata import plans
+from headgate.gateway.zookeeper.metadata.plans import Multi
 from headgate.gateway.zookeeper.session import Check, Create, Delete, Operation, Refused, Results, SetData
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.protocol.internal.metadata import BROKER_RESOURCE

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
-from headgate.gateway.zookeeper import metadata_transfer as transfer
 from headgate.gateway.zookeeper.layout.cluster import ClusterId, Controller, ControllerEpoch
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
-from headgate.gateway.zookeeper.metadata_transfer import TransferRefused
-from headgate.gateway.zookeeper.reading import ensure_paths, read_tree
+from headgate.gateway.zookeeper.metadata import metadata_transfer as transfer
+from headgate.gateway.zookeeper.metadata.metadata_transfer import TransferRefused
+from headgate.gateway.zookeeper.metadata.reading import ensure_paths, read_tree
 from headgate.gateway.zookeeper.session import Create, Operation, SetData
 from headgate.gateway.zookeeper.steps import Steps, ensure, multi, run
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
@@ -111,7 +111,7 @@ def test_an_image_that_grew_in_between_is_carried_again() -> None:
 
 
 def test_a_transfer_may_stop_behind_every_multi(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.gateway.zookeeper.plans.MULTI_BYTES", 1)
+    monkeypatch.setattr("headgate.gateway.zookeeper.metadata.plans.MULTI_BYTES", 1)
     count = len(transfer.into_zookeeper(FULL, World().cluster(), NODE))
     assert count > 15
     for stop in range(1, count):

@@ -23,9 +23,6 @@ from headgate.gateway.metadata.image import Image, PartitionState, Topic
 from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.records import config_records
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.zookeeper import orders, plans
-from headgate.gateway.zookeeper.cluster_nodes import ClusterNodes
-from headgate.gateway.zookeeper.differences import Touched, changed_configs, topic_records
 from headgate.gateway.zookeeper.layout.admin import (
     DELETE_TOPICS_PATH,
     PREFERRED_REPLICA_ELECTION_PATH,
@@ -49,8 +46,11 @@ from headgate.gateway.zookeeper.layout.configs import (
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, TopicAssignment
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, TopicNodes, read_cluster
-from headgate.gateway.zookeeper.orders import Decision
-from headgate.gateway.zookeeper.reading import CONFIGURED, Tree, Watches, read_node, read_topic
+from headgate.gateway.zookeeper.metadata import orders, plans
+from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
+from headgate.gateway.zookeeper.metadata.differences import Touched, changed_configs, topic_records
+from headgate.gateway.zookeeper.metadata.orders import Decision
+from headgate.gateway.zookeeper.metadata.reading import CONFIGURED, Tree, Watches, read_node, read_topic
 from headgate.gateway.zookeeper.session import Refused, Session
 from headgate.gateway.zookeeper.steps import Steps, children, delete, exists, gather, get, multi
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -71,7 +71,7 @@ logger = logging.getLogger("headgate.zookeeper")
 Order = TypeVar("Order")
 
 TOLD_AT_ONCE: Final = 64
-"""The topics or other entities whose changes by others are one change here."""
+"""The partitions, or other entities, whose changes by others are one change here."""
 NOTIFICATION_MS: Final = 15 * 60 * 1000
 _ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
 _DIRECTORIES: Final = (CONFIG_CHANGES_PATH, TOPICS_PATH, *CONFIGURED)
@@ -217,7 +217,7 @@ class ClusterFollower:
             subjects |= dict.fromkeys((yield from self._all_configs(path)))
         # A topic and its configs are one subject, or one of them would be told of upon an image without the other
         subjects = dict.fromkeys([path.replace(_TOPIC_CONFIGS, f"{TOPICS_PATH}/") for path in subjects])
-        for chunk in _chunks(list(subjects), TOLD_AT_ONCE):
+        for chunk in self._chunks(subjects):
             try:
                 yield from gather([self._look(path) for path in chunk])
             finally:
@@ -226,6 +226,19 @@ class ClusterFollower:
             yield from self._look_at_singles()
         for path in ordered:
             yield from self._ORDERED[path](self)
+
+    def _chunks(self, subjects: Iterable[str]) -> Iterator[list[str]]:
+        """Pieces of about TOLD_AT_ONCE partitions."""
+        topics, chunk, size = self._store.written_image.topics, list[str](), 0
+        for path in subjects:
+            topic = topics.get(path.removeprefix(f"{TOPICS_PATH}/"))
+            chunk.append(path)
+            size += 1 if topic is None else len(topic.partitions)
+            if size >= TOLD_AT_ONCE:
+                yield chunk
+                chunk, size = [], 0
+        if chunk:
+            yield chunk
 
     def _tell_found(self) -> None:
         """Tell the store what is different, in one change: each copies the names of all topics."""
@@ -593,10 +606,6 @@ def _is_same(name: str, data: bytes | None, known: TopicNodes) -> bool:
         return TopicAssignment.decode(name, data) == known.assignment
     except InvalidNode:
         return False
-
-
-def _chunks(paths: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    return (paths[first : first + size] for first in range(0, len(paths), size))
 
 
 def _entities(subjects: Touched) -> list[ConfigEntity]:

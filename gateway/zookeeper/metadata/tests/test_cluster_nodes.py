@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.gateway.metadata.image import Image
-from headgate.gateway.zookeeper.cluster_nodes import ClusterNodes
+from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
 from headgate.protocol.internal.metadata import FeatureLevelRecord
 

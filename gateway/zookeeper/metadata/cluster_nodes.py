@@ -21,7 +21,7 @@ from headgate.gateway.zookeeper.layout.cluster import (
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH, CONFIG_PATH, ConfigEntity, EntityConfigs
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, LeaderAndIsr, TopicAssignment, partition_of
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, ConfigNode, TopicNodes
-from headgate.gateway.zookeeper.plans import Multi
+from headgate.gateway.zookeeper.metadata.plans import Multi
 from headgate.gateway.zookeeper.session import Check, Create, Delete, Results, SetData, Stat
 
 
