@@ -37,6 +37,7 @@ class Register:
         """What the node had, in order."""
         self._seen: dict[int, int] = {}
         self._gone: dict[int, int] = {}
+        self._carried: set[int] = set()
         self._shard: object = None
         self._place = -1
 
@@ -58,7 +59,7 @@ class Register:
         for other, ended in self._seen.items():
             if other != value and ended < begun:
                 self._gone.setdefault(other, now)
-        if value is None:
+        if value is None or value in self._carried:
             return ""
         if self._gone.get(value, begun) < begun:
             return f"{value} was read again, after another offset"
@@ -66,12 +67,14 @@ class Register:
         return ""
 
     def carry(self, value: int, now: int) -> Write:
-        """The leading side has no offset, so that of the other may count from now on."""
+        """The leading side has no offset, so that of the other may count from now on: at the end of the entry.
+
+        Where the group changes its mind, the entry may go on for a while, so nobody knows when.
+        """
         write = Write(value, now)
         write.end(now)
         self.writes.append(write)
-        self._gone.pop(value, None)
-        self._seen.pop(value, None)
+        self._carried.add(value)
         return write
 
     def order_problem(self, in_log: int | None, shard: object) -> str:
