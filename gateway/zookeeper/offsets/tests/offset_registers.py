@@ -55,11 +55,16 @@ class Register:
         return f"{found} was read, and {later} came later"
 
     def _came_back(self, value: int | None, begun: int, now: int) -> str:
-        """Reads, one after the other, never have an offset again after another one."""
+        """Reads, one after the other, never have an offset again after another one.
+
+        After a deletion they may: a transaction that is committed for good writes its offset again.
+        """
+        if value is None:
+            return ""
         for other, ended in self._seen.items():
             if other != value and ended < begun:
                 self._gone.setdefault(other, now)
-        if value is None or value in self._carried:
+        if value in self._carried:
             return ""
         if self._gone.get(value, begun) < begun:
             return f"{value} was read again, after another offset"
