@@ -149,6 +149,29 @@ class _MultiRead:
             results.append(row)
 
 
+class _SetWatches:
+    """`OpCode.setWatches`, which kazoo does not have: data watches on nodes as they were at a transaction."""
+
+    __slots__ = ("_kazoo", "_paths", "_watch", "_zxid")
+    type = 101
+
+    def __init__(self, kazoo: Any, paths: Sequence[str], zxid: int, watch: _Watch) -> None:
+        self._kazoo, self._paths, self._zxid, self._watch = kazoo, paths, zxid, watch
+
+    def serialize(self) -> bytes:
+        """Kazoo calls this in its own thread just before the request is sent: events may come before the answer."""
+        paths = [f"{self._kazoo.chroot}{path}".rstrip("/") or "/" for path in self._paths]
+        for path in paths:
+            self._kazoo._data_watchers[path].add(self._watch)  # noqa: SLF001 - as kazoo does after a read
+        count, none = serialization.int_struct.pack(len(paths)), serialization.int_struct.pack(0)
+        zxid = serialization.long_struct.pack(self._zxid)
+        return b"".join((zxid, count, *map(serialization.write_string, paths), none, none))
+
+    @staticmethod
+    def deserialize(_answer: bytes, _offset: int) -> None:
+        """The answer has no body."""
+
+
 class _Request:
     """`send(kazoo)` -> kazoo's asynchronous result; `read` makes a value of its value."""
 
@@ -249,6 +272,12 @@ class ZooKeeperClient:
             self.get(path, take)
         if not paths:
             self._scheduler.call_soon(partial(done, ()))
+
+    def watch_many(self, paths: Sequence[str], zxid: int, watch: Watch, done: Done[None]) -> None:
+        if not all(map(is_valid_path, paths)):
+            self._scheduler.call_soon(partial(done, KeeperError.BAD_ARGUMENTS))
+        else:
+            self._put(partial(_send_watches, paths, zxid, _Watch(watch, self._arrive)), _nothing, done)
 
     def children(self, path: str, done: Done[Children], watch: Watch | None = None) -> None:
         kazoo_watch = self._watch(watch)
@@ -464,6 +493,13 @@ def _send_reads(paths: Sequence[str], kazoo: Any) -> Any:
     result = kazoo.handler.async_result()
     request = _MultiRead([f"{kazoo.chroot}{path}".rstrip("/") or "/" for path in paths])
     kazoo._call(request, result)  # noqa: SLF001 - kazoo has no function for requests of others
+    return result
+
+
+def _send_watches(paths: Sequence[str], zxid: int, watch: _Watch, kazoo: Any) -> Any:
+    """Kazoo's asynchronous result of a request that kazoo has no function for."""
+    result = kazoo.handler.async_result()
+    kazoo._call(_SetWatches(kazoo, paths, zxid, watch), result)  # noqa: SLF001 - as above
     return result
 
 

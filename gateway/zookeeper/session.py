@@ -181,6 +181,13 @@ class Session(Protocol):
         single reads. Without watches. Servers before 3.6 read one by one, at several moments.
         """
 
+    def watch_many(self, paths: Sequence[str], zxid: int, watch: Watch, done: Done[None]) -> None:
+        """Set data watches in one request on at most READ_AT_ONCE nodes that were read when `zxid` was the latest.
+
+        A node that was changed or deleted since, or whose change the server saw after `zxid`, is told at once. So the
+        highest `mzxid` of what was read will do.
+        """
+
     def children(self, path: str, done: Done[Children], watch: Watch | None = None) -> None:
         """List a node. `watch`: a child is created or deleted, or the node is; not set if the node does not exist."""
 

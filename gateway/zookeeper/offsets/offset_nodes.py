@@ -109,24 +109,16 @@ class OffsetNodes:
         watch: Watch | None,
         done: Callable[[KeeperError | None], None],
     ) -> None:
-        """Read offsets into `found`, without a sync. With a watch: those whose watch is not set yet, one by one."""
+        """Read offsets into `found`, without a sync."""
         paths: dict[Partition, str] = {}
         for place in wanted:
             try:
                 paths[place] = ConsumerOffset.path(self.group_id, *place)
             except InvalidNode:
                 found[place] = NO_OFFSET
-        together = [place for place in paths if watch is None or place in self._watched]
-        pieces = [together[first : first + READ_AT_ONCE] for first in range(0, len(together), READ_AT_ONCE)]
-        alone = [place for place in paths if watch is not None and place not in self._watched]
-
-        def read_alone(error: KeeperError | None) -> None:
-            if error is not None or watch is None:
-                done(error)
-            else:
-                _each(alone, partial(self._read_one, paths, found, watch), done)
-
-        _each(pieces, partial(self._read_piece, paths, found), read_alone)
+        places = list(paths)
+        pieces = [places[first : first + READ_AT_ONCE] for first in range(0, len(places), READ_AT_ONCE)]
+        _each(pieces, partial(self._read_piece, paths, found, watch), done)
 
     def unwatch(self, place: Partition) -> None:
         """The watch of a node has told of a change, and is no more."""
@@ -136,23 +128,13 @@ class OffsetNodes:
         """The connection is lost, and all watches with it."""
         self._watched.clear()
 
-    def _read_one(
-        self, paths: Mapping[Partition, str], found: Found, watch: Watch, place: Partition, answered: Answered
-    ) -> None:
-        def take(answer: NodeData | KeeperError) -> None:
-            if isinstance(answer, KeeperError):
-                self._watched.discard(place)
-            if isinstance(answer, KeeperError) and answer is not KeeperError.NO_NODE:
-                answered(answer)
-                return
-            found[place] = self._take(place, answer)
-            answered(None)
-
-        self._watched.add(place)  # before the answer: the event may come first
-        self.session.get(paths[place], take, watch)
-
     def _read_piece(
-        self, paths: Mapping[Partition, str], found: Found, places: Sequence[Partition], answered: Answered
+        self,
+        paths: Mapping[Partition, str],
+        found: Found,
+        watch: Watch | None,
+        places: Sequence[Partition],
+        answered: Answered,
     ) -> None:
         def take(answers: Sequence[NodeData | KeeperError] | KeeperError) -> None:
             if isinstance(answers, KeeperError):
@@ -162,11 +144,30 @@ class OffsetNodes:
             if failed:
                 answered(failed[0])
                 return
+            unwatched: dict[Partition, int] = {}
             for place, answer in zip(places, answers, strict=True):
                 found[place] = self._take(place, answer)
-            answered(None)
+                if isinstance(answer, NodeData) and place not in self._watched:
+                    unwatched[place] = answer.stat.mzxid
+            if watch is None or not unwatched:
+                answered(None)
+            else:
+                self._set_watches(paths, unwatched, watch, answered)
 
         self.session.get_many([paths[place] for place in places], take)
+
+    def _set_watches(
+        self, paths: Mapping[Partition, str], unwatched: Mapping[Partition, int], watch: Watch, answered: Answered
+    ) -> None:
+        """Watch nodes that were just read; what has changed since is told at once."""
+
+        def answer(error: KeeperError | None) -> None:
+            if error is not None:
+                self._watched.difference_update(unwatched)
+            answered(error)
+
+        self._watched.update(unwatched)  # before the answer: an event may come first
+        self.session.watch_many([paths[place] for place in unwatched], max(unwatched.values()), watch, answer)
 
     def _take(self, place: Partition, answer: NodeData | KeeperError) -> NodeOffset:
         if isinstance(answer, KeeperError):

@@ -249,6 +249,20 @@ class ModelSession:
 
         self._ask([Check(path) for path in paths], lambda: tuple(map(read, paths)), done)
 
+    def watch_many(self, paths: Sequence[str], zxid: int, watch: Watch, done: Done[None]) -> None:
+        def work() -> None:
+            for path in paths:
+                try:
+                    is_told = self._keeper.tree.node(self._full(path)).mzxid > zxid
+                except _Failed:
+                    is_told = True
+                if is_told:
+                    self._keeper.put(self.events, partial(watch, path))
+                else:
+                    self._set_watch("data", path, watch)
+
+        self._ask([Check(path) for path in paths], work, done)
+
     def children(self, path: str, done: Done[Children], watch: Watch | None = None) -> None:
         def work() -> Children:
             node = self._keeper.tree.node(self._full(path))

@@ -1,3 +1,4 @@
+from functools import partial
 from typing import Any
 
 import pytest
@@ -166,31 +167,38 @@ def test_a_watch_tells_of_the_first_offset_and_of_changes() -> None:
     assert nodes.nodes.place_of("/consumers/g/offsets/t/x") == (None, None)
 
 
-def test_nodes_that_are_watched_are_read_together() -> None:
-    nodes, told = Nodes(), list[str]()
+def test_nodes_are_read_together_and_watched_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes, told, asked = Nodes(), list[str](), list[tuple[str, int]]()
     nodes.write({("t", index): index for index in range(10)})
 
-    def requests() -> int:
+    def ask(name: str, request: Any, paths: Any, *more: Any) -> None:
+        asked.append((name, len(paths)))
+        request(paths, *more)
+
+    for name in ("get", "get_many", "watch_many"):
+        monkeypatch.setattr(nodes.session, name, partial(ask, name, getattr(nodes.session, name)))
+
+    def requests() -> list[tuple[str, int]]:
+        asked.clear()
         found: list[Any] = []
         nodes.nodes.read_nodes([("t", index) for index in range(10)], {}, told.append, found.append)
-        most = len(nodes.session.requests)
         nodes.keeper.run()
         assert found == [None]
-        return most
+        return list(asked)
 
-    assert requests() == 10
-    assert requests() == 1
+    assert requests() == [("get_many", 10), ("watch_many", 10)]
+    assert requests() == [("get_many", 10)]
     nodes.put("/consumers/g/offsets/t/3", b"7")
     nodes.keeper.run()
     assert told == ["/consumers/g/offsets/t/3"]
     nodes.nodes.unwatch(("t", 3))
-    assert requests() == 1
+    assert requests() == [("get_many", 10), ("watch_many", 1)]
     assert nodes.nodes.versions["t", 3] == 1
     nodes.put("/consumers/g/offsets/t/3", b"8")
     nodes.keeper.run()
     assert len(told) == 2, "it is watched again"
     nodes.nodes.forget_watches()
-    assert requests() == 10
+    assert requests() == [("get_many", 10), ("watch_many", 10)]
 
 
 @pytest.mark.parametrize("skipped", range(4))
