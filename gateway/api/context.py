@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headgate.gateway.api.authorization import Authorizer
     from headgate.gateway.api.conversion import Conversions
     from headgate.gateway.api.fetch_sessions import FetchSessions
+    from headgate.gateway.api.handler_registration import Registration
     from headgate.gateway.api.throttling import Quota
     from headgate.gateway.config import BrokerConfig
     from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.time_slices import TimeSlices
     from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
-    from headgate.gateway.zookeeper.shared_session import SharedSession
 
 
 class CloseConnection(Exception):
@@ -83,8 +83,8 @@ class Services:
     conversions: Conversions
     appends: WriteBatcher
     metrics: Metrics
-    zookeeper: SharedSession | None = None
-    """The session with ZooKeeper; None without `zookeeper.connect`."""
+    registrations: Mapping[int, Registration]
+    """The supported APIs of this broker, by API key."""
     authorizer: Authorizer | None = None
     quota: Quota | None = None
     offset_stores: OffsetStores | None = None

@@ -279,7 +279,7 @@ class BrokerParts:
         self.transactions = self.services.transactions
         self.maintenance = BrokerMaintenance(self.log_manager, self.partitions, config, clock, scheduler)
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
-        self.dispatcher = Dispatcher(self.services, served(load(), has_zookeeper=self.zookeeper is not None))
+        self.dispatcher = Dispatcher(self.services, self.services.registrations)
         self._open_files = self.log_manager.files.open_limit()
         self.server = Server(self.dispatcher, _limits(config, self._open_files), clock, scheduler)
         self._listen()
@@ -319,7 +319,7 @@ class BrokerParts:
             conversions=Conversions(scheduler),
             appends=self.appends,
             metrics=self.metrics,
-            zookeeper=None if self.zookeeper is None else self.zookeeper.shared,
+            registrations=served(load(), has_zookeeper=self.zookeeper is not None),
             offset_stores=offset_stores,
             zookeeper_groups=self._group_view(),
         )

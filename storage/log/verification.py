@@ -1,8 +1,8 @@
 """Verification: the coordinator confirms a transaction before its first batch is appended to a partition (KIP-890).
 
 A batch can arrive after the marker of its transaction. Such a batch would open a transaction that nobody ends, and
-readers of committed records would wait for ever. So the first batch of a transaction in a partition needs the word of
-the coordinator that the transaction is open, and has the partition.
+readers of committed records would wait for ever. So before the first batch of a transaction in a partition, the
+coordinator has to confirm that the transaction is open, and has the partition.
 
     no transaction open ──> begin ──> asked ──> verified ──> the first batch is appended: the transaction is open
                                         └───────────┴──────> a marker is appended: the verification is void

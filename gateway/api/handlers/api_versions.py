@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.handler_registration import REGISTRATIONS, Registration, handles, served
+from headgate.gateway.api.handler_registration import Registration, handles
 from headgate.gateway.metadata import features
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.api_versions import (
@@ -35,7 +35,7 @@ def api_versions(request: ApiVersionsRequest, context: HandlerContext) -> ApiVer
     _check_destination(request, context)
     metadata = context.broker.metadata
     return ApiVersionsResponse(
-        api_keys=_advertised(served(REGISTRATIONS, has_zookeeper=context.broker.offset_stores is not None)),
+        api_keys=_advertised(context.broker.registrations),
         # Clients below version 4 reject a feature range that begins at 0 (KAFKA-17011)
         supported_features=_SUPPORTED if context.version >= _ZERO_BASED_FROM else [],
         finalized_features_epoch=metadata.end_offset,

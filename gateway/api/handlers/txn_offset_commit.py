@@ -179,24 +179,25 @@ class _TransactionalCommit:
                 return self._told(stores.commit_in_transaction(dual, request.topics, decide))
             return self._context.broker.groups.submit(request.group_id, decide, staging)
         except KafkaError as failure:
-            if version < _KNOWS_LOADS and failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, failure.message) from failure
-            raise
+            raise self._known(failure) from failure.__cause__
+
+    def _known(self, failure: KafkaError) -> KafkaError:
+        """The same error; old producers get one that they know."""
+        if self._context.version < _KNOWS_LOADS and failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, failure.message)
+        return failure
 
     def _told(self, waiting: Waiting) -> Waiting:
-        """The same wait; old producers get the error that they know."""
+        """The same wait, with `_known` errors."""
         attempt, expire = waiting.attempt, waiting.expire
 
-        def known(make: Callable[[], Any]) -> Any:
+        def known(make: Callable[..., Any], *arguments: Any) -> Any:
             try:
-                return make()
+                return make(*arguments)
             except KafkaError as failure:
-                if failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, failure.message) from failure
-                raise
+                raise self._known(failure) from failure.__cause__
 
-        if self._context.version < _KNOWS_LOADS:
-            waiting.attempt, waiting.expire = lambda touched: known(lambda: attempt(touched)), lambda: known(expire)
+        waiting.attempt, waiting.expire = partial(known, attempt), partial(known, expire)
         return waiting
 
     def _too_late(self) -> KafkaError | None:
