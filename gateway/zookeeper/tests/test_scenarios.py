@@ -20,7 +20,7 @@ from headgate.gateway.zookeeper.session import (
     Stat,
 )
 from headgate.gateway.zookeeper.tests.model import Fault
-from headgate.gateway.zookeeper.tests.worlds import Observed, World
+from headgate.gateway.zookeeper.tests.worlds import SOON_MS, Observed, World
 
 CONNECTED, SUSPENDED = SessionEvent.CONNECTED, SessionEvent.SUSPENDED
 RECONNECTED, EXPIRED = SessionEvent.RECONNECTED, SessionEvent.EXPIRED
@@ -561,7 +561,7 @@ def test_a_session_survives_a_restart_of_the_server(world: World) -> None:
 
 
 def test_a_server_that_hangs_is_left(world: World) -> None:
-    a = world.connected()
+    a = world.connected(timeout_ms=SOON_MS)
     create(world, a, Create("/n", b"1"))
     a.take_events()
     world.freeze_server()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import os
 import signal
 import socket
 import struct
@@ -22,7 +23,10 @@ from headgate.gateway.zookeeper.tests.model import Fault, ModelSession, ZooKeepe
 from headgate.gateway.zookeeper.tests.proxy import HOST, Proxy
 
 WITHIN_S: Final = 30
-SESSION_TIMEOUT_MS: Final = 4_000
+SESSION_TIMEOUT_MS: Final = 30_000
+"""Longer than a busy machine keeps a client from its server: a session ends only where a scenario ends it."""
+SOON_MS: Final = 4_000
+"""The timeout of a session whose server hangs: the client leaves the server after two thirds of it."""
 _numbers = itertools.count(1)
 
 
@@ -49,7 +53,7 @@ class World(ABC):
         """Go on until the condition holds; fail if it never does."""
 
     @abstractmethod
-    def new(self, chroot: str) -> Observed:
+    def new(self, chroot: str, timeout_ms: int = SESSION_TIMEOUT_MS) -> Observed:
         """A session that was not started."""
 
     @abstractmethod
@@ -87,9 +91,9 @@ class World(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
-    def connected(self, chroot: str = "") -> Observed:
+    def connected(self, chroot: str = "", timeout_ms: int = SESSION_TIMEOUT_MS) -> Observed:
         """A session that is connected."""
-        observed = self.new(self.root + chroot)
+        observed = self.new(self.root + chroot, timeout_ms)
         observed.session.start()
         self.until(lambda: observed.session.is_connected)
         return observed
@@ -126,7 +130,7 @@ class ModelWorld(World):
         while not condition():
             assert self.keeper.step(), "nothing is on its way, and the condition does not hold"
 
-    def new(self, chroot: str) -> Observed:
+    def new(self, chroot: str, timeout_ms: int = SESSION_TIMEOUT_MS) -> Observed:
         observed = Observed()
         observed.session = self.keeper.session(observed.events.append, chroot)
         return observed
@@ -224,10 +228,10 @@ class RealWorld(World):
     def until(self, condition: Callable[[], bool]) -> None:
         self.loop.until(condition)
 
-    def new(self, chroot: str) -> Observed:
+    def new(self, chroot: str, timeout_ms: int = SESSION_TIMEOUT_MS) -> Observed:
         observed, proxy = Observed(), Proxy(self.server.port)
         connect = f"{HOST}:{proxy.port}{chroot}"
-        observed.session = ZooKeeperClient(connect, SESSION_TIMEOUT_MS, self.loop, observed.events.append)
+        observed.session = ZooKeeperClient(connect, timeout_ms, self.loop, observed.events.append)
         self._proxies[observed.session] = proxy
         return observed
 
@@ -267,6 +271,7 @@ class RealWorld(World):
     def freeze_server(self) -> None:
         assert self.server.process is not None
         self.server.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.server.process.pid, os.WSTOPPED)  # until then its threads go on
 
     def time_out(self) -> None:
         self.until(lambda: not any(session.is_connected for session in self._proxies))
