@@ -31,6 +31,9 @@ class LogConfig:
     flush_ms: int = LONG_MAX
     headgate_fetch_isolation_default: str = READ_UNCOMMITTED
     headgate_flush: str = CACHE
+    headgate_retention_hold_bytes: int = -1
+    headgate_retention_hold_groups: tuple[str, ...] = ()
+    headgate_retention_hold_ms: int = -1
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
     max_message_bytes: int = 1_048_588

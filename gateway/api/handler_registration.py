@@ -3,6 +3,7 @@
 An API is added by a module in `gateway.api.handlers`; `load` imports them all.
 """
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable, Mapping
@@ -93,8 +94,9 @@ def handles(
     return register
 
 
+@functools.cache
 def load() -> dict[int, Registration]:
-    """Import every module of `gateway.api.handlers`. Returns the table of supported APIs, by API key."""
+    """Import every module of `gateway.api.handlers`, once. Returns the table of supported APIs, by API key."""
     handlers = importlib.import_module("headgate.gateway.api.handlers")
     for module in pkgutil.iter_modules(handlers.__path__):
         importlib.import_module(f"{handlers.__name__}.{module.name}")

@@ -41,6 +41,9 @@ COMMANDS = {
     "log": Command(
         "headgate.tools.log.command:main", "files of a data directory: list, dump, verify, repair; no broker needed"
     ),
+    "spark": Command(
+        "headgate.spark.command:main", "Spark over topics: jars, options, loads, positions; `headgate spark help`"
+    ),
     "metrics": Command("headgate.tools.metrics:main", "read the metrics of a broker, as Prometheus does"),
     "metadata": Command(
         "headgate.gateway.app.cli:metadata", "carry a stopped broker's metadata to ZooKeeper, or back to its own log"

@@ -277,7 +277,9 @@ class BrokerParts:
         self.services = self._make_services()
         self.groups = self.services.groups
         self.transactions = self.services.transactions
-        self.maintenance = BrokerMaintenance(self.log_manager, self.partitions, config, clock, scheduler)
+        self.maintenance = BrokerMaintenance(
+            self.log_manager, self.partitions, self.groups.first_unread, config, clock, scheduler
+        )
         self.log_cleaner = LogCleaner(self.partitions, config, clock, scheduler, metrics, seams.make_worker)
         self.dispatcher = Dispatcher(self.services, self.services.registrations)
         self._open_files = self.log_manager.files.open_limit()

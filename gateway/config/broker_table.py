@@ -131,6 +131,12 @@ class Settings:
     log_retention_minutes: int | None = row(INT, None, "-1 or 1..", "The same in minutes, if log.retention.ms is not set.")
     log_retention_hours: int = row(INT, "168", "-1 or 1..", "The same in hours, if neither is set.")
     log_retention_bytes: int = row(LONG, "-1", "-1..", "The oldest segments of a larger partition are deleted; -1: never.")
+    headgate_retention_hold_groups: tuple[str, ...] = row(LIST, "", "",
+     ("Groups, separated by commas: retention keeps what one of them has not read, in every topic without a value of its own; a group without an offset has read"
+      " nothing. Better set for single topics: in a topic that a group never reads it holds everything."))
+    headgate_retention_hold_bytes: int = row(LONG, "-1", "-1..",
+     "The size of a partition up to which it may hold unread records; -1: as far as log.min.free.bytes allows.")
+    headgate_retention_hold_ms: int = row(LONG, "-1", "-1..", "The age of records up to which they may be held unread; -1: any age.")
     log_retention_check_interval_ms: int = row(LONG, "300000", "1..", "How often logs are checked for segments to roll or to delete.")
     log_segment_delete_delay_ms: int = row(LONG, "60000", "0..", "How long a deleted file stays on disk.")
     log_min_free_bytes: int = row(LONG, "67108864", "0..",
@@ -264,5 +270,6 @@ CLUSTER_WIDE = frozenset(
     log.segment.delete.delay.ms log.min.free.bytes log.flush.interval.ms log.preallocate num.recovery.threads.per.data.dir min.insync.replicas
     log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
     transaction.partition.verification.enable producer.id.expiration.ms headgate.flush headgate.fetch.isolation.default
+    headgate.retention.hold.groups headgate.retention.hold.bytes headgate.retention.hold.ms
     """.split()  # noqa: SIM905 - a line for each name would fill a page
 )

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.directory_maintenance import DirectoryMaintenance
 from headgate.gateway.maintenance.disk_space import DiskSpace
+from headgate.gateway.maintenance.retention_task import FindUnread
 from headgate.gateway.maintenance.sync_repair_queue import RepairListener
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.replication.directory_status import DirectoryStatus
@@ -47,10 +48,12 @@ class BrokerMaintenance:
         self,
         log_manager: LogManager,
         partitions: ReplicaManager,
+        find_unread: FindUnread,
         config: BrokerConfig,
         clock: Clock,
         scheduler: Scheduler,
     ) -> None:
+        """`find_unread(groups, topic, partition)`: the first offset that one of the groups has not read."""
         self._log_manager = log_manager
         self._partitions = partitions
         self._clock = clock
@@ -62,7 +65,9 @@ class BrokerMaintenance:
         self._space = DiskSpace(partitions, config, clock, scheduler, self._room_changed)
         listener = RepairListener(self._was_truncated, self._repaired)
         self._directories = [
-            DirectoryMaintenance(one, partitions.directories[one.directory], listener, self._changed, clock, scheduler)
+            DirectoryMaintenance(
+                one, partitions.directories[one.directory], listener, self._changed, find_unread, clock, scheduler
+            )
             for one in log_manager
         ]
         self._by_name = {one.directory: one for one in self._directories}
@@ -91,6 +96,8 @@ class BrokerMaintenance:
         metrics.gauge("disk.full.directories", lambda: sum(one.is_full for one in directories))
         metrics.gauge("disk.offline.directories", lambda: sum(one.is_offline for one in directories))
         metrics.gauge("disk.hung.directories", lambda: sum(one.is_hung for one in directories))
+        retentions = [one.retention for one in self._directories]
+        metrics.gauge("retention.holding.partitions", lambda: sum(one.holding_count for one in retentions))
         metrics.gauge("disk.unsynced.logs", lambda: len(self._needs_repair()))
         metrics.gauge(
             "disk.deleted.files",

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from headgate.gateway.maintenance.directory_health import DirectoryHealth
-from headgate.gateway.maintenance.retention_task import RetentionTask
+from headgate.gateway.maintenance.retention_task import FindUnread, RetentionTask
 from headgate.gateway.maintenance.sync_repair_queue import RepairListener, SyncRepairQueue
 from headgate.gateway.replication.directory_status import DirectoryStatus
 from headgate.gateway.runtime.clock import Clock
@@ -34,6 +34,7 @@ class DirectoryMaintenance:
         status: DirectoryStatus,
         listener: RepairListener,
         changed: Callable[[DirectoryStatus], None],
+        find_unread: FindUnread,
         clock: Clock,
         scheduler: Scheduler,
     ) -> None:
@@ -50,7 +51,15 @@ class DirectoryMaintenance:
         self._sync_repair_queue = SyncRepairQueue(
             self.needs_repair, self._is_there, listener, clock, scheduler, self.health.note
         )
-        self.retention = RetentionTask(self._is_available, self.rebuild_index, self.health.note, clock, scheduler)
+        self.retention = RetentionTask(
+            self._is_available,
+            lambda: status.is_full,
+            find_unread,
+            self.rebuild_index,
+            self.health.note,
+            clock,
+            scheduler,
+        )
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the checkpoints: high watermarks, recovery points and start offsets of this directory's logs."""

@@ -1,6 +1,7 @@
 """The retention task of one log directory: rolls old segments, deletes expired ones.
 
 `storage/cleanup/retention.py` decides which segments expire. The decision runs on the loop, from values in memory.
+Unread records of the groups in `headgate.retention.hold.groups` stay, unless the disk is nearly full.
 Threads do the work on files, on one log at a time, so that a hung disk occupies only one thread.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from headgate.gateway.replication.replica import Replica
@@ -16,6 +17,7 @@ from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import KafkaError
 from headgate.storage.cleanup import retention
+from headgate.storage.disk.checkpoint import TopicPartition
 from headgate.storage.files import FilePosition, WouldBlock
 from headgate.storage.log.log import Log
 from headgate.storage.log.segment_deletion import SegmentDeletion
@@ -29,30 +31,50 @@ SLICE_MS = 2.0
 SLICE_SEGMENTS = 8
 
 
+FindUnread = Callable[[Collection[str], str, int], int]
+"""(groups, topic, partition) -> the first offset that one of the groups has not read."""
+
+
 class RetentionTask:
     """Runs retention over given partitions, one pass after another."""
 
     def __init__(
         self,
         is_available: Callable[[Log], bool],
+        is_full: Callable[[], bool],
+        find_unread: FindUnread,
         rebuild_index: Callable[[Log, int], None],
         failed: Callable[[object], None],
         clock: Clock,
         scheduler: Scheduler,
     ) -> None:
-        """`is_available(log)`: the log exists and its disk is online. `failed(error)` is called with each error."""
+        """`is_available(log)`: the log exists and its disk is online. `is_full()`: the disk is nearly full.
+
+        `failed(error)` is called with each error.
+        """
         self._is_available = is_available
+        self._is_full = is_full
+        self._find_unread = find_unread
         self._rebuild_index = rebuild_index
         self._failed = failed
         self._clock = clock
         self._scheduler = scheduler
         self._left: deque[tuple[Replica, FilePosition | None]] = deque()  # with the position that a thread just read
         self._is_busy = False
+        self._holding: set[TopicPartition] = set()
+
+    @property
+    def holding_count(self) -> int:
+        """The number of partitions whose expired segments stay for a group."""
+        return len(self._holding)
 
     def run(self, partitions: Iterable[Replica]) -> None:
         """Run retention for each partition, until nothing more expires. Ignored while a pass is running."""
         if not (self._is_busy or self._left):
             self._left.extend((partition, None) for partition in partitions)
+            if self._holding:
+                logs = (partition.log for partition, _ in self._left)
+                self._holding &= {log.key for log in logs if log.config.headgate_retention_hold_groups}
             self._run_slice()
 
     def _run_slice(self) -> None:
@@ -87,14 +109,50 @@ class RetentionTask:
     def _begin_deletion(self, partition: Replica) -> None:
         """Begin a due deletion or roll. Raises OSError, KafkaError, WouldBlock."""
         log, now_ms, up_to = partition.log, self._clock.now_ms(), partition.high_watermark
-        expired = retention.begin_segment_deletion(log, now_ms, up_to, SLICE_SEGMENTS, blocking=False)
+        groups = log.config.headgate_retention_hold_groups
+        unread = self._find_unread(groups, log.topic, log.partition) if groups else None
+        start, held, is_released = log.start_offset, unread, False
+        expired = retention.begin_segment_deletion(
+            log, now_ms, up_to, SLICE_SEGMENTS, blocking=False, first_unread=held
+        )
+        if expired is None and held is not None and self._is_full():
+            # Only as much as the disk needs: it is looked at again before the next segment of this log goes
+            expired = retention.begin_segment_deletion(log, now_ms, up_to, 1, blocking=False)
+            held, is_released = None, expired is not None
         if expired is not None:
+            if unread is not None:
+                self._note_unread(log, max(start, unread))
             partition.advanced(partition)  # the start offset has changed, which fetch sessions report
-            self._in_thread(expired.rename_files, partial(self._ended, partition, expired))
-        elif retention.all_expired(log, now_ms, up_to, blocking=False):
+            self._in_thread(expired.rename_files, partial(self._ended, partition, expired, is_last=is_released))
+        elif retention.all_expired(log, now_ms, up_to, blocking=False, first_unread=held):
             partition.roll_soon(partial(log.roll_for_retention, now_ms), partial(self._rolled, partition))
-        elif log.is_aged(now_ms):
-            partition.roll_soon(partial(log.roll, now_ms), partial(self._note, log))
+        else:
+            if groups:
+                is_holding = held is not None and retention.is_holding(log, now_ms, up_to, held, blocking=False)
+                self._note_holding(log, groups, held, is_holding=is_holding)
+            if log.is_aged(now_ms):
+                partition.roll_soon(partial(log.roll, now_ms), partial(self._note, log))
+
+    def _note_holding(self, log: Log, groups: Collection[str], held: int | None, *, is_holding: bool) -> None:
+        """Log once that expired records stay for a group."""
+        if not is_holding:
+            self._holding.discard(log.key)
+        elif log.key not in self._holding:
+            self._holding.add(log.key)
+            sentence = "%s-%d: retention waits at offset %s for headgate.retention.hold.groups=%s"
+            logger.info(sentence, log.topic, log.partition, held, ",".join(groups))
+
+    def _note_unread(self, log: Log, first_unread: int) -> None:
+        """Log that a limit of the hold has let unread records go."""
+        if log.start_offset > first_unread:
+            logger.warning(
+                "%s-%d: the offsets %d to %d are deleted, though a group that holds them has not read them: %s",
+                log.topic,
+                log.partition,
+                first_unread,
+                log.start_offset - 1,
+                "the disk is nearly full" if self._is_full() else "headgate.retention.hold.ms or .bytes is exceeded",
+            )
 
     def _in_thread(self, work: Callable[[], None], done: Callable[[object], None]) -> None:
         """Run work in a thread, then `done` on the loop, then continue."""
@@ -114,12 +172,12 @@ class RetentionTask:
         else:
             self._left.appendleft((partition, place))
 
-    def _ended(self, partition: Replica, expired: SegmentDeletion, result: object) -> None:
+    def _ended(self, partition: Replica, expired: SegmentDeletion, result: object, *, is_last: bool) -> None:
         partition.log.end_segment_deletion(expired)
         partition.disk.group_commit.given_back(partition)
         if isinstance(result, BaseException):
             self._note(partition.log, result)
-        else:
+        elif not is_last:
             self._left.append((partition, None))
 
     def _rolled(self, partition: Replica, error: OSError | None) -> None:

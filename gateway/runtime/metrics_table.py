@@ -52,6 +52,8 @@ METRICS = (
     Row("disk.offline.directories", "headgate_disk_offline_directories", GAUGE, "Log directories whose disk fails all writes."),
     Row("disk.hung.directories", "headgate_disk_hung_directories", GAUGE, "Log directories whose disk does not respond."),
     Row("disk.unsynced.logs", "headgate_disk_unsynced_logs", GAUGE, "Logs that accept no records until a failed sync is repaired."),
+    Row("retention.holding.partitions", "headgate_retention_holding_partitions", GAUGE,
+        "Partitions whose expired segments stay because a group of headgate.retention.hold.groups has not read them."),
     Row("disk.deleted.files", "headgate_disk_deleted_files", GAUGE, "Files and directories that are deleted, but still on the disk."),
     Row("opening.partitions", "headgate_opening_partitions", GAUGE, "Partitions that the start of the broker opens."),
     Row("opening.partitions.left", "headgate_opening_partitions_left", GAUGE, "Partitions that are not open yet."),

@@ -35,8 +35,19 @@ def open_log(pool: Pool, recovery: RecoveryInput, config: LogConfig, random: Ran
     return finish(open_log_steps(pool, recovery, config, random, now_ms))
 
 
-def open_log_steps(pool: Pool, recovery: RecoveryInput, config: LogConfig, random: Random, now_ms: int) -> Steps[Log]:
+def open_log_steps(
+    pool: Pool,
+    recovery: RecoveryInput,
+    config: LogConfig,
+    random: Random,
+    now_ms: int,
+    *,
+    checks_transaction_indexes: bool = True,
+) -> Steps[Log]:
     """Open the log in a directory, in slices. Files of other programs stay unchanged.
+
+    Without `checks_transaction_indexes` the log does not know all aborted transactions, but its offsets: Apache Kafka
+    has no index where no transaction was aborted, and the check reads all headers of such segments.
 
     Raises CorruptLog and UnsupportedLog (the partition stays offline, its files unchanged), NotALog for a directory
     without files of a log, OSError.
@@ -75,7 +86,8 @@ def open_log_steps(pool: Pool, recovery: RecoveryInput, config: LogConfig, rando
     log.epochs.start_from(log.start_offset)
     log.opened(is_clean=recovery.is_clean)
     yield from log.reload_producers_steps(snapshots.offsets(names), producers)
-    yield from check_transactions(log, recovery)
+    if checks_transaction_indexes:
+        yield from check_transactions(log, recovery)
     if recovery.bytes_scanned >= SCANNED_BYTES and log.recovery_point < log.end_offset:
         _save_scan(log, recovery)
     if config.fsync_before_commit and log.recovery_point < log.end_offset:

@@ -30,8 +30,11 @@ def content_of(segment: Segment) -> dict[str, bytes | None]:
 
 
 def write(files: Files, segment: Segment) -> None:
-    """Write the index files to the disk, each completely or, after a crash, not at all. Raises OSError."""
-    for suffix, content in content_of(segment).items():
+    """Write the index files to the disk, each completely or, after a crash, not at all. Raises OSError.
+
+    The `.txnindex` comes first: an empty one may be right, and only the other two show that a rebuild was interrupted.
+    """
+    for suffix, content in reversed(content_of(segment).items()):
         if content is not None:
             replace(files, f"{segment.directory}/{segment.base_offset:020d}{suffix}", content)
 

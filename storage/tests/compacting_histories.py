@@ -171,7 +171,7 @@ class CompactingHistory(History):
         dirt = assess(log, now_ms, log.end_offset)
         if not dirt.dirty_bytes:
             return
-        job = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=1 << 20)
+        job, cuts = plan(log, dirt, now_ms, table_bytes=table_bytes, read_bytes=1 << 20), log.compacted.cuts
         work = Compaction(Pool(files, max_open_segments=1), job)
         collected = yield from work.collect()
         for bases in collected.groups:
@@ -179,7 +179,7 @@ class CompactingHistory(History):
                 return
             rewritten = yield from work.rewrite(bases)
             old = log.compacted.closed(bases)
-            if not rewritten.is_changed or old is None:
+            if not rewritten.is_changed or old is None or log.compacted.cuts != cuts:  # as `LogCompaction` has it
                 continue
             new = new_segment(log, bases, rewritten, now_ms)
             replacement = log.compacted.begin(files, old, new)

@@ -1,7 +1,7 @@
 """Random histories against a model of what a store promises: see `histories.py`.
 
-1,000 with new seeds in each run (HEADGATE_HISTORIES), ten times as many in `make soak`. A failure ends with the command
-that repeats it.
+1,000 with new seeds in each run (HEADGATE_HISTORIES), ten times as many in `make soak`, a fifth in `make unit`.
+A failure ends with the command that repeats it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from headgate.protocol.tests.examples import share
 from headgate.storage.tests.compacting_histories import COMPACTING, CompactingHistory
 from headgate.storage.tests.histories import STEPS, History
 from headgate.storage.tests.transactional_histories import (
@@ -64,28 +65,28 @@ def run(seed: int, steps: list[str], kind: type[History] = History) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=COUNT * 3 // 10, phases=PHASES)
+@settings(max_examples=share(COUNT * 3 // 10), phases=PHASES)
 @given(steps=st.lists(st.sampled_from(LEADER), min_size=20, max_size=80), seed=st.integers(0, 1 << 32))
 def test_nothing_is_lost_beyond_what_the_policy_allows(steps: list[str], seed: int) -> None:
     run(seed, steps)
 
 
 @pytest.mark.slow
-@settings(max_examples=COUNT // 5, phases=PHASES)
+@settings(max_examples=share(COUNT // 5), phases=PHASES)
 @given(steps=st.lists(st.sampled_from(FOLLOWER), min_size=20, max_size=60), seed=st.integers(0, 1 << 32))
 def test_histories_of_a_follower(steps: list[str], seed: int) -> None:
     run(seed, steps)
 
 
 @pytest.mark.slow
-@settings(max_examples=COUNT // 5, phases=PHASES)
+@settings(max_examples=share(COUNT // 5), phases=PHASES)
 @given(steps=st.lists(st.sampled_from(weighted(COMPACTING)), min_size=20, max_size=60), seed=st.integers(0, 1 << 32))
 def test_histories_of_a_compacted_log(steps: list[str], seed: int) -> None:
     run(seed, steps, CompactingHistory)
 
 
 @pytest.mark.slow
-@settings(max_examples=COUNT // 5, phases=PHASES)
+@settings(max_examples=share(COUNT // 5), phases=PHASES)
 @given(
     steps=st.lists(st.sampled_from([*weighted(TRANSACTING), *CUT]), min_size=20, max_size=60),
     seed=st.integers(0, 1 << 32),
@@ -95,7 +96,7 @@ def test_histories_of_a_log_with_transactions(steps: list[str], seed: int) -> No
 
 
 @pytest.mark.slow
-@settings(max_examples=COUNT // 10, phases=PHASES)
+@settings(max_examples=share(COUNT // 10), phases=PHASES)
 @given(
     steps=st.lists(st.sampled_from(weighted(TRANSACTING_COMPACTING)), min_size=20, max_size=60),
     seed=st.integers(0, 1 << 32),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from headgate.gateway.coordinator.tests.test_runtime import commit
 from headgate.gateway.maintenance import retention_task
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node
+from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.cleanup import retention
 from headgate.storage.files import File
@@ -104,14 +107,121 @@ def test_a_roll_that_fails_is_told_and_tried_again(
     assert (log.start_offset, log.size) == (2, 0)
 
 
+def hold(node: Node, count: int = 5, **configs: str) -> Log:
+    """A topic whose records expire at once, but for group g: segments of one record each."""
+    held = {"headgate.retention.hold.groups": "g"} | {
+        f"headgate.retention.hold.{name}": value for name, value in configs.items()
+    }
+    node.services.metadata.create_topic("t", 1, configs={**CONFIGS, **held})
+    for number in range(count):
+        append(node, "t", NOW_MS + number)
+    node.time.clock.elapsed_ms = 5_000
+    return partition(node, "t").log
+
+
+def expire(node: Node, threads: HeldThreads) -> None:
+    node.parts.maintenance.expire()
+    threads.run_all()
+
+
+def held_partitions(node: Node) -> float:
+    return node.services.metrics.snapshot()["retention.holding.partitions"]
+
+
+def test_what_a_group_has_not_read_is_held(node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "headgate.maintenance")
+    log = hold(node)
+    for _ in range(2):
+        expire(node, threads)
+    assert log.start_offset == 0, "a group without an offset has read nothing"
+    assert caplog.text.count("t-0: retention waits at offset 0 for headgate.retention.hold.groups=g") == 1
+    assert held_partitions(node) == 1
+    commit(node, "g", 2)
+    expire(node, threads)
+    assert (log.start_offset, log.end_offset) == (2, 5)
+    commit(node, "g", 5)
+    expire(node, threads)
+    assert (log.start_offset, log.end_offset) == (5, 5)
+    assert held_partitions(node) == 0
+    assert "has not read them" not in caplog.text
+
+
+def test_the_group_that_has_read_the_least_decides(node: Node, threads: HeldThreads) -> None:
+    log = hold(node, groups="g,h")
+    commit(node, "g", 4)
+    expire(node, threads)
+    assert log.start_offset == 0
+    commit(node, "h", 1)
+    expire(node, threads)
+    assert log.start_offset == 1
+
+
+@pytest.mark.parametrize(
+    "limit, start", [({"ms": "4998"}, 2), ({"ms": "5000"}, 0), ({"bytes": "200"}, 3), ({"bytes": "0"}, 5)]
+)
+def test_a_hold_has_limits_and_the_log_names_what_is_lost(
+    node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture, limit: dict[str, str], start: int
+) -> None:
+    log = hold(node, 5, **limit)
+    expire(node, threads)
+    assert log.start_offset == start
+    assert ("are deleted, though a group that holds them has not read them" in caplog.text) is (start > 0)
+
+
+def test_nothing_is_held_on_a_disk_that_is_nearly_full(
+    node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = hold(node)
+    (status,) = node.parts.partitions.directories.values()
+    status.full_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
+    starts = []
+    for _ in range(6):
+        expire(node, threads)
+        starts.append(log.start_offset)
+    assert starts == [1, 2, 3, 4, 5, 5], "no more than the disk needs"
+    assert "t-0: the offsets 0 to 0 are deleted" in caplog.text
+    assert "the disk is nearly full" in caplog.text
+
+
+def test_what_is_read_goes_at_once_also_from_a_disk_that_is_nearly_full(node: Node, threads: HeldThreads) -> None:
+    log = hold(node)
+    commit(node, "g", 3)
+    (status,) = node.parts.partitions.directories.values()
+    status.full_error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "full")
+    expire(node, threads)
+    assert log.start_offset == 4, "one more, as the disk needs it"
+
+
+def test_deleted_records_are_not_held(node: Node, threads: HeldThreads, caplog: pytest.LogCaptureFixture) -> None:
+    log = hold(node)
+    log.advance_start(3)
+    expire(node, threads)
+    assert (log.start_offset, len(log.segments)) == (3, 2)
+    assert "has not read them" not in caplog.text
+
+
+def test_a_hold_that_is_set_and_taken_away_while_the_broker_runs(node: Node, threads: HeldThreads) -> None:
+    log = hold(node)
+    commit(node, "g", 1)
+    node.restart()
+    node.time.clock.elapsed_ms = 5_000
+    log = partition(node, "t").log
+    expire(node, threads)
+    assert log.start_offset == 1, "the offsets are loaded with the group"
+    node.services.metadata.change_topic_configs("t", {"headgate.retention.hold.groups": None})
+    node.time.advance()
+    expire(node, threads)
+    assert (log.start_offset, held_partitions(node)) == (5, 0)
+
+
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The logs at which a round has looked."""
     names: list[str] = []
     begin = retention.begin_segment_deletion
 
-    def note(log: Log, *args: int, blocking: bool) -> object:
+    def note(log: Log, *args: int, blocking: bool, first_unread: int | None) -> object:
         names.append(log.topic)
-        return begin(log, *args, blocking=blocking)
+        return begin(log, *args, blocking=blocking, first_unread=first_unread)
 
     monkeypatch.setattr(retention, "begin_segment_deletion", note)
     return names

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.storage.cleanup.retention import Expirable, expired
+from headgate.storage.cleanup.retention import Expirable, Hold, expired
 
 # Ends at 10, 20, 30, 40; 100 bytes each; the highest timestamps are 1000, 2000, 3000, 4000
 SEGMENTS = [Expirable(10 * number, 100, 1000 * number) for number in range(1, 5)]
@@ -63,6 +63,53 @@ def test_only_an_empty_segment_at_the_end_stays() -> None:
     assert count([empty, Expirable(20, 100, 2000)], retention_ms=3500) == 1
     assert count([empty, Expirable(20, 100, 2000)], retention_bytes=100) == 1
     assert count([empty, Expirable(20, 100, 2000)], retention_bytes=101) == 0
+
+
+@pytest.mark.parametrize(
+    "hold, expected",
+    [
+        (Hold(0), 0),
+        (Hold(9), 0),
+        (Hold(10), 1),
+        (Hold(39), 3),
+        (Hold(40), 4),
+        (Hold(99), 4),
+        (Hold(0, max_ms=4000), 0),
+        (Hold(0, max_ms=3000), 1),
+        (Hold(0, max_ms=0), 4),
+        (Hold(0, max_bytes=400), 0),
+        (Hold(0, max_bytes=399), 0),
+        (Hold(0, max_bytes=300), 1),
+        (Hold(0, max_bytes=0), 4),
+        (Hold(20, max_ms=2000, max_bytes=300), 2),
+    ],
+)
+@pytest.mark.parametrize("limit", [{"retention_ms": 0}, {"retention_bytes": 0}])
+def test_unread_segments_are_held_within_limits(hold: Hold, expected: int, limit: dict[str, int]) -> None:
+    assert count(SEGMENTS, hold=hold, **limit) == expected
+
+
+def test_a_hold_keeps_nothing_that_somebody_deleted_and_deletes_nothing_that_retention_keeps() -> None:
+    assert count(hold=Hold(0), retention_ms=0, start_offset=20) == 2
+    assert count(hold=Hold(0, max_ms=0, max_bytes=0)) == 0
+    assert count(hold=Hold(40), retention_ms=3000) == 1
+
+
+@pytest.mark.slow
+@given(st.data())
+def test_a_hold_only_keeps_more(data: st.DataObject) -> None:
+    few, limits = st.integers(0, 6), st.integers(-1, 20)
+    facts = data.draw(st.lists(st.tuples(few, few), min_size=1, max_size=6))
+    segments = [Expirable(3 * number + 3, *one) for number, one in enumerate(facts)]
+    names = ("now_ms", "retention_ms", "retention_bytes", "start_offset", "up_to")
+    *values, first_unread, max_ms, max_bytes = data.draw(st.lists(limits, min_size=8, max_size=8))
+    settings = dict(zip(names, values, strict=True))
+    plain = count(segments, **settings)
+    assert count(segments, hold=Hold(first_unread, max_ms, max_bytes), **settings) <= plain
+    kept = segments[count(segments, hold=Hold(first_unread), **settings) :]
+    unread = [one for one in segments if one.end_offset > max(first_unread, settings["start_offset"])]
+    assert kept[-len(unread) :] == unread or not unread
+    assert count(segments, hold=Hold(0, 0, 0), **settings) <= plain
 
 
 def kafkas(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.steps import finish
+from headgate.protocol.tests.examples import share
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.tests.builders import (
     DIRECTORY,
@@ -193,7 +194,7 @@ def test_an_opening_that_was_broken_off_is_begun_again(steps: int) -> None:
 
 @pytest.mark.slow
 @given(steps=st.lists(st.integers(0, 80), max_size=3), tail=st.binary(max_size=200), power=st.booleans(), seed=seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 def test_crashes_while_a_log_is_opened(steps: list[int], tail: bytes, power: bool, seed: int) -> None:
     """Whatever an opening had done already, the next one finds what was flushed, and derives the same from it."""
     random = Random(seed)

@@ -16,6 +16,7 @@ from headgate.protocol.records.batch import Record, build, patch, read_header, s
 from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from headgate.protocol.records.control import Marker
 from headgate.protocol.steps import Steps, finish
+from headgate.protocol.tests.examples import share
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 from headgate.storage.files import WouldBlock
 from headgate.storage.log.log import Log
@@ -26,7 +27,7 @@ from headgate.storage.tests.crashing_files import CrashingFiles, OpenFile
 
 
 @given(timestamp=st.integers(NOW_MS - 5, NOW_MS + 905), up_to=st.integers(0, 59))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 def test_offset_for_time(timestamp: int, up_to: int) -> None:
     expected = max(0, -(-(timestamp - NOW_MS) // 10))
     found = finish(LOG.offset_for_time(timestamp, BOUNDARIES[up_to]))
@@ -173,7 +174,7 @@ def written(log: Log, some: list[Shape]) -> list[tuple[int, int]]:
     way=st.sampled_from(["as written", "rolled", "reopened", "killed", "rebuilt", "cut"]),
     segment_bytes=st.sampled_from([200, 700, 5000, 5000]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share(150), deadline=None)
 def test_all_shapes_are_found_exactly(
     some: list[Shape], wanted: int, start: int, up_to: int, way: str, segment_bytes: int
 ) -> None:

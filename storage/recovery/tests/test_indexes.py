@@ -13,11 +13,14 @@ from headgate.storage.tests.builders import (
     SMALL,
     TOPIC_ID,
     append,
+    append_own,
     assert_derived_state,
     batch,
     content,
+    marker,
     numbered,
     open_store,
+    transactional,
 )
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 from headgate.storage.tests.reopened import KEY, PARTITION, filled, killed, names, reopened
@@ -95,3 +98,21 @@ def test_a_power_cut_during_an_index_rebuild_leaves_no_wrong_one(cut_after: int)
         with suppress(PowerCut):
             open_store(files)
         assert_derived_state(open_store(files.crash(Random(seed), power=True)).logs["t", 0])
+
+
+@pytest.mark.parametrize("cut_after", range(10, 20))
+def test_a_kill_during_an_index_rebuild_loses_no_aborted_transaction(cut_after: int) -> None:
+    files = CrashingFiles()
+    store = open_store(files)
+    log = store.create("t", 0, TOPIC_ID, SMALL, NOW_MS)
+    for number in range(40):
+        append_own(log, transactional(number, size=100), marker(is_commit=False))
+    store.close()
+    expected = log.aborted(0, log.end_offset)
+    files.remove("/data/.kafka_cleanshutdown")
+    files.remove(log.segments[1].times.path)
+    files.cut_after = cut_after
+    with suppress(PowerCut):
+        open_store(files)
+    again = open_store(killed(files)).logs["t", 0]
+    assert again.aborted(0, again.end_offset) == expected

@@ -14,6 +14,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import BatchHeader, Record, build, iterate, read_header
 from headgate.protocol.records.control import Marker
+from headgate.protocol.tests.examples import first_in_unit, share
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 from headgate.storage.directory.log_directory import LogDirectory
 from headgate.storage.disk.pool import Pool
@@ -517,7 +518,7 @@ STEPS = [*WRITES * 3, *(f"{how}{who}" for how in ("commit", "abort") for who in 
 
 
 @given(st.lists(st.sampled_from([*STEPS, "restart", "kill"]), max_size=50), st.integers(0, 1 << 32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 def test_a_consumer_sees_what_is_committed_and_no_more(steps: list[str], seed: int) -> None:
     writer = Writer(Random(seed))
     for step in steps:
@@ -527,7 +528,7 @@ def test_a_consumer_sees_what_is_committed_and_no_more(steps: list[str], seed: i
 
 
 @given(st.lists(st.sampled_from([*STEPS, "truncate", "restart", "kill"]), max_size=40), st.integers(0, 1 << 32))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=share(30), deadline=None)
 def test_the_same_where_the_end_is_cut_off(steps: list[str], seed: int) -> None:
     writer = Writer(Random(seed))
     for step in steps:
@@ -537,7 +538,7 @@ def test_the_same_where_the_end_is_cut_off(steps: list[str], seed: int) -> None:
 
 @pytest.mark.slow
 @given(st.lists(st.sampled_from([*STEPS, "flush", "power", "cut", "restart"]), max_size=60), st.integers(0, 1 << 32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share(60), deadline=None)
 def test_what_a_power_cut_leaves_is_as_consistent(steps: list[str], seed: int) -> None:
     writer = Writer(Random(seed))
     for step in steps:
@@ -546,9 +547,9 @@ def test_what_a_power_cut_leaves_is_as_consistent(steps: list[str], seed: int) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first_seed", range(0, 120, 60))
+@pytest.mark.parametrize("first_seed", list(first_in_unit(range(0, 120, 20))))
 def test_long_histories(first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + 60):
+    for seed in range(first_seed, first_seed + 20):
         writer = Writer(Random(seed))
         for step in writer.random.choices([*STEPS, "delete", "restart", "kill"], k=writer.random.randint(1, 120)):
             writer.step(step)
@@ -616,7 +617,7 @@ def _last_of_keys(offsets: list[int], records: dict[int, tuple[bytes, bytes]]) -
 @pytest.mark.slow
 @given(st.integers(0, 1 << 32))
 @example(191354)  # a read passes over batches without records, into the next segment
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=share(40), deadline=None)
 def test_compaction_leaves_what_is_committed(seed: int) -> None:
     keyed = Keyed(Random(seed))
     steps = keyed.random.choices([*STEPS, "later", "compact", "compact", "restart", "kill"], k=seed % 100)

@@ -61,6 +61,7 @@ def test_a_record_without_a_key_goes() -> None:
     assert offsets(records(log)) == [1, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", range(1, 5))
 def test_the_codec_stays(codec: int) -> None:
     log = filled(keyed(("a", "1" * 100), ("b", "1" * 100), compression=codec), keyed(("a", "2"), compression=codec))

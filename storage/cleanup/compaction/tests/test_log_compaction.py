@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import HEADER_SIZE, Record, build, iterate, read_header
+from headgate.protocol.tests.examples import share
 from headgate.storage.cleanup.compaction.compaction_job import assess, plan
 from headgate.storage.cleanup.compaction.log_compaction import (
     Collect,
@@ -162,7 +163,7 @@ STEPS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=share(300))
 @given(st.lists(STEPS, max_size=25), st.sampled_from([1 << 20, 2 * 192]))
 def test_random_histories(steps: list[Any], table_bytes: int) -> None:
     """What a reader finds is what one who keeps everything finds, of each key the last; offsets never change."""
