@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +10,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from headgate.gateway.api.context import Client, HandlerContext
-from headgate.gateway.api.handler_registration import Handler, Outcome, Registration, load
+from headgate.gateway.api.handler_registration import Handler, Outcome, load
 from headgate.gateway.app.composition import BrokerParts, EmbeddedSource, Foundation, Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance.log_loading import LogLoader
@@ -147,15 +145,9 @@ class Node:
         self.log_manager.close()
 
 
-@functools.cache
-def _registrations() -> Mapping[int, Registration]:
-    """The served APIs; `load` looks for new modules each time."""
-    return load()
-
-
 def handler_of(request: Message, version: int) -> Handler:
     """The handler of a request in a version."""
-    served = _registrations()[request.api_key].find(version)
+    served = load()[request.api_key].find(version)
     assert served is not None
     return served.handler
 

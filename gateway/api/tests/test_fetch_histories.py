@@ -36,6 +36,7 @@ from headgate.protocol.messages.fetch import (
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.control import Marker
+from headgate.protocol.tests.examples import share
 from headgate.storage.log.validation import OWN
 from headgate.storage.segment.file_slice import FileSlice
 from headgate.storage.tests.builders import no_checkpoint
@@ -386,6 +387,10 @@ def test_a_session_answers_as_one_that_looks_at_all(machine: type[Histories]) ->
     from hypothesis.stateful import run_state_machine_as_test
 
     many = settings(
-        max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+        max_examples=share(25),
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
     )
     run_state_machine_as_test(machine, settings=many)

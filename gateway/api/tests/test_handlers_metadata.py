@@ -120,6 +120,7 @@ def test_a_topic_that_is_named_twice_is_told_once(closed: Node) -> None:
     assert [topic.name for topic in closed.ask(named("a", "b", "a"), 12).topics] == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_one_request_cannot_create_topics_without_end(node: Node) -> None:
     node.services.metadata.create_topic("there", 1)
     names = [f"t{index}" for index in range(10_001)]

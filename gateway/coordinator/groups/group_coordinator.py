@@ -17,14 +17,14 @@ from headgate.gateway.coordinator.groups import offset_expiration
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.gateway.coordinator.groups.shard_factory import new_shard
-from headgate.gateway.coordinator.internal_topic import InternalTopic
+from headgate.gateway.coordinator.internal_topic import SHORT_KEY, InternalTopic, partition_of
 from headgate.gateway.coordinator.runtime import CoordinatorRuntime
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.protocol.errors import ErrorCode
-from headgate.protocol.internal.offsets import encode_key, encode_value
+from headgate.protocol.internal.offsets import decode_offset, encode_key, encode_value
 
 _CLASSIC = "classic"
 
@@ -95,8 +95,8 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         self._random = random
         self._settings = GroupSettings.of(config)
         self._topics = ImageTopics(metadata)
-        self._missed: dict[int, set[str]] = {}
-        """Partition -> topics that were deleted during the load of its shard."""
+        self._missed: dict[int, dict[str, int]] = {}
+        """Partition -> topics that were deleted during the load of its shard, and when, in ms."""
 
     def _new_shard(self) -> GroupShard:
         return new_shard(self._settings, self._topics, self._random, self._clock.now_ms, self._configs_of)
@@ -122,6 +122,25 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
             if shard is not None:
                 coordinator.run_each(shard, offset_expiration.expire(shard, self._clock.now_ms()))
 
+    # Positions
+
+    def first_unread(self, group_ids: Collection[str], topic: str, partition: int) -> int:
+        """The lowest committed offset of these groups in a partition.
+
+        0 if a group has committed nothing there, and if the offset of a group is not known: its shard is being loaded,
+        or another broker coordinates the group.
+        """
+        return min((self._committed(group_id, topic, partition) for group_id in group_ids), default=0)
+
+    def _committed(self, group_id: str, topic: str, partition: int) -> int:
+        if not self._count or len(group_id) > SHORT_KEY:
+            return 0
+        shard = self.shard_of(partition_of(group_id, self._count))
+        if shard is None:
+            return 0
+        packed = shard.offsets.groups.get(group_id, {}).get(topic, {}).get(partition)
+        return 0 if packed is None else decode_offset(packed).offset
+
     # Topics
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
@@ -133,14 +152,14 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
 
     def _topics_changed(self, names: Sequence[str], new: Image) -> None:
         """Notify the consumer groups, and remove the offsets of deleted topics."""
-        deleted = [name for name in names if name not in new.topics]
+        deleted = dict.fromkeys((name for name in names if name not in new.topics), self._clock.now_ms())
         for topic, index in self._partitions.opening if deleted else ():
             if topic == CONSUMER_OFFSETS and index not in self._coordinators:
-                self._missed.setdefault(index, set()).update(deleted)
+                self._missed.setdefault(index, {}).update(deleted)
         for index, coordinator in self._coordinators.items():
             shard = coordinator.shard
             if shard is None:
-                self._missed.setdefault(index, set()).update(deleted)
+                self._missed.setdefault(index, {}).update(deleted)
                 continue
             if deleted:
                 coordinator.run_each(shard, offset_expiration.forget_topics(shard, deleted))
@@ -157,5 +176,4 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         """Catch up with deletions of topics during the load."""
         shard, missed = coordinator.shard, self._missed.pop(coordinator.partition.index, None)
         if shard is not None and missed:
-            gone = [name for name in missed if not self._topics.partitions_of(name)]
-            coordinator.run_each(shard, offset_expiration.forget_topics(shard, gone))
+            coordinator.run_each(shard, offset_expiration.forget_topics(shard, missed))

@@ -20,7 +20,7 @@ decision was replayed or has failed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headgate.gateway.coordinator.decision import Decision, Records
@@ -93,17 +93,13 @@ def _group_tombstones(shard: GroupShard, group_id: str, gone: int) -> Records:
     return group.tombstones() if left == gone else []
 
 
-def forget_topics(shard: GroupShard, names: Collection[str]) -> Iterator[Decision]:
-    """Delete the groups' offsets of topics that were deleted just now. The groups stay."""
-    return _forget_topics(shard, names, shard.timestamp_ms())
-
-
-def _forget_topics(shard: GroupShard, names: Collection[str], deleted_ms: int) -> Iterator[Decision]:
+def forget_topics(shard: GroupShard, deleted_ms: Mapping[str, int]) -> Iterator[Decision]:
+    """Delete the groups' offsets of topics that were deleted: names, and when, in ms. The groups stay."""
     offsets = shard.offsets
     records: Records = []
     looked = 0
     for group_id in [*offsets.groups, *(each for each in offsets.pending if each not in offsets.groups)]:
-        forgotten = offsets.tombstones(group_id, names)
+        forgotten = offsets.tombstones(group_id, deleted_ms)
         for start in range(0, len(forgotten) or 1, OFFSETS_A_STEP):
             step = forgotten[start : start + OFFSETS_A_STEP]
             records += [(key, None) for key, _ in step if not _is_of_new_topic(shard, key, deleted_ms)]
@@ -114,9 +110,9 @@ def _forget_topics(shard: GroupShard, names: Collection[str], deleted_ms: int) -
     yield Decision(records, is_atomic=False)
 
 
-def _is_of_new_topic(shard: GroupShard, key: Any, deleted_ms: int) -> bool:
+def _is_of_new_topic(shard: GroupShard, key: Any, deleted_ms: Mapping[str, int]) -> bool:
     """Whether the offset was committed for a new topic of the same name, created since the deletion."""
     if not shard.topics.partitions_of(key.topic):
         return False
     packed = shard.offsets.groups.get(key.group, {}).get(key.topic, {}).get(key.partition)
-    return packed is not None and decode_offset(packed).commit_timestamp > deleted_ms
+    return packed is not None and decode_offset(packed).commit_timestamp > deleted_ms[key.topic]

@@ -20,6 +20,7 @@ from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, handler_of
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build
+from headgate.protocol.tests.examples import share
 from headgate.storage.config import LogConfig
 from headgate.storage.log.log import Log
 from headgate.storage.tests.builders import NOW_MS, next_offset, open_directory
@@ -161,7 +162,7 @@ def run(seed: int, events: list[str], configs: dict[str, str]) -> CommitHistory:
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=share(150))
 @given(events=st.lists(st.sampled_from(EVENTS), min_size=20, max_size=50), seed=st.integers(0, 1 << 32))
 def test_nothing_is_acknowledged_or_read_before_it_is_on_the_disk(events: list[str], seed: int) -> None:
     run(seed, events, CONFIGS)

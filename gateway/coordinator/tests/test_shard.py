@@ -26,6 +26,7 @@ from headgate.protocol.internal.transactions import TransactionLogKey
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import read_header
 from headgate.protocol.records.control import Marker
+from headgate.protocol.tests.examples import share
 
 PRODUCER = ProducerIdAndEpoch(7, 3)
 ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = list(TransactionState)[1:]
@@ -378,7 +379,7 @@ EVENTS = [name for name in vars(History) if not name.startswith("_") and name !=
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share(200), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from("ab")), min_size=10, max_size=60))
 def test_the_live_state_is_the_state_of_the_log(events: list[tuple[str, str]]) -> None:
     history = History()

@@ -61,13 +61,20 @@ class Marker(NamedTuple):
         return control.Marker(self.is_commit, self.coordinator_epoch)
 
 
+Check = Callable[[GroupShard], None]
+"""Raises KafkaError if a marker would commit offsets of the shard that the other store does not have."""
+AppendMarker = Callable[[Check], None]
+Failed = Callable[[KafkaError], None]
+
+
 class OtherStore(Protocol):
     """A second store of offsets, which gets those of a transaction before the marker."""
 
-    def hold_back(
-        self, index: int, producer_id: int, append: Callable[[], None], failed: Callable[[KafkaError], None]
-    ) -> bool:
-        """Whether the marker of a partition has to wait; then `append` or `failed` is called later."""
+    def hold_back(self, index: int, producer_id: int, append: AppendMarker, failed: Failed) -> Check | None:
+        """Write the producer's pending offsets of a partition to the store; None: they are on their way.
+
+        Then `append` or `failed` is called later. The marker's decision calls the check.
+        """
 
 
 class PartitionMarkers:
@@ -132,9 +139,9 @@ class PartitionMarkers:
             self._decide_in_group_shard(marker, index, written)
             return
 
-        def append() -> None:
+        def append(check: Check) -> None:
             try:
-                self._decide_in_group_shard(marker, index, written)
+                self._decide_in_group_shard(marker, index, written, check)
             except KafkaError as error:
                 written(_error_of(error))
             self.commit()
@@ -142,13 +149,16 @@ class PartitionMarkers:
         def failed(error: KafkaError) -> None:
             written(_error_of(error))
 
-        if not self._other_store.hold_back(index, marker.producer_id, append, failed):
-            self._decide_in_group_shard(marker, index, written)
+        check = self._other_store.hold_back(index, marker.producer_id, append, failed)
+        if check is not None:
+            self._decide_in_group_shard(marker, index, written, check)
 
-    def _decide_in_group_shard(self, marker: Marker, index: int, written: Written) -> None:
+    def _decide_in_group_shard(self, marker: Marker, index: int, written: Written, check: Check | None = None) -> None:
         row = WritableTxnMarkerPartitionResult(index, ErrorCode.NONE)
 
-        def decide(_: GroupShard, ticket: Ticket) -> Decision:
+        def decide(shard: GroupShard, ticket: Ticket) -> Decision:
+            if check is not None:
+                check(shard)
             producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
             return Decision(
                 replies=[(ticket, row)],

@@ -22,9 +22,12 @@ from headgate.protocol.internal.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from headgate.protocol.tests.examples import first_in_unit
 from headgate.storage.recovery import sync_failure_repair
 from headgate.storage.tests.crashing_files import CrashingFiles, PowerCut
 
+PARTS = 4
+"""The cuts go to as many tests, each with every fourth of them."""
 SMALL_BYTES = 400
 
 
@@ -220,13 +223,14 @@ def possible(node: MetadataNode) -> Iterator[tuple[object, ...]]:
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("mixes_names", [False, True])
 @pytest.mark.parametrize("power", [False, True])
-def test_no_crash_at_any_moment_loses_a_change(power: bool, mixes_names: bool) -> None:
+@pytest.mark.parametrize("part", list(first_in_unit(range(PARTS))))
+def test_no_crash_at_any_moment_loses_a_change(part: int, power: bool, mixes_names: bool) -> None:
     whole = CrashingFiles()
     MetadataNode(whole).stores.abandon()
     first = whole.writes
     lived(whole)
     crashed_on_the_way = 0
-    for cut in range(first, whole.writes):
+    for cut in range(first + part, whole.writes, PARTS):
         files = CrashingFiles()
         files.mixes_names, files.cut_after = mixes_names, cut
         node = lived(files)
@@ -237,7 +241,7 @@ def test_no_crash_at_any_moment_loses_a_change(power: bool, mixes_names: bool) -
         found.churn(3)
         assert len(found.snapshots()) == len(found.log.segments) == 1, f"cut {cut}: all of it is tidied up"
         assert recorded_state(restarted(found).image) == recorded_state(found.image)
-    assert crashed_on_the_way > 20
+    assert crashed_on_the_way > 20 // PARTS
 
 
 def act(node: MetadataNode, random: Random) -> None:

@@ -26,9 +26,12 @@ from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOf
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build, check_crc, iterate, split
+from headgate.protocol.tests.examples import first_in_unit
 
 PARTITIONS = 3
 LONG_MS = 600_000
+PARTS = 5
+"""The cuts go to as many tests, each with every fifth of them."""
 
 
 def batch(value: bytes) -> bytearray:
@@ -171,14 +174,17 @@ async def begin(served: Simulated, node: Node) -> Poisoned:
 
 @pytest.mark.slow
 @simulated
-def test_a_stream_cut_anywhere_is_answered_and_stored_as_sent(kind: type[Simulated], tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", list(first_in_unit(range(PARTS))))
+def test_a_stream_cut_anywhere_is_answered_and_stored_as_sent(
+    kind: type[Simulated], first: int, tmp_path: Path
+) -> None:
     node = Node(tmp_path)
 
     async def scenario(served: Simulated) -> None:
-        poisoned, cut, length = await begin(served, node), 0, 1
+        poisoned, cut, length = await begin(served, node), first, PARTS
         while cut < length:
             length = await poisoned.put(b"%04d" % cut, cut, 1 << 20)
-            cut += 1
+            cut += PARTS
         assert cut > 500
         poisoned.check_stored()
 

@@ -434,7 +434,8 @@ class DualGroup:
             if isinstance(reply, KafkaError):
                 done(reply)
             else:
-                self.nodes.write(reply.offsets, partial(written, reply.offsets))
+                # A marker that is repeated must not replace what another client has written since
+                self.nodes.write(reply.offsets, partial(written, reply.offsets), as_read=True)
 
         def written(targets: Targets, failed: dict[Partition, KeeperError]) -> None:
             # What cannot be in ZooKeeper is in the log alone
@@ -446,9 +447,11 @@ class DualGroup:
     def _take_up_before(self, producer_id: int, found: Found, shard: GroupShard, ticket: Ticket) -> Decision:
         """Take up what others wrote; the reply has the offsets of the transaction that nothing has superseded.
 
-        A node that has such an offset already was written before a crash. A missing node is about to be written.
+        A node that has such an offset already was written before a crash. A missing node is about to be written. A late
+        request may have added offsets of other partitions: those nodes were not read, and are not held.
         """
         pending = shard.offsets.pending_offsets(self.group_id, producer_id)
+        pending = {place: offset for place, offset in pending.items() if place in found}
         others = {
             place: node
             for place, node in found.items()

@@ -5,21 +5,22 @@ A transaction that is about to get its marker was committed for good, and a cras
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.gateway.zookeeper.offsets.dual_group import DualGroup, State
 from headgate.gateway.zookeeper.offsets.offset_nodes import Targets
 from headgate.gateway.zookeeper.offsets.partition_locks import Hold, Partition
-from headgate.gateway.zookeeper.offsets.waiting_request import leaving
+from headgate.gateway.zookeeper.offsets.waiting_request import ask_again, leaving
 from headgate.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
+    from headgate.gateway.coordinator.groups.group_shard import GroupShard
+    from headgate.gateway.coordinator.transactions.markers import AppendMarker, Check, Failed
 
-Append = Callable[[], None]
-Failed = Callable[[KafkaError], None]
+Pending = dict[DualGroup, dict[Partition, int]]
 
 
 class MarkerOffsets:
@@ -30,22 +31,25 @@ class MarkerOffsets:
         self._groups = groups
         self._dual = dual
 
-    def hold_back(self, index: int, producer_id: int, append: Append, failed: Failed) -> bool:
-        """Whether the marker has to wait; then `append` or `failed` is called later."""
+    def hold_back(self, index: int, producer_id: int, append: AppendMarker, failed: Failed) -> Check | None:
+        """Write the producer's pending offsets to ZooKeeper; None: the marker waits for `append` or `failed`.
+
+        A marker that does not wait needs the returned check.
+        """
+        push = _Push(self, producer_id, append, failed)
+        shard = self._groups.shard_of(index)
         try:
-            if not self.pending(index, producer_id):
-                return False
+            pending = {} if shard is None else self.pending(shard, producer_id)
         except KafkaError as error:
             failed(error)
-            return True
-        _Push(self, index, producer_id, append, failed).begin()
-        return True
+            return None
+        if not pending:
+            return push.check
+        push.begin(pending)
+        return None
 
-    def pending(self, index: int, producer_id: int) -> dict[DualGroup, dict[Partition, int]]:
+    def pending(self, shard: GroupShard, producer_id: int) -> Pending:
         """The pending offsets of a producer, by dual group. Raises KafkaError."""
-        shard = self._groups.shard_of(index)
-        if shard is None:
-            return {}
         offsets = shard.offsets
         found = {
             group: offsets.pending_offsets(group.group_id, producer_id)
@@ -58,42 +62,36 @@ class MarkerOffsets:
 class _Push:
     """The offsets of one transaction on their way into ZooKeeper, group by group."""
 
-    def __init__(self, offsets: MarkerOffsets, index: int, producer_id: int, append: Append, failed: Failed) -> None:
+    def __init__(self, offsets: MarkerOffsets, producer_id: int, append: AppendMarker, failed: Failed) -> None:
         self._offsets = offsets
-        self._index = index
         self._producer_id = producer_id
         self._append = append
         self._failed = failed
         self._holds: list[tuple[DualGroup, Hold]] = []
         self._pushed: dict[tuple[str, Partition], int | None] = {}
 
-    def begin(self) -> None:
-        """Push all groups, until nothing new is pending; then append the marker.
+    def begin(self, pending: Pending) -> None:
+        """Push all groups; then append the marker.
 
-        Each round takes the locks in the order of the groups, so that two transactions never wait for each other.
+        The locks are taken in the order of the groups, so that two transactions never wait for each other.
         """
-        self._release()
-        pending = self._offsets.pending(self._index, self._producer_id)
-        if self._is_pushed(pending):
-            self._append()
-        else:
-            self._next(sorted(pending.items(), key=lambda item: item[0].group_id))
+        self._next(sorted(pending.items(), key=lambda item: item[0].group_id))
 
-    def _is_pushed(self, pending: Mapping[DualGroup, Mapping[Partition, int]]) -> bool:
-        return all(
-            self._pushed.get((group.group_id, place)) == offset
-            for group, offsets in pending.items()
-            for place, offset in offsets.items()
-        )
+    def check(self, shard: GroupShard) -> None:
+        """Raise KafkaError if the marker would commit an offset that ZooKeeper does not have.
+
+        A late request of the producer adds such an offset. That request may wait for a slow disk, before the marker:
+        so only the marker's own decision sees all pending offsets.
+        """
+        for group, offsets in self._offsets.pending(shard, self._producer_id).items():
+            for place, offset in offsets.items():
+                if self._pushed.get((group.group_id, place)) != offset:
+                    raise ask_again("a late request has added offsets to the transaction")
 
     def _next(self, left: list[tuple[DualGroup, dict[Partition, int]]]) -> None:
         if not left:
-            # A late request of the producer may have added offsets
-            if self._is_pushed(self._offsets.pending(self._index, self._producer_id)):
-                self._append()
-                self._release()
-            else:
-                self.begin()
+            self._append(self.check)
+            self._release()
             return
         (group, places), *others = left
         if group.state is not State.DUAL:  # to wait with the locks of other groups could stop all of them

@@ -221,7 +221,7 @@ def test_an_open_transaction_keeps_the_group_and_its_offsets(desk: Desk) -> None
 def test_a_deleted_topic_takes_pending_offsets_along(desk: Desk) -> None:
     commit(desk, 3, named(3, "t", row(0, 42)), named(3, "u", row(0, 43)))
     desk.topics.set("t", 0)
-    (decision,) = offset_expiration.forget_topics(desk.shard, ["t"])
+    (decision,) = offset_expiration.forget_topics(desk.shard, {"t": desk.timestamp_ms})
     assert decision.records == [(OffsetCommitKey("g", "t", 0), None)]
     desk.run(decision)
     end(desk, is_commit=True)

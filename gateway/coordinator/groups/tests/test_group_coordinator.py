@@ -76,6 +76,25 @@ def test_a_deleted_group_stays_deleted(served: Node) -> None:
     assert served.ask(ListGroupsRequest(), 5).groups == []
 
 
+def test_the_first_offset_that_a_group_has_not_read(served: Node) -> None:
+    groups = served.services.groups
+    assert groups.first_unread(["g"], "t", 0) == 0, "nobody has asked for a coordinator yet"
+    commit(served, "g", 7)
+    commit(served, "h", 5)
+    assert groups.first_unread(["g"], "t", 0) == 7
+    assert groups.first_unread(["g", "h"], "t", 0) == 5
+    for topic, partition, others in (
+        ("t", 1, ["g"]),
+        ("u", 0, ["g"]),
+        ("t", 0, ["g", "nobody"]),
+        ("t", 0, ["x" * 9000]),
+    ):
+        assert groups.first_unread(others, topic, partition) == 0
+    served.restart()
+    assert groups.first_unread(["g"], "t", 0) in (0, 7)
+    assert served.services.groups.first_unread(["g"], "t", 0) == 7
+
+
 def test_while_a_part_is_loaded_groups_are_not_listed(served: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(served, "g", 1)
     partition = served.services.partitions.get(CONSUMER_OFFSETS, partition_of("g", 4))
@@ -86,3 +105,18 @@ def test_while_a_part_is_loaded_groups_are_not_listed(served: Node, monkeypatch:
     for _ in range(3):
         served.time.advance()
     assert fetch(served, "g") == [(0, {})]
+
+
+def test_a_topic_that_is_deleted_and_made_again_during_a_load_has_no_offsets(served: Node) -> None:
+    commit(served, "g", 1)
+    partition = served.services.partitions.get(CONSUMER_OFFSETS, partition_of("g", 4))
+    served.services.groups.log_was_truncated(partition)
+    served.services.metadata.delete_topic("t")
+    served.time.scheduler.run_soon()
+    assert fetch(served, "g") == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})]
+    served.services.metadata.create_topic("t", 1)
+    for _ in range(3):
+        served.time.advance()
+    assert fetch(served, "g") == [(0, {})]
+    commit(served, "g", 2)
+    assert fetch(served, "g") == [(0, {"t": 2})]

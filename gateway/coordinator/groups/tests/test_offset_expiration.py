@@ -26,6 +26,7 @@ from headgate.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from headgate.protocol.tests.examples import share
 
 HOUR = 3_600_000
 RETENTION = 24 * HOUR
@@ -286,7 +287,7 @@ def test_groups_may_go_between_steps(desk: Desk, monkeypatch: pytest.MonkeyPatch
 
 def forget(desk: Desk, *names: str) -> list[tuple[Any, ...]]:
     before = len(desk.records)
-    for decision in offset_expiration.forget_topics(desk.shard, names):
+    for decision in offset_expiration.forget_topics(desk.shard, dict.fromkeys(names, desk.timestamp_ms)):
         desk.run(decision)
     return ended(desk, before)
 
@@ -307,7 +308,7 @@ def test_a_topic_that_is_made_again_while_the_old_one_is_forgotten(desk: Desk, m
     steps_of(monkeypatch, 1)
     commit(desk, [("t", 0), ("t", 1), ("t", 2)])
     desk.topics.set("t", 0)
-    steps = offset_expiration.forget_topics(desk.shard, ["t"])
+    steps = offset_expiration.forget_topics(desk.shard, {"t": desk.timestamp_ms})
     desk.advance(1)
     desk.topics.set("t", 3)
     commit(desk, [("t", 0)])
@@ -461,7 +462,7 @@ class Machine(RuleBasedStateMachine):
             self.desk.topics.set(topic, TOPICS[topic])
             return
         self.desk.topics.set(topic, 0)
-        for decision in offset_expiration.forget_topics(self.shard, [topic]):
+        for decision in offset_expiration.forget_topics(self.shard, {topic: self.shard.timestamp_ms()}):
             self.desk.run(decision)
         for place in [place for place in self.model.offsets if place[1] == topic]:
             del self.model.offsets[place]
@@ -496,5 +497,5 @@ def _seen(value: OffsetCommitValue) -> tuple[int, str, int, int]:
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestMachine.settings = settings(max_examples=share(60), stateful_step_count=30, deadline=None)
 TestMachine.pytestmark = [pytest.mark.slow]  # type: ignore[attr-defined]

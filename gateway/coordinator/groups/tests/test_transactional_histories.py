@@ -25,6 +25,7 @@ from headgate.protocol.messages.txn_offset_commit import (
 )
 from headgate.protocol.records.batch import read_header
 from headgate.protocol.records.control import Marker
+from headgate.protocol.tests.examples import share
 
 PRODUCERS = range(1, 4)
 
@@ -90,8 +91,9 @@ class History:
 
     def forget_topic(self, producer: int, group: str) -> None:
         coordinator = self.bench.coordinator
-        if coordinator.shard is not None:
-            coordinator.run_each(coordinator.shard, offset_expiration.forget_topics(coordinator.shard, ["t"]))
+        shard = coordinator.shard
+        if shard is not None:
+            coordinator.run_each(shard, offset_expiration.forget_topics(shard, {"t": shard.timestamp_ms()}))
 
     def expire(self, producer: int, group: str) -> None:
         coordinator = self.bench.coordinator
@@ -140,7 +142,7 @@ EVENTS += ["commit_in_transaction", "commit_in_transaction_staged", "mark_commit
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=share(200))
 @given(
     st.lists(
         st.tuples(st.sampled_from(EVENTS), st.sampled_from(PRODUCERS), st.sampled_from("gh")), min_size=10, max_size=60

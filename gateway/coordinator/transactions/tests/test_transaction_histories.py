@@ -33,6 +33,7 @@ from headgate.gateway.coordinator.transactions.transaction import (
 )
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.transactions import TransactionLogKey, UnknownVersion, decode
+from headgate.protocol.tests.examples import share
 
 KEYS = st.sampled_from("aaab")
 NUMBERS = st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4])
@@ -329,4 +330,6 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = pytest.mark.slow(Histories.TestCase)
-TestHistories.settings = settings(max_examples=max(300, settings().max_examples), stateful_step_count=50, deadline=None)
+TestHistories.settings = settings(
+    max_examples=max(share(300), settings().max_examples), stateful_step_count=50, deadline=None
+)

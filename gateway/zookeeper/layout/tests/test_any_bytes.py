@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.tests.recordings import READERS, Reader, read, reader_of, written
+from headgate.protocol.tests.examples import share
 from headgate.protocol.tests.shapes import Edit, edited, edits
 from headgate.protocol.tests.subjects import Subject
 
-some = settings(max_examples=max(50, settings().max_examples // 4))
+some = settings(max_examples=max(share(50), settings().max_examples // 4))
 
 _PATHS = {reader.name: path for _, path, _ in written() if (reader := reader_of(path))}
 _PATHS["failed directory"] = "/log_dir_event_notification/log_dir_event_0000000000"
@@ -87,6 +88,7 @@ def test_any_json_is_read_or_refused(subject: Subject, data: st.DataObject) -> N
     subject.attempt(json.dumps(value).encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 @pytest.mark.parametrize("data", _DENSE, ids=lambda data: repr(data[:12]))
 def test_dense_bytes_take_little_memory(subject: Subject, data: bytes) -> None:

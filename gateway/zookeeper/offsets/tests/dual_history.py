@@ -44,7 +44,7 @@ from headgate.gateway.zookeeper.offsets.tests.dual_world import (
     node_of,
     value_of_reply,
 )
-from headgate.gateway.zookeeper.offsets.tests.offset_registers import Write
+from headgate.gateway.zookeeper.offsets.tests.offset_registers import TRANSACTIONAL, Write
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -55,7 +55,7 @@ from headgate.protocol.messages.txn_offset_commit import (
 )
 
 PRODUCER_ID: Final = 7
-COORDINATED, ZERO, OLD, TRANSACTIONAL = "coordinated", "zero", "old", "transactional"
+COORDINATED, ZERO, OLD = "coordinated", "zero", "old"
 KINDS: Final = {
     DUAL: (COORDINATED, COORDINATED, ZERO, OLD, OLD, TRANSACTIONAL, TRANSACTIONAL),
     KAFKA: (COORDINATED, ZERO, TRANSACTIONAL),
@@ -256,11 +256,11 @@ class DualHistory(DualWorld):
         self._set_image({TOPIC: SimpleNamespace(partitions=(None,) * PARTITIONS)}, self.image.configs)
 
     def _is_left(self, place: Place) -> bool:
-        """Whether a store of the group has an offset. Nobody deletes ZooKeeper's while the stores are separate."""
-        store = self.homes[place[0]].store
-        if store != DUAL and self.node_offset(place) is not None:
+        """Whether a store has an offset, or may have one. Nobody deletes ZooKeeper's while the stores are separate."""
+        if self.homes[place[0]].store != DUAL and self.node_offset(place) is not None:
             self.keeper.transact(0, [Delete(node_of(place), ANY_VERSION)])
-        return self.node_offset(place) is not None or (store != SEPARATE and self.log_offset(place) is not None)
+        is_in_log = self.broker.coordinator.shard is None or self.log_offset(place) is not None
+        return is_in_log or self.node_offset(place) is not None
 
     def _set_image(self, topics: dict[str, Any], configs: dict[Any, Any]) -> None:
         before = self.image

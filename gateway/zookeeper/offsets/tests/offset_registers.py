@@ -6,6 +6,11 @@ commit of None. While a group is in both stores, the log has ZooKeeper's offsets
 
 from __future__ import annotations
 
+from typing import Final
+
+TRANSACTIONAL: Final = "transactional"
+"""The kind of a commit that counts from its marker on."""
+
 
 class Write:
     """A commit: `ended` is when its client knew the result, or gave up."""
@@ -67,9 +72,19 @@ class Register:
         if value in self._carried:
             return ""
         if self._gone.get(value, begun) < begun:
-            return f"{value} was read again, after another offset"
+            if not self._may_be_written_again(value):
+                return f"{value} was read again, after another offset"
+            del self._seen[value], self._gone[value]
         self._seen.setdefault(value, now)
         return ""
+
+    def _may_be_written_again(self, value: int) -> bool:
+        """Whether a deletion came between the offset of a transaction and its marker: nobody tells of other commits."""
+        return any(
+            (one.ended is None or one.ended > self._seen[value]) and (marked.ended is None or one.begun < marked.ended)
+            for marked in self.writes if marked.value == value and marked.kind == TRANSACTIONAL
+            for one in self.writes if one.value is None
+        )  # fmt: skip
 
     def carry(self, value: int, now: int) -> Write:
         """The leading side has no offset, so that of the other may count from now on: at the end of the entry.

@@ -15,6 +15,8 @@ from headgate.gateway.zookeeper.offsets.tests.dual_history import run
 SEEDS = 300
 FRESH_SEEDS = 10_000
 A_TEST = 50
+LATE_REQUESTS = (1_550_233_152, 1_450_356_046)
+"""A late request of a producer waits for a slow disk, and the marker of the transaction waits behind that request."""
 
 
 @pytest.mark.slow
@@ -23,6 +25,13 @@ A_TEST = 50
 def test_who_takes_over_reads_the_last_commit(first: int) -> None:
     reads = sum(run(seed).reads for seed in range(first, first + A_TEST))
     assert reads > 20 * A_TEST, "most histories have owners who come to read"
+
+
+@pytest.mark.slow
+@pytest.mark.seeds
+@pytest.mark.parametrize("seed", LATE_REQUESTS)
+def test_who_takes_over_reads_the_last_commit_after_late_requests(seed: int) -> None:
+    assert run(seed).reads > 20
 
 
 @pytest.mark.soak

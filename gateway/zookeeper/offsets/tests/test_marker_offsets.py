@@ -8,6 +8,7 @@ from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.transactions.markers import Marker
+from headgate.gateway.zookeeper.offsets.offset_nodes import OffsetNodes
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP
 from headgate.gateway.zookeeper.offsets.tests.two_stores import TwoStores
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -27,20 +28,29 @@ def stores() -> TwoStores:
 
 
 def commit(stores: TwoStores, offset: int, index: int = 0, group: str = GROUP) -> None:
-    rows = [TxnOffsetCommitRequestPartition(index, offset)]
-    request = TxnOffsetCommitRequest("id", group, 7, 0, topics=[TxnOffsetCommitRequestTopic("t", partitions=rows)])
+    put(stores, TxnOffsetCommitRequestPartition(index, offset), group)
+    stores.run()
+
+
+def put(stores: TwoStores, row: TxnOffsetCommitRequestPartition, group: str = GROUP) -> None:
+    request = TxnOffsetCommitRequest("id", group, 7, 0, topics=[TxnOffsetCommitRequestTopic("t", partitions=[row])])
 
     def decide(shard: GroupShard, ticket: Ticket) -> Decision:
         return offset_requests.commit_in_transaction(shard, request, 3, ticket)
 
     stores.put(lambda: stores.broker.groups.submit(group, decide))
-    stores.run()
 
 
 def mark(stores: TwoStores, *, is_commit: bool = True) -> list[KafkaError | None]:
     ends: list[Any] = []
     stores.broker.markers.append(Marker(7, 0, is_commit, 0, 1), "__consumer_offsets", 0, ends.append)
     stores.broker.markers.commit()
+    return ends
+
+
+def mark_and_run(stores: TwoStores) -> list[KafkaError | None]:
+    ends = mark(stores)
+    stores.run()
     return ends
 
 
@@ -86,6 +96,41 @@ def test_what_others_wrote_since_supersedes_the_transaction(stores: TwoStores) -
     assert (stores.in_zookeeper(1), stores.in_log(1)) == (51, 51)
 
 
+@pytest.mark.parametrize("has_offsets", [False, True])
+def test_a_marker_commits_no_late_offsets_that_zookeeper_lacks(stores: TwoStores, has_offsets: bool) -> None:
+    """A request of the producer comes late, and waits for a slow disk. The marker waits behind that request."""
+    if has_offsets:
+        commit(stores, 50)
+    stores.partition.is_slow = True
+    commit(stores, 60, 1)
+    ends = mark(stores)
+    for _ in range(20):
+        stores.run()
+        if stores.partition._writes:
+            stores.partition.finish_write()
+        elif ends != [None]:
+            assert [error and error.code for error in ends] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+            ends = mark(stores)
+        assert stores.in_log(1) in (None, stores.in_zookeeper(1))
+    assert ends == [None]
+    assert stores.in_zookeeper(1) == stores.in_log(1) == 60
+    assert stores.in_zookeeper() == stores.in_log() == (50 if has_offsets else 40)
+
+
+def test_what_others_wrote_supersedes_a_late_offset(stores: TwoStores) -> None:
+    """A marker waits for ZooKeeper. Meanwhile a late request adds an offset, and then a consumer commits."""
+    commit(stores, 50)
+    mark(stores)
+    put(stores, TxnOffsetCommitRequestPartition(1, 60))
+    stores.write(9, 1)
+    stores.run()
+    ends = mark(stores)
+    stores.run()
+    assert ends == [None]
+    assert stores.in_zookeeper() == stores.in_log() == 50
+    assert stores.in_zookeeper(1) == stores.in_log(1) == 9
+
+
 def test_a_crash_between_both_steps(stores: TwoStores) -> None:
     commit(stores, 50)
     stores.write(50)  # as the broker did before it crashed
@@ -94,6 +139,26 @@ def test_a_crash_between_both_steps(stores: TwoStores) -> None:
     stores.run()
     assert ends == [None]
     assert (stores.in_zookeeper(), stores.in_log()) == (50, 50)
+
+
+def test_a_repeated_marker_spares_a_new_commit(stores: TwoStores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer goes on from the offset of the transaction, just when the broker writes that offset again."""
+    commit(stores, 50)
+    stores.write(50)
+    stores.start()
+    write = OffsetNodes.write
+
+    def write_later(*arguments: Any, **options: Any) -> None:
+        stores.write(60)
+        write(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OffsetNodes, "write", write_later)
+        (error,) = mark_and_run(stores)
+    assert error is not None
+    assert error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert mark_and_run(stores) == [None]
+    assert stores.in_zookeeper() == stores.in_log() == 60
 
 
 def test_a_marker_without_zookeeper_is_to_be_sent_again(stores: TwoStores) -> None:

@@ -19,6 +19,7 @@ from headgate.protocol.internal.offsets import (
     encode_key,
     encode_value,
 )
+from headgate.protocol.tests.examples import share
 
 TEXT = st.text("abc", max_size=3)
 ASSIGNMENTS = st.dictionaries(
@@ -58,7 +59,7 @@ def applied(*records: group_records.Record) -> ConsumerGroup:
     return group
 
 
-@settings(max_examples=50)
+@settings(max_examples=share(50))
 @given(member=MEMBERS, revoking=ASSIGNMENTS)
 def test_a_member_is_read_as_it_was_written_in_either_order(
     member: Member, revoking: dict[bytes, frozenset[int]]

@@ -22,6 +22,7 @@ from headgate.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from headgate.protocol.tests.examples import share
 
 TOPICS = ("t0", "t1", "u0")
 EXPRESSIONS = ("t.*", "u.*|t1", "none")
@@ -278,4 +279,4 @@ class Groups(RuleBasedStateMachine):
 
 
 TestGroups = pytest.mark.slow(Groups.TestCase)
-TestGroups.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestGroups.settings = settings(max_examples=share(60), stateful_step_count=30, deadline=None)

@@ -23,6 +23,7 @@ from headgate.gateway.coordinator.groups.tests.groups import Desk, persistent_st
 from headgate.gateway.coordinator.groups.tests.mixed_consumers import SESSION_MS, ClassicConsumer, settle_all
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import GroupMetadataKey
+from headgate.protocol.tests.examples import share
 
 
 def desk_with(*, policy: str = "bidirectional", partitions: int = 6, **fields: Any) -> Desk:
@@ -322,4 +323,4 @@ class Mixed(RuleBasedStateMachine):
 
 
 TestMixed = pytest.mark.slow(Mixed.TestCase)
-TestMixed.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestMixed.settings = settings(max_examples=share(40), stateful_step_count=25, deadline=None)
