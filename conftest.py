@@ -1,8 +1,10 @@
 """What holds for every test: what is marked, what is allowed without a mark, and how many examples are tried.
 
 - A test that takes more than 0.25 s says so with `@pytest.mark.slow`. Measured is CPU time of this process during the
-  call, so that a busy machine does not matter; the test fails at four times that, and is listed before.
+  call, so that a busy machine does not matter. The test fails at eight times that, and is listed before: a first use
+  doubles the time, and so does a slow machine.
 - A test that opens a socket or starts a process says so with `@pytest.mark.sockets`; without it, both raise.
+- `make unit` tries a fifth of the examples of a property test (`protocol/tests/examples.py`).
 - Everything in compat_tests is both. What is marked `soak` runs with HEADGATE_SOAK=1 only (`make soak`).
 """
 
@@ -13,14 +15,16 @@ import os
 import sys
 import time
 from collections.abc import Generator
+from contextlib import suppress
 from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, find, is_hypothesis_test, settings
 from hypothesis import strategies as st
+from hypothesis.errors import NoSuchExample
 
 SLOW_CPU_S: Final = 0.25
-FAIL_CPU_S: Final = 4 * SLOW_CPU_S
+FAIL_CPU_S: Final = 8 * SLOW_CPU_S
 CPU_S: Final = "CPU seconds of the call"
 SOAK: Final = os.environ.get("HEADGATE_SOAK", "") not in {"", "0"}
 COMPAT_TESTS: Final = "compat_tests/"
@@ -35,6 +39,7 @@ settings.register_profile(
     print_blob=True,
 )
 settings.register_profile("soak", settings.get_profile("headgate"), derandomize=False, max_examples=5_000)
+settings.register_profile("unit", settings.get_profile("headgate"), max_examples=20)
 settings.load_profile("headgate")
 
 slowest: list[tuple[float, str]] = []
@@ -84,9 +89,14 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def tables_of_characters(request: pytest.FixtureRequest) -> None:
-    """The first text of a checkout makes them, in more than a second: no test's own time."""
+    """The first text of a checkout makes them, in more than a second: no test's own time.
+
+    Now and then a number is a constant of our modules. The first such number reads all of them, as long.
+    """
     if any(is_hypothesis_test(getattr(item, "obj", None)) for item in request.session.items):
         find(st.text(), lambda _: True, settings=settings(database=None))
+        with suppress(NoSuchExample):
+            find(st.integers(), lambda _: False, settings=settings(database=None, max_examples=200))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -96,6 +96,19 @@ class ClientConnection:
         """
         return [self._match(frame) for frame in self._frames.feed(data)]
 
+    @property
+    def incomplete_size(self) -> int:
+        """The size in bytes of the response that has come in part; 0 between responses."""
+        return self._frames.incomplete_size
+
+    def get_buffer(self) -> memoryview:
+        """Return the buffer for the rest of the incomplete response: the socket fills it without a copy."""
+        return self._frames.get_buffer(self._frames.incomplete_size)
+
+    def buffer_updated(self, count: int) -> list[tuple[Message, Any]]:
+        """`receive` for `count` bytes that the caller has put into `get_buffer()`."""
+        return [self._match(frame) for frame in self._frames.buffer_updated(count)]
+
     def _match(self, frame: memoryview) -> tuple[Message, Any]:
         if not self.in_flight:
             raise MalformedRequest(f"a response of {len(frame)} bytes came without a request")

@@ -50,6 +50,21 @@ def test_responses_come_with_their_requests_in_order() -> None:
     assert not connection.in_flight
 
 
+def test_the_rest_of_a_response_is_received_in_place() -> None:
+    connection = ClientConnection()
+    connection.request(MetadataRequest(), 9)
+    data = reply(MetadataResponse(cluster_id="a" * 100), 0, 9)
+    assert connection.incomplete_size == 0
+    assert connection.receive(data[:20]) == []
+    assert connection.incomplete_size == len(data) - 4
+    for part in (data[20:50], data[50:]):
+        connection.get_buffer()[: len(part)] = part
+        answers = connection.buffer_updated(len(part))
+    [(_, answer)] = answers
+    assert answer.cluster_id == "a" * 100
+    assert connection.incomplete_size == 0
+
+
 def test_the_usable_version_is_the_latest_of_both_sides() -> None:
     assert negotiated().latest_usable_version(MetadataRequest) == 12
 

@@ -14,10 +14,11 @@ from headgate.protocol import compiler
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.schema import Message, tree
 from headgate.protocol.steps import finish
+from headgate.protocol.tests.examples import share
 from headgate.protocol.tests.values import LAYOUTS, full, messages, written
 
 # More in a soak run, which asks for more of everything
-few = settings(max_examples=max(4, settings().max_examples // 100))
+few = settings(max_examples=max(share(4), settings().max_examples // 100))
 
 each_layout = pytest.mark.parametrize(
     "cls, version", LAYOUTS, ids=[f"{cls.__name__}-v{version}" for cls, version in LAYOUTS]

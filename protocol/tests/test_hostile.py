@@ -7,14 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.protocol.schema import Message
+from headgate.protocol.tests.examples import share
 from headgate.protocol.tests.shapes import Edit, dense, edited, edits
 from headgate.protocol.tests.subjects import MESSAGES, OTHERS, SUBJECTS, Subject
 from headgate.protocol.tests.values import LAYOUTS
 from headgate.protocol.tests.values import MESSAGES as CLASSES
 
 # More in a soak run, which asks for more of everything
-few = settings(max_examples=max(3, settings().max_examples // 100))
-some = settings(max_examples=max(50, settings().max_examples // 10))
+few = settings(max_examples=max(share(3), settings().max_examples // 100))
+some = settings(max_examples=max(share(50), settings().max_examples // 10))
 
 
 def versions(cls: type[Message]) -> list[tuple[int, Subject]]:

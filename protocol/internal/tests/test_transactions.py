@@ -25,6 +25,7 @@ from headgate.protocol.internal.transactions import (
     state_name,
 )
 from headgate.protocol.tests.definitions import assert_defined, in_jar, parsed
+from headgate.protocol.tests.examples import share
 from headgate.protocol.tests.values import full, messages
 
 THEN = 1_700_000_000_000
@@ -56,7 +57,7 @@ NAMES = st.sampled_from(["t", "ü", "t" * 125, "t" * 126, "t" * 127]) | st.text(
 INDEXES = st.lists(st.integers(0, 1 << 30), max_size=17).map(tuple)
 
 
-@settings(max_examples=50)
+@settings(max_examples=share(50))
 @example({"t" * 126: tuple(range(15))}, 0, 0)
 @example({str(number): (number,) for number in range(15)}, 0, 2)
 @given(st.dictionaries(NAMES, INDEXES, max_size=17), st.integers(-1, 0x7FFF), st.sampled_from([0, 2]))

@@ -16,8 +16,9 @@ from headgate.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from headgate.protocol.records.legacy import build, down_convert, is_legacy, up_convert, up_convert_stored
 from headgate.protocol.records.legacy import iterate as iterate_set
 from headgate.protocol.records.tests.sets import built_by_kafka_python, expected, magics, records, theirs
+from headgate.protocol.tests.examples import share
 
-quick = settings(max_examples=25, deadline=None)
+quick = settings(max_examples=share(25), deadline=None)
 codecs = st.sampled_from([NONE, GZIP, SNAPPY, LZ4])
 
 

@@ -13,6 +13,7 @@ from headgate.protocol.records import record_filter
 from headgate.protocol.records.batch import HEADER_SIZE, BatchHeader, Record, build, iterate, read_header, with_records
 from headgate.protocol.records.record_filter import ENTRY_BYTES, MAX_KEY_BYTES, offset_map_key
 from headgate.protocol.steps import finish
+from headgate.protocol.tests.examples import share
 
 NOW_MS = 1_700_000_000_000
 # Lengths around where varints grow, and where a digest takes the place of a key
@@ -103,7 +104,7 @@ def test_shifted_deltas_and_base_give_the_same_timestamps(data: bytes, shift_ms:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=share(200))
 @given(batches(), st.data())
 def test_a_damaged_batch_is_refused_or_read_like_a_consumer(data: bytes, choice: st.DataObject) -> None:
     """Never anything in between: else the keys of what nobody can read would stand for others."""

@@ -36,6 +36,7 @@ def test_as_many_turns_as_repetitions(name: str, settings: Settings) -> None:
     assert settings.turns_of(ROWS[name]) == (settings.repetitions, settings.seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, connections, in_flight, partitions, max_wait_ms",
     [
