@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from headgate.protocol.client_connection import ClientConnection
@@ -27,6 +30,7 @@ class Client:
         """Connect to the first broker of `host:port,...` that accepts, and ask for its versions. Raises ClientError."""
         self._timeout_s = timeout_s
         self._peer = ClientConnection(client_id)
+        self._received: deque[Any] = deque()
         failures = []
         for address in parse_addresses(bootstrap):
             try:
@@ -66,9 +70,27 @@ class Client:
 
     def ask(self, request: Message, version: int | None = None) -> Any:
         """Send a request and return the response. Default: the newest version of both sides. Raises ClientError."""
-        try:
+        self.send(request, version)
+        return self.receive()
+
+    def send(self, request: Message, version: int | None = None) -> None:
+        """Send a request; `receive` returns the response, after those of earlier requests. Raises ClientError."""
+        with self._explained():
             self._socket.sendall(self._peer.request(request, version))
-            return self._receive(type(request).__name__)
+
+    def receive(self) -> Any:
+        """Return the response of the oldest request that has none. Raises ClientError."""
+        if self._received:
+            return self._received.popleft()
+        name = type(self._peer.in_flight[0].request).__name__
+        with self._explained():
+            return self._receive(name)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn the errors of the connection and the protocol into ClientError."""
+        try:
+            yield
         except KafkaError as error:
             raise ClientError(f"{self.address} is too old or too new for this: {error.message}") from None
         except MalformedRequest as error:
@@ -97,13 +119,22 @@ class Client:
     def _receive(self, name: str) -> Any:
         while True:
             try:
-                data = self._socket.recv(_RECEIVE_BYTES)
+                answers = self._receive_part()
             except TimeoutError:
                 raise ClientError(f"{self.address} did not answer {name} within {self._timeout_s:g} s") from None
-            if not data:
+            if answers is None:
                 raise ClientError(f"{self.address} hung up at {name}; its log says why")
-            for _, response in self._peer.receive(data):
-                return response
+            self._received += (response for _, response in answers)
+            if self._received:
+                return self._received.popleft()
+
+    def _receive_part(self) -> list[tuple[Message, Any]] | None:
+        """Receive some bytes; the responses that they complete. None: the broker has closed the connection."""
+        if self._peer.incomplete_size:
+            count = self._socket.recv_into(self._peer.get_buffer())
+            return self._peer.buffer_updated(count) if count else None
+        data = self._socket.recv(_RECEIVE_BYTES)
+        return self._peer.receive(data) if data else None
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:

@@ -116,6 +116,10 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
         for client in (self._first, *self._clients.values()):
             client.close()
 
@@ -285,11 +289,16 @@ class Cluster:
         if address == self._first.address:
             return self._first
         if node not in self._clients:
-            try:
-                self._clients[node] = Client(address, timeout_s=self._timeout_s)
-            except ClientError as error:
-                raise ClientError(f"broker {node} is advertised at {address}: {error}") from None
+            self._clients[node] = self.connect(node)
         return self._clients[node]
+
+    def connect(self, node: int) -> Client:
+        """A new connection to a broker, for the caller alone. Raises ClientError."""
+        address = self._addresses[node]
+        try:
+            return Client(address, timeout_s=self._timeout_s)
+        except ClientError as error:
+            raise ClientError(f"broker {node} is advertised at {address}: {error}") from None
 
     def _disconnect(self, node: int) -> None:
         client = self._clients.pop(node, None)

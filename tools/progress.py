@@ -47,7 +47,7 @@ class Progress:
         share = self.done / self.total if self.total else 1.0
         if self._is_terminal:
             bar = ("#" * round(share * _WIDTH)).ljust(_WIDTH, ".")
-            line = f"[{bar}] {share:4.0%} {self._rate(rate)}, {_duration(left_s)} left, {what}"
+            line = f"[{bar}] {share:4.0%} {self._rate(rate)}, {format_duration(left_s)} left, {what}"
             self._stream.write(f"\r\x1b[K{line}")
             self._is_shown = True
         else:
@@ -65,7 +65,8 @@ class Progress:
         return f"{rate / 1e6:,.0f} MB/s" if self._unit == "bytes" else f"{rate:,.0f} {self._unit}/s"
 
 
-def _duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
+    """A duration in its two largest units."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -118,7 +118,7 @@ def describe_topics(client: Client, options: argparse.Namespace) -> tuple[list[R
     found = sorted(
         (topic for topic in topics if topic.error_code == ErrorCode.NONE), key=lambda topic: topic.name or ""
     )
-    configs = _own_configs(client, [topic.name or "" for topic in found])
+    configs = own_configs(client, [topic.name or "" for topic in found])
     rows = [_description(topic, configs.get(topic.name or "", {})) for topic in found]
     failures = [
         f"{topic.name} cannot be described: {describe_error_code(topic.error_code, _MESSAGES.get(topic.error_code))}"
@@ -147,7 +147,7 @@ def _description(topic: MetadataResponseTopic, configs: Mapping[str, str]) -> Ro
     }
 
 
-def _own_configs(client: Client, names: Sequence[str]) -> dict[str, dict[str, str]]:
+def own_configs(client: Client, names: Sequence[str]) -> dict[str, dict[str, str]]:
     if not names:
         return {}
     resources = [

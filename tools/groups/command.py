@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 
-from headgate.tools.arguments import TopicsAction, WordsAction, offset
+from headgate.tools.arguments import TopicsAction, WordsAction
 from headgate.tools.client import ClientError
 from headgate.tools.cluster import Cluster
 from headgate.tools.groups import actions, arguments, migrate
 from headgate.tools.groups.actions import now_ms
-from headgate.tools.groups.offsets import READ_COMMITTED, READ_UNCOMMITTED
+from headgate.tools.groups.lag_options import add_isolation_option, add_limit_options
 from headgate.tools.output import (
     CommandResult,
     Row,
@@ -27,8 +27,6 @@ from headgate.tools.output import (
     wants_table,
 )
 
-_ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
-"""The values of the consumers' `isolation.level`."""
 _LAG_COLUMNS = ("group", "topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "client_id", "host")
 _PARTITION_COLUMNS = ("topic", "partition", "committed", "end", "lag", "lag_seconds", "status", "leader", "member_id")
 
@@ -90,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     _list_options(add("list", "all groups, or those of a state, type or protocol", actions.run_list))
     describe = add("describe", "members, and the group's offset and lag in each partition", actions.run_describe)
     describe.add_argument("groups", nargs="*", metavar="group", help="default: all")
-    _isolation_option(describe)
+    add_isolation_option(describe)
     _lag_options(add("lag", "how far groups are behind, in records and in seconds", actions.run_lag))
     _reset_options(add("reset", "move the committed offsets of a group that has no members", actions.run_reset))
     _delete_options(add("delete", "delete groups without members, or their offsets of topics", actions.run_delete))
@@ -114,24 +112,8 @@ def _list_options(command: argparse.ArgumentParser) -> None:
 def _lag_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("groups", nargs="*", metavar="group", help="default: all")
     command.add_argument("--topic", action=TopicsAction, default={}, metavar="topic[:0,2,4-6]", help="only this topic")
-    limits = "exit with 3 if a group is further behind, or if an offset is out of range"
-    command.add_argument("--fail-above", type=offset, metavar="records", help=limits)
-    command.add_argument("--fail-above-seconds", type=_not_negative, metavar="seconds", help="the same for seconds")
-    _isolation_option(command)
-
-
-def _isolation_option(command: argparse.ArgumentParser) -> None:
-    level = "of the consumers; with read_committed the lag counts to the last stable offset"
-    names = "|".join(_ISOLATION_LEVELS)
-    command.add_argument(
-        "--isolation-level", type=_isolation_level, default=READ_UNCOMMITTED, metavar=names, help=level
-    )
-
-
-def _isolation_level(text: str) -> int:
-    if text not in _ISOLATION_LEVELS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no isolation level; write {' or '.join(_ISOLATION_LEVELS)}")
-    return _ISOLATION_LEVELS[text]
+    add_limit_options(command)
+    add_isolation_option(command)
 
 
 def _reset_options(command: argparse.ArgumentParser) -> None:
@@ -176,13 +158,3 @@ def _target(text: str) -> arguments.Offset | arguments.Time:
         return arguments.parse_target(text, now_ms())
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _not_negative(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
-    return number

@@ -62,16 +62,36 @@ def measure_lag(
     offsets, failed = fetch_offsets(cluster, groups)
     failures = [f"the offsets of group {name} are not known: {why.text}" for name, why in failed.items()]
     owners = {name: _owners(group) for name, group in groups.items() if name in offsets}
-    wanted = {name: sorted({*offsets[name], *owners[name]}) for name in owners}
+    rows, more = lag_of_offsets(cluster, offsets, timestamp_ms, isolation_level, owners)
+    return rows, failures + more
+
+
+def lag_of_offsets(
+    cluster: Cluster,
+    offsets: Mapping[str, CommittedOffsets],
+    timestamp_ms: Callable[[], int],
+    isolation_level: int = READ_UNCOMMITTED,
+    owners: Mapping[str, Mapping[TopicPartition, Member]] | None = None,
+) -> tuple[list[PartitionLag], list[str]]:
+    """The lag at these offsets by reader, in every partition with an offset or an owner; and failures."""
+    owned = owners or {}
+    wanted = {name: sorted({*offsets[name], *owned.get(name, ())}) for name in offsets}
     ends = list_ends(cluster, {partition for rows in wanted.values() for partition in rows}, isolation_level)
     unknown = {one: why for one, why in ends.failed.items() if not is_unknown_partition(why)}
-    failures += [f"{names}: {why.text}" for names, why in group_by_failure(unknown)]
+    failures = [f"{names}: {why.text}" for names, why in group_by_failure(unknown)]
     times, unreadable = _oldest_unread_times(cluster, offsets, ends)
     failures += [f"{one.partition}: the age of offset {one.offset} is not known: {why.text}" for one, why in unreadable]
     now_ms = timestamp_ms()
     rows = [
         _partition_lag(
-            cluster, name, partition, offsets[name].get(partition), owners[name].get(partition), ends, times, now_ms
+            cluster,
+            name,
+            partition,
+            offsets[name].get(partition),
+            owned.get(name, {}).get(partition),
+            ends,
+            times,
+            now_ms,
         )
         for name, partitions in sorted(wanted.items())
         for partition in partitions

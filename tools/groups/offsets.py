@@ -145,7 +145,7 @@ def commit_offsets(
 
     def ask(client: Client, names: list[str]) -> Answers[str, dict[TopicPartition, Failure]]:
         version = client.version(OffsetCommitRequest, newest=_NEWEST_WITH_NAMES, oldest=_OLDEST_OF_COORDINATOR)
-        yield group, _refusals(client.ask(OffsetCommitRequest(group_id=group, topics=topics), version).topics)
+        yield group, refusals(client.ask(OffsetCommitRequest(group_id=group, topics=topics), version).topics)
 
     return _by_partition(cluster.ask_coordinators([group], ask), group, offsets)
 
@@ -160,12 +160,12 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
 
     def ask(client: Client, names: list[str]) -> Answers[str, dict[TopicPartition, Failure]]:
         answer = client.ask(OffsetDeleteRequest(group_id=group, topics=topics))
-        yield group, Failure.of(answer.error_code) if answer.error_code else _refusals(answer.topics)
+        yield group, Failure.of(answer.error_code) if answer.error_code else refusals(answer.topics)
 
     return _by_partition(cluster.ask_coordinators([group], ask), group, wanted)
 
 
-def _refusals(topics: Iterable[Any]) -> dict[TopicPartition, Failure] | Failure:
+def refusals(topics: Iterable[Any]) -> dict[TopicPartition, Failure] | Failure:
     """Failures by partition. A transient one becomes the failure of the whole request, which is safe to repeat."""
     refused = {
         TopicPartition(topic.name, row.partition_index): Failure.of(row.error_code)

@@ -8,7 +8,7 @@ tool; the note of the change says so.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from headgate.protocol.errors import ErrorCode
@@ -28,6 +28,10 @@ from headgate.tools.groups.offsets import (
 
 ResetTarget: TypeAlias = Offset | Time | Shift | OffsetAndMetadata
 ResetTargets: TypeAlias = Mapping[str, Mapping[TopicPartition, ResetTarget]]
+FetchOffsets: TypeAlias = Callable[[Cluster, Iterable[str]], tuple[dict[str, CommittedOffsets], dict[str, Failure]]]
+CommitOffsets: TypeAlias = Callable[
+    [Cluster, str, Mapping[TopicPartition, OffsetAndMetadata]], dict[TopicPartition, Failure]
+]
 _JOINED_MEANWHILE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH)
 
 
@@ -62,10 +66,13 @@ class _PartitionOffsets(NamedTuple):
     by_time: Mapping[tuple[TopicPartition, int], int]
 
 
-def plan_reset(cluster: Cluster, targets: ResetTargets) -> ResetPlan:
-    """Compute the change for each target, without changing anything. `targets`: by group and partition."""
+def plan_reset(cluster: Cluster, targets: ResetTargets, fetch: FetchOffsets = fetch_committed) -> ResetPlan:
+    """Compute the change for each target, without changing anything. `targets`: by group and partition.
+
+    `fetch` reads the present offsets: of the coordinator, or of another store.
+    """
     new_groups, problems = _check_groups(cluster, targets)
-    before, failed = fetch_committed(cluster, [name for name in targets if name not in problems])
+    before, failed = fetch(cluster, [name for name in targets if name not in problems])
     sentences = list(problems.values())
     sentences += [f"the offsets of group {name} are not known: {why.text}" for name, why in failed.items()]
     known_offsets, failures = _list_partition_offsets(cluster, targets)
@@ -173,7 +180,9 @@ def _join(*notes: str) -> str:
     return "; ".join(note for note in notes if note)
 
 
-def apply_changes(cluster: Cluster, changes: list[OffsetChange]) -> tuple[list[OffsetChange], list[str]]:
+def apply_changes(
+    cluster: Cluster, changes: list[OffsetChange], commit: CommitOffsets = commit_offsets
+) -> tuple[list[OffsetChange], list[str]]:
     """Commit the changes, one request for each group. Returns the applied changes and sentences about the others."""
     groups: defaultdict[str, CommittedOffsets] = defaultdict(dict)
     for change in changes:
@@ -182,7 +191,7 @@ def apply_changes(cluster: Cluster, changes: list[OffsetChange]) -> tuple[list[O
     refused: set[tuple[str, TopicPartition]] = set()
     failures = []
     for group, offsets in groups.items():
-        failed = commit_offsets(cluster, group, offsets)
+        failed = commit(cluster, group, offsets)
         refused |= {(group, partition) for partition in failed}
         for names, why in group_by_failure(failed):
             joined = "; a member has joined meanwhile" if why.code in _JOINED_MEANWHILE else ""

@@ -18,15 +18,21 @@ from headgate.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from headgate.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from headgate.tools.client import Client
-from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition
+from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition, by_topic
 from headgate.tools.groups.members import ZOOKEEPER, Group
-from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata, fetch_committed
+from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata, fetch_committed, refusals
 
 SEPARATE, DUAL, KAFKA = "separate", "dual", "kafka"
 """The values of `headgate.offsets.store`. ZOOKEEPER and KAFKA are those of `headgate.offsets.source`."""
@@ -63,15 +69,52 @@ class StoreSettings(NamedTuple):
         return self.status not in ("", CARRIED)
 
 
-def fetch_zookeeper(cluster: Cluster, groups: Iterable[str]) -> tuple[dict[str, ZooKeeperOffsets], dict[str, Failure]]:
-    """The offsets in ZooKeeper by group, and failures by group; a group that is not there has none."""
+def fetch_zookeeper(
+    cluster: Cluster, groups: Iterable[str], partitions: Iterable[TopicPartition] = ()
+) -> tuple[dict[str, ZooKeeperOffsets], dict[str, Failure]]:
+    """The offsets in ZooKeeper by group, and failures by group; a group that is not there has none.
+
+    Without `partitions` Headgate answers with all; Apache Kafka answers about named partitions alone.
+    """
+    topics = [
+        OffsetFetchRequestTopic(name=topic, partition_indexes=[one.number for one in rows])
+        for topic, rows in by_topic(partitions).items()
+    ]
 
     def ask(client: Client, names: list[str]) -> Answers[str, ZooKeeperOffsets]:
         version = client.version(OffsetFetchRequest, newest=0)
         for name in names:
-            yield name, _zookeeper_offsets(client.ask(OffsetFetchRequest(group_id=name, topics=[]), version).topics)
+            yield name, _zookeeper_offsets(client.ask(OffsetFetchRequest(group_id=name, topics=topics), version).topics)
 
     return cluster.ask_coordinators(groups, ask)
+
+
+def commit_zookeeper(
+    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> dict[TopicPartition, Failure]:
+    """Commit offsets of a group without members in ZooKeeper: OffsetCommit 0. Returns the failures by partition.
+
+    ZooKeeper keeps the numbers alone, neither leader epochs nor metadata.
+    """
+    topics = [
+        OffsetCommitRequestTopic(
+            name=topic,
+            partitions=[
+                OffsetCommitRequestPartition(
+                    partition_index=one.number, committed_offset=offsets[one].offset, committed_metadata=""
+                )
+                for one in partitions
+            ],
+        )
+        for topic, partitions in by_topic(offsets).items()
+    ]
+
+    def ask(client: Client, names: list[str]) -> Answers[str, dict[TopicPartition, Failure]]:
+        version = client.version(OffsetCommitRequest, newest=0)
+        yield group, refusals(client.ask(OffsetCommitRequest(group_id=group, topics=topics), version).topics)
+
+    found, failed = cluster.ask_coordinators([group], ask)
+    return dict.fromkeys(offsets, failed[group]) if group in failed else found[group]
 
 
 def await_carried(cluster: Cluster, groups: Iterable[str]) -> dict[str, Failure]:

@@ -12,44 +12,86 @@ import os
 from headgate.storage.files import NO_DESCRIPTOR, File, Files, parent
 
 
-class Overlay(Files):
-    """The files on the disk, hidden by files in memory with the same path. Nothing on the disk changes."""
-
-    def __init__(self) -> None:
-        self._contents: dict[str, bytearray | None] = {}  # None: removed
+class ReadOnlyFiles(Files):
+    """The files on the disk, opened for reading only: a reader needs no right to write."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        if path in self._contents or (create and not super().exists(path)):
-            return _MemoryFile(self._content(path, create=create))
+        if create and not self.exists(path):
+            raise _read_only(path)
         return _ReadOnlyFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
+
+class Overlay(Files):
+    """The files on the disk, hidden by files in memory with the same path. Nothing on the disk changes.
+
+    A renamed file stays on the disk: only its name is in memory.
+    """
+
+    def __init__(self, disk: Files | None = None) -> None:
+        """`disk`: the files below; it opens them for reading only."""
+        self._disk = ReadOnlyFiles() if disk is None else disk
+        self._contents: dict[str, bytearray | None] = {}  # None: removed
+        self._moved: dict[str, str] = {}  # new path -> path on the disk
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        if path in self._contents or (create and not self.exists(path)):
+            return _MemoryFile(self._content(path, create=create))
+        return self._disk.open(self.path_on_disk(path))
+
+    def path_on_disk(self, path: str) -> str:
+        """The path of an unchanged file on the disk."""
+        return self._moved.get(path, path)
+
     def read(self, path: str) -> bytes:
-        return bytes(self._content(path)) if path in self._contents else super().read(path)
+        return bytes(self._content(path)) if path in self._contents else self._disk.read(self.path_on_disk(path))
 
     def write(self, path: str, data: bytes | bytearray, *, sync: bool = False) -> None:
-        self._contents[path] = bytearray(data)
+        self._set(path, bytearray(data))
 
     def append(self, path: str, data: bytes | bytearray) -> None:
         self._content(path, create=True).extend(data)
 
     def truncate(self, path: str, size: int) -> None:
-        _resize(self._content(path), size)
+        if not self.exists(path):
+            raise _missing(path)
+        if size:
+            _resize(self._content(path), size)
+        else:  # a preallocated index need not be read
+            self._set(path, bytearray())
 
     def remove(self, path: str) -> None:
-        self._contents[path] = None
+        self._set(path, None)
 
     def rename(self, old: str, new: str) -> None:
-        self._contents[new] = self._content(old)
-        self._contents[old] = None
+        if old in self._contents:
+            self._set(new, self._content(old))
+        else:
+            on_disk = self.path_on_disk(old)
+            if not self._disk.exists(on_disk):
+                raise _missing(old)
+            self._contents.pop(new, None)
+            self._moved[new] = on_disk
+        self._set(old, None)
 
     def exists(self, path: str) -> bool:
-        return self._contents[path] is not None if path in self._contents else super().exists(path)
+        if path in self._contents:
+            return self._contents[path] is not None
+        return self._disk.exists(self.path_on_disk(path))
 
     def size(self, path: str) -> int:
-        return len(self._content(path)) if path in self._contents else super().size(path)
+        return len(self._content(path)) if path in self._contents else self._disk.size(self.path_on_disk(path))
+
+    def modified_ms(self, path: str) -> int:
+        return self._disk.modified_ms(self.path_on_disk(path))
+
+    def identity(self, path: str) -> str:
+        return self._disk.identity(self.path_on_disk(path))
 
     def list(self, path: str) -> dict[str, int]:
-        names = super().list(path)
+        names = self._list_disk(path)
+        for moved, on_disk in self._moved.items():
+            if parent(moved) == path:
+                names[moved.rpartition("/")[2]] = self._disk.size(on_disk)
         for changed, content in self._contents.items():
             if parent(changed) == path:
                 name = changed.rpartition("/")[2]
@@ -57,6 +99,9 @@ class Overlay(Files):
                 if content is not None:
                     names[name] = len(content)
         return names
+
+    def _list_disk(self, path: str) -> dict[str, int]:
+        return self._disk.list(path)
 
     def sync(self, path: str) -> None:
         """Do nothing: nothing reaches the disk."""
@@ -70,17 +115,21 @@ class Overlay(Files):
     def remove_tree(self, path: str) -> None:
         raise _read_only(path)
 
+    def _set(self, path: str, content: bytearray | None) -> None:
+        self._moved.pop(path, None)
+        self._contents[path] = content
+
     def _content(self, path: str, *, create: bool = False) -> bytearray:
         """The content of a file in memory; the first access copies the file from the disk."""
         content = self._contents.get(path)
         if content is None:
-            if path in self._contents or (create and not super().exists(path)):
+            if path in self._contents or (create and not self.exists(path)):
                 if not create:
-                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+                    raise _missing(path)
                 content = bytearray()
             else:
-                content = bytearray(super().read(path))
-            self._contents[path] = content
+                content = bytearray(self._disk.read(self.path_on_disk(path)))
+            self._set(path, content)
         return content
 
 
@@ -135,6 +184,10 @@ class _MemoryFile(File):
 def _resize(content: bytearray, size: int) -> None:
     del content[size:]
     content.extend(bytes(size - len(content)))
+
+
+def _missing(path: str) -> OSError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 def _read_only(path: str | None) -> OSError:

@@ -202,8 +202,11 @@ class ModelCluster:
         self.dead: set[int] = set()
         self.disturb: Disturb = lambda node, request, version: None
         self.cluster_id = "model"
+        self.topic_ids: dict[str, bytes] = {}
         self.zookeeper: defaultdict[str, dict[tuple[str, int], int | None]] = defaultdict(dict)
         """Offsets in ZooKeeper by group; None: the node has no number."""
+        self.is_kafka = False
+        """True for Apache Kafka, which has no answer to OffsetFetch 0 without partitions."""
         self.group_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.on_group_configs: Callable[[str], str] = lambda group: ""
         """What the broker does when the configs of a group have changed; returns a refusal."""
@@ -327,9 +330,11 @@ class ModelCluster:
         return OffsetFetchResponse(groups=rows)
 
     def _zookeeper_offsets(self, request: OffsetFetchRequest) -> Message:
-        assert request.topics == []
+        wanted = {(topic.name, number) for topic in request.topics or () for number in topic.partition_indexes}
         rows: defaultdict[str, list[OffsetFetchResponsePartition]] = defaultdict(list)
         for (topic, number), offset in self.zookeeper[request.group_id].items():
+            if (topic, number) not in wanted if wanted else self.is_kafka:
+                continue
             code = ErrorCode.UNKNOWN_SERVER_ERROR if offset is None else ErrorCode.NONE
             known = -1 if offset is None else offset
             rows[topic].append(
@@ -381,6 +386,8 @@ class ModelCluster:
 
     def offset_commit(self, node: int, request: OffsetCommitRequest, version: int) -> Message:
         assert (request.generation_id_or_member_epoch, request.member_id) == (-1, "")
+        if version == 0:
+            return self._commit_in_zookeeper(request)
         group = self.groups.setdefault(request.group_id, ModelGroup(protocol=""))
         code = ErrorCode.UNKNOWN_MEMBER_ID if group.members else ErrorCode.NONE
         topics = []
@@ -390,6 +397,15 @@ class ModelCluster:
                     place = (row.committed_offset, row.committed_leader_epoch, row.committed_metadata or "")
                     group.offsets[topic.name, row.partition_index] = place
             rows = [OffsetCommitResponsePartition(row.partition_index, code) for row in topic.partitions]
+            topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=rows))
+        return OffsetCommitResponse(topics=topics)
+
+    def _commit_in_zookeeper(self, request: OffsetCommitRequest) -> Message:
+        topics = []
+        for topic in request.topics:
+            for row in topic.partitions:
+                self.zookeeper[request.group_id][topic.name, row.partition_index] = row.committed_offset
+            rows = [OffsetCommitResponsePartition(row.partition_index, 0) for row in topic.partitions]
             topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=rows))
         return OffsetCommitResponse(topics=topics)
 
@@ -423,7 +439,7 @@ class ModelCluster:
             MetadataResponsePartition(partition_index=i, leader_id=log.leader, leader_epoch=log.leader_epoch)
             for i, log in enumerate(self.topics[name])
         ]
-        return MetadataResponseTopic(name=name, topic_id=bytes(16), partitions=partitions)
+        return MetadataResponseTopic(name=name, topic_id=self.topic_ids.get(name, bytes(16)), partitions=partitions)
 
     def list_offsets(self, node: int, request: ListOffsetsRequest, version: int) -> Message:
         topics = []
@@ -565,6 +581,11 @@ class ModelSocket:
         if len(data) > size:
             self._received.appendleft(data[size:])
         return data[:size]
+
+    def recv_into(self, buffer: memoryview) -> int:
+        data = self.recv(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     def close(self) -> None:
         self.is_closed = True

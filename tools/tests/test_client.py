@@ -55,6 +55,17 @@ def test_requests_use_the_newest_common_version() -> None:
 
 
 @pytest.mark.sockets
+def test_requests_are_sent_ahead_and_answered_in_order() -> None:
+    def answer(request: Message, version: int) -> Message:
+        return SERVED if isinstance(request, ApiVersionsRequest) else MetadataResponse(cluster_id=str(version))
+
+    with fake_broker(answer) as address, Client(address) as client:
+        for version in (2, 3, 4):
+            client.send(MetadataRequest(topics=[]), version)
+        assert [client.receive().cluster_id for _ in range(3)] == ["2", "3", "4"]
+
+
+@pytest.mark.sockets
 def test_a_broker_older_than_2_4_is_asked_once_more() -> None:
     """It refuses the version, without a list: what it serves it says to the first one."""
     asked: list[int] = []

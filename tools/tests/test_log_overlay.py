@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headgate.storage.files import Files
-from headgate.tools.log.overlay import Overlay
+from headgate.tools.log.overlay import Overlay, ReadOnlyFiles
 
 
 @pytest.fixture
@@ -69,6 +69,36 @@ def test_listings_show_changes_in_memory(path: str, tmp_path: Path) -> None:
     files.open(f"{tmp_path}/d", create=True).release()
     assert files.list(str(tmp_path)) == {"b": 11, "d": 0}
     assert [one.name for one in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_renamed_file_is_not_loaded(path: str, tmp_path: Path) -> None:
+    class Disk(ReadOnlyFiles):
+        def read(self, path: str) -> bytes:
+            raise AssertionError(f"{path} is read")
+
+    files = Overlay(Disk())
+    new = f"{tmp_path}/b"
+    files.rename(path, new)
+    files.rename(new, path)
+    files.rename(path, new)
+    assert (files.exists(path), files.exists(new), files.size(new)) == (False, True, 11)
+    assert files.identity(new) == Files().identity(path)
+    assert files.modified_ms(new) == Files().modified_ms(path)
+    file = files.open(new)
+    assert file.read_at(2, 0) == b"on"
+    file.release()
+    files.truncate(new, 0)
+    assert files.list(str(tmp_path)) == {"b": 0}
+    for missing in (path, f"{tmp_path}/c"):
+        with pytest.raises(FileNotFoundError):
+            files.rename(missing, new)
+        with pytest.raises(FileNotFoundError):
+            files.truncate(missing, 0)
+
+
+def test_a_disk_that_is_only_read_creates_nothing(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="only reads"):
+        ReadOnlyFiles().open(f"{tmp_path}/d", create=True)
 
 
 def test_files_on_the_disk_are_opened_for_reading(path: str) -> None:

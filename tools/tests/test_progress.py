@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from headgate.tools.progress import Progress, _duration
+from headgate.tools.progress import Progress, format_duration
 
 
 class Terminal(io.StringIO):
@@ -57,4 +57,4 @@ def test_a_total_of_zero_bytes_is_done() -> None:
 
 @pytest.mark.parametrize("seconds, text", [(5.4, "5 s"), (65, "1 min 05 s"), (7500, "2 h 05 min")])
 def test_durations_have_two_units(seconds: float, text: str) -> None:
-    assert _duration(seconds) == text
+    assert format_duration(seconds) == text
