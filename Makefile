@@ -5,6 +5,8 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .SUFFIXES:
 MAKEFLAGS += --no-builtin-rules
+# Tests start hundreds of processes: without bytecode each of them compiles everything
+export PYTHONDONTWRITEBYTECODE :=
 
 # The first Python that is new enough; `make PYTHON=...` takes another
 PYTHON ?= $(shell for one in python3.11 python3.12 python3.13 python3; do \
@@ -33,31 +35,46 @@ serve: ## run the broker on 127.0.0.1:9092 with its data in ./data; ARGS="--over
 	$(install) runtime
 	@exec $(BIN)/headgate serve $(ARGS)
 
+.PHONY: orders
+orders: ## append 100,000 made-up orders to the topic orders of the broker of `make serve`; ARGS="--count 10" is passed on
+	$(install) runtime
+	@$(BIN)/headgate spark sample orders --table $(ARGS)
+
+# A JVM that works for seconds: to optimize its code takes longer than the code runs (18 CPU s in place of 25)
+SHORT_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+.PHONY: table
+table: ## load the topic orders into Parquet in build/tables/orders, check it, and show it; a second run adds what is new
+	$(install) runtime spark
+	@mkdir -p build/tables && $(BIN)/headgate spark sample --schema >build/tables/orders.ddl
+	@$(BIN)/headgate spark load orders build/tables/orders --bootstrap-server 127.0.0.1:9092 --master 'local[2]' --table \
+		--format json --schema build/tables/orders.ddl --conf 'spark.driver.extraJavaOptions=$(SHORT_JVM)' $(ARGS)
+	@$(BIN)/headgate spark verify build/tables/orders --table
+
 .PHONY: test
 test: ## install what every test needs, then run them all; ARGS="-k produce" is passed on to pytest
-	$(install) test spark jars kcat go node old
+	$(install) test spark connect jars kcat go node old
 	$(BIN)/pytest $(SIDE_BY_SIDE) $(UNITS) $(ARGS) $(MAY_BE_EMPTY)
 	$(compat_tests)
 
 .PHONY: unit
 unit: ## the tests without sockets, under two minutes
 	$(install) test
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not sockets and not seeds" $(UNITS) $(ARGS)
+	$(BIN)/pytest $(SIDE_BY_SIDE) --hypothesis-profile=unit -m "not sockets and not seeds" $(UNITS) $(ARGS)
 
 .PHONY: compat
 compat: ## the tests with stock clients and Spark only; ARGS="-k sarama" for one family
-	$(install) test spark jars kcat go node old
+	$(install) test spark connect jars kcat go node old
 	$(compat_tests)
 
 .PHONY: protocol
 protocol: ## run the named clients, note what they use, and make docs/protocol.md; ARGS="-k java" for some of them
-	$(install) test spark jars kcat go node old
+	$(install) test spark connect jars kcat go node old
 	HEADGATE_RECORD=1 $(BIN)/pytest compat_tests/test_matrix.py compat_tests/test_matrix_transactions.py $(wildcard compat_tests/test_kafka_tools.py) $(ARGS)
 	$(BIN)/python -m compat_tests.matrix.protocol
 
 .PHONY: soak
 soak: ## the long runs: every test that is slow, and the property tests with many more examples; ARGS="-k across_kills" for a part
-	$(install) test spark jars kcat go node old
+	$(install) test spark connect sparks jars kcat go node old
 	HEADGATE_SOAK=1 $(BIN)/pytest --hypothesis-profile=soak $(UNITS) $(ARGS) $(MAY_BE_EMPTY)
 	HEADGATE_SOAK=1 $(BIN)/pytest --hypothesis-profile=soak compat_tests $(ARGS) $(MAY_BE_EMPTY)
 
@@ -95,20 +112,25 @@ bench: ## Headgate beside Apache Kafka, in ratios; QUICK=1 for a short run
 	$(install) test jars
 	$(BIN)/python -m headgate.tools.bench $(ARGS)
 
+.PHONY: bench-spark
+bench-spark: ## Spark's ways to topics beside its kafka format on Apache Kafka; ARGS="--records 1000000 files wire"
+	$(install) test spark jars
+	$(BIN)/python -m headgate.spark.bench $(ARGS)
+
 .PHONY: jars
 jars: ## the jars of the compat tests and the bench, from Maven Central into build/jars
 	$(install) jars
 
 .PHONY: install
 install: ## everything that the other targets would install
-	$(install) test spark jars kcat go node old
+	$(install) test spark connect jars kcat go node old
 
 .PHONY: lock
 lock: ## make requirements/*.txt again from pyproject.toml; ARGS=--upgrade takes the newest versions
 	$(install) lock
 	$(call pin,test,pyproject.toml --extra test --group check --group build)
 	$(call pin,runtime,pyproject.toml --group build --constraints requirements/test.txt)
-	$(call pin,spark,pyproject.toml --extra spark --constraints requirements/test.txt)
+	$(call pin,spark,pyproject.toml --extra spark --extra connect --extra decode --extra plot --constraints requirements/test.txt)
 	$(call pin,lock,--group lock)
 
 # For every platform and Python version at once; no index address, and no path of this machine

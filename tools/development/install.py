@@ -37,6 +37,9 @@ JAR_SETS: Final = (
     "zookeeper",
     "matrix",
     "spark",
+    "spark40",
+    "spark42",
+    "sparkformats",
     "streams",
 )
 # name -> (arguments of go, directory in compat_tests/go, package)
@@ -62,6 +65,14 @@ OLD_CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "confluent-kafka-1.4.2": OLD_LINUX,
     "confluent-kafka-1.9.2": OLD_LINUX,
     "pykafka-2.8.0": FROM_SOURCE,
+}
+# Versions of Spark beside that of the environment, and the thin client of Spark Connect; py4j is in the environment
+SPARKS: Final[Mapping[str, tuple[str, ...]]] = {
+    "4.0.0": ("--no-binary=pyspark", "--no-build-isolation"),
+    "4.2.0": ("--no-binary=pyspark", "--no-build-isolation"),
+}
+CONNECT_CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "client-4.1.1": ("--no-binary=pyspark-client", "--no-build-isolation"),
 }
 NODE_MANIFEST: Final = ("package.json", "package-lock.json", ".npmrc")
 
@@ -112,6 +123,10 @@ class Machine:
     @property
     def old_clients(self) -> Path:
         return self.root / "build" / "old"
+
+    @property
+    def sparks(self) -> Path:
+        return self.root / "build" / "spark"
 
     @property
     def is_ci(self) -> bool:
@@ -404,27 +419,49 @@ def node(machine: Machine) -> None:
 def old(machine: Machine) -> None:
     """Old clients from PyPI, each in a directory of its own in build/old: in the environment are the newest."""
     source = machine.root / "compat_tests" / "matrix" / "python" / "old"
-    wanted = {name: digest(source / f"{name}.txt", *options) for name, options in OLD_CLIENTS.items()}
-    stale = [name for name in OLD_CLIENTS if not is_current(machine.old_clients / f"{name}.stamp", wanted[name])]
-    foreign = [name for name in stale if OLD_CLIENTS[name] == OLD_LINUX and not machine.is_linux_x86_64]
+    unpack_all(machine, "old clients", source, machine.old_clients, OLD_CLIENTS)
+
+
+def connect(machine: Machine) -> None:
+    """The thin client of Spark Connect, without Spark, in build/spark."""
+    unpack_sparks(machine, CONNECT_CLIENTS)
+
+
+def sparks(machine: Machine) -> None:
+    """Other versions of Spark, 450 MB each, in build/spark; only `make soak` needs them."""
+    unpack_sparks(machine, SPARKS)
+
+
+def unpack_sparks(machine: Machine, versions: Mapping[str, tuple[str, ...]]) -> None:
+    runtime(machine)  # has the build backend
+    unpack_all(machine, "versions of Spark", machine.root / "compat_tests" / "spark_versions", machine.sparks, versions)
+
+
+def unpack_all(
+    machine: Machine, what: str, source: Path, target: Path, packages: Mapping[str, tuple[str, ...]]
+) -> None:
+    """Unpack packages from PyPI side by side: name -> options of pip; `source` has a lock for each."""
+    wanted = {name: digest(source / f"{name}.txt", *options) for name, options in packages.items()}
+    stale = [name for name in packages if not is_current(target / f"{name}.stamp", wanted[name])]
+    foreign = [name for name in stale if packages[name] == OLD_LINUX and not machine.is_linux_x86_64]
     if foreign:
         missing(machine, f"{', '.join(foreign)}: there are wheels for Linux on x86-64 only")
     here = [name for name in stale if name not in foreign]
     if not here:
         return
     environment(machine)
-    with timed(f"old clients: {', '.join(here)}"):
+    with timed(f"{what}: {', '.join(here)}"):
         for name in here:
-            unpack(machine, name, source / f"{name}.txt")
-            write_stamp(machine.old_clients / f"{name}.stamp", wanted[name])
+            unpack(machine, target / name, source / f"{name}.txt", packages[name])
+            write_stamp(target / f"{name}.stamp", wanted[name])
 
 
-def unpack(machine: Machine, name: str, lock: Path) -> None:
-    """One client, and what its lock names besides, into a directory which is replaced when all of it is there."""
-    target, partial = machine.old_clients / name, machine.old_clients / "partial"
+def unpack(machine: Machine, target: Path, lock: Path, options: Sequence[str]) -> None:
+    """One package, and what its lock names besides, into a directory which is replaced when all of it is there."""
+    partial = target.parent / "partial"
     shutil.rmtree(partial, ignore_errors=True)
-    options = ("--require-hashes", "--no-deps", "--only-binary=:all:", *OLD_CLIENTS[name])
-    pip_install(machine, *options, "--target", partial, "-r", lock)
+    all_options = ("--require-hashes", "--no-deps", "--only-binary=:all:", *options)
+    pip_install(machine, *all_options, "--target", partial, "-r", lock)
     shutil.rmtree(target, ignore_errors=True)
     partial.rename(target)
 
@@ -439,6 +476,8 @@ PARTS: Final = {
     "go": go,
     "node": node,
     "old": old,
+    "connect": connect,
+    "sparks": sparks,
 }
 
 

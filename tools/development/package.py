@@ -1,7 +1,8 @@
 """The package check: what is installed is the same from the tree as from the source archive. A part of `make check`.
 
 In the tree `src/headgate` has links to the folders at the top. A source archive has no links, so the wheel is made of
-the real folders. This check builds both wheels and compares them: one top-level name, and no file of the tests.
+the real folders. This check builds both wheels and compares them: no other top-level name than `headgate` and Spark's
+`pyspark_headgate`, and no file of the tests.
 Prints every finding; exit status 1 if there was a finding.
 """
 
@@ -18,6 +19,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 NAME: Final = "headgate"
+# Spark looks for data sources in modules of this name (pyspark_*) alone
+NAMES: Final = (NAME, "pyspark_headgate")
 FOLDERS: Final = ("gateway", "protocol", "storage", "tools", "spark")
 # Parts of a path that are of use in the repository alone
 NOT_INSTALLED: Final = ("/tests/", "/conftest.py", "/bench/", "/development/")
@@ -64,8 +67,8 @@ def wrong_files(names: Collection[str], modules: Iterable[str]) -> Iterator[str]
     """Findings for the names in a wheel: another top-level name, a file of the tests, a module that is missing."""
     for name in names:
         top = name.split("/")[0]
-        if top != NAME and not top.endswith(".dist-info"):
-            yield f"{name}: installed, Headgate takes the one name {NAME}"
+        if top not in NAMES and not top.endswith(".dist-info"):
+            yield f"{name}: installed, Headgate takes the names {' and '.join(NAMES)} alone"
         if any(part in name for part in NOT_INSTALLED):
             yield f"{name}: of use in the repository alone; exclude it in [tool.hatch.build]"
     for module in modules:

@@ -58,6 +58,10 @@ def machine(tmp_path: Path) -> Recorder:
         (tmp_path / "compat_tests" / "node" / name).write_text("{}\n")
     pinned = tmp_path / "compat_tests" / "matrix" / "python" / "old"
     pinned.mkdir(parents=True)
+    versions = tmp_path / "compat_tests" / "spark_versions"
+    versions.mkdir()
+    for name in (*install.SPARKS, *install.CONNECT_CLIENTS):
+        (versions / f"{name}.txt").write_text(f"pyspark=={name} --hash=sha256:0\n")
     for name in install.OLD_CLIENTS:
         (pinned / f"{name}.txt").write_text(f"{name}\n")
     return Recorder(tmp_path, {}, is_root=False)
@@ -272,6 +276,15 @@ def test_an_old_client_that_cannot_be_fetched_leaves_the_others(machine: Recorde
     install.old(machine)
     left = ["confluent-kafka-1.0.0", "confluent-kafka-1.4.2", "confluent-kafka-1.9.2", "pykafka-2.8.0"]
     assert unpacked(machine) == left
+
+
+def test_versions_of_spark_are_unpacked_side_by_side(machine: Recorder) -> None:
+    install.connect(machine)
+    install.sparks(machine)
+    install.sparks(machine)
+    assert unpacked(machine) == ["client-4.1.1", "4.0.0", "4.2.0"]
+    assert all("--no-build-isolation" in command for command in machine.commands if "--target" in command)
+    assert (machine.sparks / "4.2.0").is_dir()
 
 
 def test_old_clients_in_c_are_for_one_kind_of_machine(machine: Recorder, capsys: pytest.CaptureFixture[str]) -> None:
