@@ -1,1 +1,1 @@
-"""Spark over Kafka's protocol: sessions and options for the built-in `kafka` format. PySpark is imported late."""
+"""Spark over topics: `headgate spark`, sessions, the format `headgate`, loads, writes, positions."""

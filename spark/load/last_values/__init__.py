@@ -1,0 +1,1 @@
+"""Loads into tables of the last value of each key."""

@@ -1,0 +1,72 @@
+"""The origin of a load's records: directories of a broker, or a broker; each task opens it for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from headgate.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from headgate.spark.reading import opening
+from headgate.spark.reading.log_reader import LogReader, LogUnavailable
+from headgate.storage.files import Files
+from headgate.tools.client import Client, ClientError
+from headgate.tools.log.data_directory import DataDirectory
+
+_TOPIC_RESOURCE = 2
+_CLEANUP_POLICY = "cleanup.policy"
+
+
+class LogOrigin(Protocol):
+    """A value that the driver and each task open for themselves."""
+
+    def open(self) -> LogReader:
+        """The reader of the driver; close it. Raises LogUnavailable."""
+
+    def open_in_task(self, topic_ids: Mapping[str, bytes]) -> LogReader:
+        """The reader of a task; close it. `topic_ids`: topics with other ids are not read. Raises LogUnavailable."""
+
+    def compacted(self, topics: Iterable[str]) -> dict[str, bool]:
+        """For each topic whether it is compacted. Raises LogUnavailable."""
+
+
+class Origin(NamedTuple):
+    """Directories of a broker, or a broker.
+
+    With both, bounds come from the broker, and batches from the files where a task can open them.
+    """
+
+    bootstrap: str | None = None
+    log_dirs: tuple[str, ...] = ()
+
+    def open(self) -> LogReader:
+        return opening.Origin(self.bootstrap, self.log_dirs).open()
+
+    def open_in_task(self, topic_ids: Mapping[str, bytes]) -> LogReader:
+        return opening.Origin(self.bootstrap, self.log_dirs, topic_ids).open_in_task()
+
+    def compacted(self, topics: Iterable[str]) -> dict[str, bool]:
+        """For each topic whether it is compacted: by its settings, or by the cleaner's checkpoint beside the files."""
+        names = list(topics)
+        if self.bootstrap is not None:
+            try:
+                return self._policies(names)
+            except ClientError as error:
+                if not self.log_dirs:
+                    raise LogUnavailable(str(error)) from None
+        cleaned = {topic for one in self.log_dirs for topic, _ in DataDirectory.read(Files(), one).cleaner_offsets}
+        return {name: name in cleaned for name in names}
+
+    def _policies(self, names: list[str]) -> dict[str, bool]:
+        """Raises ClientError."""
+        assert self.bootstrap is not None
+        with Client(self.bootstrap) as client:
+            resources = [
+                DescribeConfigsResource(
+                    resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=[_CLEANUP_POLICY]
+                )
+                for name in names
+            ]
+            request = DescribeConfigsRequest(resources=resources)
+            found = client.ask(request, client.version(DescribeConfigsRequest, newest=4)).results
+        values = {row.resource_name: [one.value or "" for one in row.configs] for row in found}
+        return {name: any("compact" in value for value in values.get(name, ())) for name in names}

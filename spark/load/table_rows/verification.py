@@ -1,0 +1,211 @@
+"""Verification of the rows of a table: each offset that its loads have published is there once, and nothing besides.
+
+One query counts the rows by topic, partition and bucket of offsets, with sums that other offsets would change. Only a
+bucket whose figures differ from those of the manifests is read offset by offset, to name what is lost or doubled. A
+load beside the verification does no harm: its ranges are known before its first row, and are left out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from headgate.spark.load.documents import Manifest
+from headgate.spark.load.gap_finder import complement
+from headgate.spark.load.intervals import Interval, Intervals, union
+from headgate.spark.load.load_log import LoadLog
+from headgate.tools.cluster import TopicPartition
+
+BUCKET = 1 << 16
+_NAMED = 10
+"""At most so many ranges of a partition are named, of each kind."""
+_READ = 50
+"""At most so many buckets are read offset by offset; of the others a finding names the whole bucket."""
+
+
+class Tally(NamedTuple):
+    """The offsets of a bucket: `total` and `squares` sum the distances from the bucket's first offset."""
+
+    rows: int
+    distinct: int
+    total: int
+    squares: int
+
+    def __add__(self, other: Any) -> Tally:
+        return Tally(*(one + more for one, more in zip(self, other, strict=True)))
+
+
+Bucket: TypeAlias = tuple[TopicPartition, int]
+Ranges: TypeAlias = Mapping[TopicPartition, Intervals]
+_EMPTY = Tally(0, 0, 0, 0)
+
+
+class TableRows(Protocol):
+    """The offsets of one version of a table."""
+
+    def tallies(self, without: Ranges) -> Iterator[tuple[Bucket, Tally]]:
+        """Each bucket with a row, once; rows in the ranges `without` do not count."""
+
+    def offsets(self, bucket: Bucket, without: Ranges) -> Mapping[int, int]:
+        """The rows of each offset of a bucket."""
+
+
+class Deviation(NamedTuple):
+    """Offsets from `first` to `last`, of which `rows` are lost, doubled or not of any load."""
+
+    first: int
+    last: int
+    rows: int
+
+
+def verify_rows(log: LoadLog, manifests: Sequence[Manifest], table: TableRows) -> Iterator[str]:
+    """A sentence for each range that is lost, doubled or of no load; `table` is opened after `manifests` are read.
+
+    Raises DamagedDocument, UnexplainedGap.
+    """
+    runs, meanwhile = _runs(manifests), _ranges_meanwhile(log, manifests[-1].number)
+    expected, found = _expected(runs), dict(table.tallies(meanwhile))
+    wrong = sorted(one for one in expected.keys() | found.keys() if expected.get(one) != found.get(one))
+    search = _Search(runs, table, meanwhile)
+    for number, bucket in enumerate(wrong):
+        search.look(bucket, is_empty=bucket not in found, reads=number < _READ)
+    yield from search.sentences()
+
+
+class _Search:
+    """Collects the deviations of buckets, which come in order."""
+
+    def __init__(self, runs: Ranges, table: TableRows, without: Ranges) -> None:
+        self._runs, self._table, self._without = runs, table, without
+        self._lost: dict[TopicPartition, list[Deviation]] = defaultdict(list)
+        self._doubled: dict[TopicPartition, list[Deviation]] = defaultdict(list)
+        self._foreign: dict[TopicPartition, list[Deviation]] = defaultdict(list)
+        self._unread: dict[TopicPartition, list[Interval]] = defaultdict(list)
+
+    def look(self, bucket: Bucket, *, is_empty: bool, reads: bool) -> None:
+        partition, number = bucket
+        whole = Interval(number * BUCKET, (number + 1) * BUCKET)
+        wanted = _arange(_clip(self._runs.get(partition, ()), whole))
+        if is_empty:
+            self._lost[partition] += _deviations(wanted, np.ones(len(wanted), bool))
+        elif not reads:
+            self._unread[partition].append(whole)
+        else:
+            counts = self._table.offsets(bucket, self._without)
+            there = np.array(sorted(counts), np.int64)
+            times = np.array([counts[one] for one in there.tolist()], np.int64)
+            is_wanted = np.isin(there, wanted)
+            self._lost[partition] += _deviations(wanted, ~np.isin(wanted, there))
+            self._doubled[partition] += _deviations(there, is_wanted & (times > 1))
+            self._foreign[partition] += _deviations(there, ~is_wanted)
+
+    def sentences(self) -> Iterator[str]:
+        for found, text in (
+            (self._lost, "{rows} rows are lost; restore the table, or load it again into another one"),
+            (self._doubled, "{rows} offsets have more than one row; remove all but one of each"),
+            (self._foreign, "{rows} offsets have a row that no load has written; another program writes here too"),
+        ):
+            for partition, ranges in sorted(found.items()):
+                merged = list(_merged(ranges, self._runs.get(partition, ())))
+                for one in merged[:_NAMED]:
+                    yield f"the table, {partition} from {one.first} to {one.last}: {text.format(rows=one.rows)}"
+                if len(merged) > _NAMED:
+                    rows = sum(one.rows for one in merged[_NAMED:])
+                    yield f"the table, {partition}, {len(merged) - _NAMED} further ranges: {text.format(rows=rows)}"
+        for partition, intervals in sorted(self._unread.items()):
+            for start, end in union(intervals):
+                yield f"the table, {partition} from {start} to {end - 1}: the rows are not those of the loads"
+
+
+# ------------------------------------------------------------------------------------------------------ from manifests
+
+
+def _runs(manifests: Iterable[Manifest]) -> Ranges:
+    """The offsets of all rows. Raises UnexplainedGap."""
+    found: dict[TopicPartition, list[Interval]] = defaultdict(list)
+    for manifest in manifests:
+        for result in manifest.results:
+            found[result.wanted.partition] += [
+                Interval(first, last + 1) for first, last in complement(list(result.gaps), result.wanted)
+            ]
+    return {partition: union(runs) for partition, runs in found.items()}
+
+
+def _expected(runs: Ranges) -> dict[Bucket, Tally]:
+    found: dict[Bucket, Tally] = {}
+    for partition, intervals in runs.items():
+        for start, end in intervals:
+            for number in range(start // BUCKET, (end - 1) // BUCKET + 1):
+                base, bucket = number * BUCKET, (partition, number)
+                part = _tally(max(start, base) - base, min(end, base + BUCKET) - base)
+                found[bucket] = found.get(bucket, _EMPTY) + part
+    return found
+
+
+def _tally(start: int, end: int) -> Tally:
+    """Of one row for each distance from `start` to before `end`."""
+    count = end - start
+    return Tally(count, count, (start + end - 1) * count // 2, _squares(end) - _squares(start))
+
+
+def _squares(end: int) -> int:
+    """The sum of the squares below `end`."""
+    return (end - 1) * end * (2 * end - 1) // 6
+
+
+def _ranges_meanwhile(log: LoadLog, number: int) -> Ranges:
+    """The ranges of loads behind this number, and of the one that has not ended."""
+    unfinished = log.unfinished(log.latest())  # before the manifests: it may end meanwhile
+    ranges = list(unfinished.ranges) if unfinished else []
+    latest = log.latest()
+    for later in range(number + 1, latest.number + 1 if latest else 1):
+        ranges += [one.wanted for one in log.manifest(later).results]
+    found: dict[TopicPartition, list[Interval]] = defaultdict(list)
+    for one in ranges:
+        found[one.partition].append(Interval(one.start_offset, one.end_offset))
+    return {partition: union(intervals) for partition, intervals in found.items()}
+
+
+# -------------------------------------------------------------------------------------------------------------- ranges
+
+
+def _clip(intervals: Sequence[Interval], whole: Interval) -> Iterator[Interval]:
+    """The offsets of sorted intervals that lie in `whole`."""
+    first = bisect_right(intervals, whole.start_offset, key=lambda one: one.end_offset)
+    for place in range(first, len(intervals)):
+        start, end = intervals[place]
+        if start >= whole.end_offset:
+            return
+        yield Interval(max(start, whole.start_offset), min(end, whole.end_offset))
+
+
+def _arange(intervals: Iterable[Interval]) -> Any:
+    return np.concatenate([np.empty(0, np.int64), *(np.arange(start, end) for start, end in intervals)])
+
+
+def _deviations(offsets: Any, is_one: Any) -> list[Deviation]:
+    """The runs of marked neighbours among sorted offsets; a gap between two of them does not part them."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], is_one, [False]]).astype(np.int8)))
+    return [
+        Deviation(int(offsets[start]), int(offsets[end - 1]), int(end - start))
+        for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+    ]
+
+
+def _merged(ranges: Iterable[Deviation], runs: Sequence[Interval]) -> Iterator[Deviation]:
+    """Deviations in order; two of them become one if no offset of a row lies between them."""
+    before: Deviation | None = None
+    for one in ranges:
+        if before is None:
+            before = one
+        elif one.first == before.last + 1 or not any(_clip(runs, Interval(before.last + 1, one.first))):
+            before = Deviation(before.first, one.last, before.rows + one.rows)
+        else:
+            yield before
+            before = one
+    if before is not None:
+        yield before

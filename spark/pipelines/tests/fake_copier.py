@@ -1,0 +1,43 @@
+"""A copier that copies in memory, writes markers, and can be killed before or after the commit of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.spark.pipelines.copying import Beside
+from headgate.spark.reading.log_reader import OffsetRange
+from headgate.spark.sink.exactly_once import Outcome, QueryBatch
+from headgate.spark.sink.marker import Decision, Marker, decide
+from headgate.spark.sink.transaction import Producer
+from headgate.tools.cluster import TopicPartition
+
+
+class Killed(Exception):
+    """The process ended here."""
+
+
+class FakeCopier:
+    """`copied`: the offsets of each partition in the order of copying; `marker`: of the last batch."""
+
+    def __init__(self, name: str, kills: Sequence[str] = ()) -> None:
+        self.name, self.kills = name, list(kills)
+        self.copied: dict[TopicPartition, list[int]] = {}
+        self.marker: Marker | None = None
+        self.names: dict[str, str] = {}
+        self.batches: list[QueryBatch] = []
+
+    def copy(self, ranges: Sequence[OffsetRange], batch: QueryBatch, beside: Beside | None = None) -> Outcome:
+        kill = self.kills.pop(0) if self.kills else ""
+        if decide(self.name, self.marker, batch.query_id, batch.batch_id) is Decision.SKIP:
+            return Outcome(is_written=False, records=0, tries=1, seconds=0)
+        if kill == "before":
+            raise Killed
+        if beside is not None:
+            beside(Producer(self.name, 1, 0))
+        for one in ranges:
+            self.copied.setdefault(one.partition, []).extend(range(one.start_offset, one.end_offset))
+        self.marker = Marker(batch.query_id, batch.batch_id, batch.positions, 0)
+        self.batches.append(batch)
+        if kill == "after":
+            raise Killed
+        return Outcome(is_written=True, records=1, tries=1, seconds=0)

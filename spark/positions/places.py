@@ -1,0 +1,164 @@
+"""Places of offsets: where a reader, or a moment, stands in topics.
+
+checkpoint:FOLDER   a streaming query, behind its last batch that is done
+group:NAME          a group, in the coordinator
+zookeeper:NAME      a group of clients of the 0.8 age: OffsetFetch 0 and OffsetCommit 0
+table:OUT           an output of `headgate spark load`
+time:WHEN           the first record at a time: 2026-11-21T15:00Z, 2h, earliest, latest; with --topic
+file:FILE           the JSON of `headgate groups export`, or the text of Kafka's ExportZkOffsets
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from headgate.spark.positions import checkpoint
+from headgate.tools.cluster import Cluster, TopicPartition, group_by_failure, select_partitions
+from headgate.tools.groups import arguments, export_format, zookeeper_text
+from headgate.tools.groups.actions import now_ms
+from headgate.tools.groups.arguments import Time
+from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata, fetch_committed, list_ends, list_offsets
+from headgate.tools.groups.stores import fetch_zookeeper
+from headgate.tools.output import UsageError
+
+CHECKPOINT, GROUP, ZOOKEEPER, TABLE, TIME, FILE = "checkpoint", "group", "zookeeper", "table", "time", "file"
+SPARK: Final = "spark"
+KINDS: Final = (CHECKPOINT, GROUP, ZOOKEEPER, TABLE, TIME, FILE)
+
+Topics = Mapping[str, list[int] | None]
+Connect = Callable[[], Cluster]
+
+
+class Place(NamedTuple):
+    """A place by its kind and its name."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+class PlaceOffsets(NamedTuple):
+    """The offsets at a place. `cluster_id`: the cluster that the leader epochs belong to; None if unknown."""
+
+    offsets: CommittedOffsets
+    cluster_id: str | None = None
+    rates: Mapping[TopicPartition, float] = {}
+    notes: tuple[str, ...] = ()
+
+
+def parse_place(text: str, kinds: Collection[str] = KINDS) -> Place:
+    """The place that a text names; the bare path of a checkpoint will do. Raises UsageError."""
+    kind, colon, name = text.partition(":")
+    if colon and kind in kinds and (name or kind == SPARK):
+        return Place(kind, name)
+    if CHECKPOINT in kinds and (Path(text) / "offsets").is_dir():
+        return Place(CHECKPOINT, text)
+    near = get_close_matches(kind, kinds, n=1) if colon else []
+    advice = f"did you mean {near[0]}:{name}?" if near else f"write one of {', '.join(f'{one}:...' for one in kinds)}"
+    raise UsageError(f"{text!r} is no place of offsets here; {advice}")
+
+
+def read_place(place: Place, connect: Connect, topics: Topics, group: str = "") -> PlaceOffsets:
+    """The offsets at a place, of all topics or of `topics`. `group`: the group in a file. Raises UsageError."""
+    match place.kind:
+        case "checkpoint":
+            found = _of_checkpoint(place)
+        case "group":
+            found = _of_group(place, connect())
+        case "zookeeper":
+            found = _of_zookeeper(place, connect(), topics)
+        case "table":
+            found = _of_table(place)
+        case "time":
+            found = _of_time(place, connect(), topics)
+        case _:
+            found = _of_file(place, group)
+    if not topics:
+        return found
+    return found._replace(offsets={one: at for one, at in found.offsets.items() if is_wanted(one, topics)})
+
+
+def is_wanted(partition: TopicPartition, topics: Topics) -> bool:
+    """True if `topics` has the partition, or is empty."""
+    numbers = topics.get(partition.topic, []) if topics else None
+    return numbers is None or partition.number in numbers
+
+
+def _of_checkpoint(place: Place) -> PlaceOffsets:
+    found = checkpoint.read_checkpoint(place.name)
+    notes = []
+    if found.progress.planned is not None:
+        notes.append(
+            f"{place}: batch {found.progress.planned} is planned but not done; the offsets are those before it"
+        )
+    if found.foreign:
+        notes.append(f"{place}: the sources {', '.join(found.foreign)} do not read Kafka, and are left out")
+    offsets = {partition: OffsetAndMetadata(offset) for partition, offset in found.offsets.items()}
+    return PlaceOffsets(offsets, None, checkpoint.rates(found.batches), tuple(notes))
+
+
+def _of_group(place: Place, cluster: Cluster) -> PlaceOffsets:
+    found, failed = fetch_committed(cluster, [place.name])
+    if failed:
+        raise UsageError(f"the offsets of {place} are not known: {failed[place.name].text}")
+    return PlaceOffsets(found[place.name], cluster.cluster_id)
+
+
+def _of_zookeeper(place: Place, cluster: Cluster, topics: Topics) -> PlaceOffsets:
+    found, failed = fetch_zookeeper(cluster, [place.name])
+    if not failed and not found[place.name].offsets:
+        partitions, _ = select_partitions(cluster, topics or dict.fromkeys(cluster.topics(None)))
+        found, failed = fetch_zookeeper(cluster, [place.name], partitions)
+    if failed:
+        raise UsageError(f"the offsets of {place} are not known: {failed[place.name].text}")
+    unreadable = [f"{place}: {names}: {why.text}" for names, why in group_by_failure(found[place.name].unreadable)]
+    if unreadable:
+        raise UsageError("; ".join(unreadable))
+    return PlaceOffsets(found[place.name].offsets)
+
+
+def _of_table(place: Place) -> PlaceOffsets:
+    from headgate.spark.positions import loads  # a load has more to import than the other places
+
+    offsets = {partition: OffsetAndMetadata(offset) for partition, offset in loads.positions(place.name).items()}
+    return PlaceOffsets(offsets, rates=loads.rates(place.name))
+
+
+def _of_time(place: Place, cluster: Cluster, topics: Topics) -> PlaceOffsets:
+    target = arguments.parse_target(place.name, now_ms())
+    if not isinstance(target, Time):
+        raise UsageError(f"{place} is no time; write time:2026-11-21T15:00Z, time:2h, time:earliest or time:latest")
+    if not topics:
+        raise UsageError(f"{place} is a moment of every topic; name the topics: --topic orders")
+    partitions, failures = select_partitions(cluster, topics)
+    found, failed = list_offsets(cluster, partitions, target.timestamp)
+    ends = list_ends(cluster, [one for one, offset in found.items() if offset < 0])
+    failures += [f"{names}: {why.text}" for names, why in group_by_failure({**failed, **ends.failed})]
+    if failures:
+        raise UsageError("; ".join(failures))
+    notes = tuple(f"{one}: nothing is so new: the end" for one in sorted(ends.ends))
+    offsets = {one: OffsetAndMetadata(offset if offset >= 0 else ends.ends[one]) for one, offset in found.items()}
+    return PlaceOffsets(offsets, notes=notes)
+
+
+def _of_file(place: Place, group: str) -> PlaceOffsets:
+    try:
+        text = Path(place.name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {place.name}: {error}") from None
+    try:
+        wanted = [group] if group else []
+        if zookeeper_text.is_zookeeper_text(text):
+            groups, cluster_id = zookeeper_text.parse_text(text, wanted), None
+        else:
+            groups, cluster_id = export_format.parse_document(text, wanted)
+    except UsageError as error:
+        raise UsageError(f"{place.name}: {error}") from None
+    if len(groups) > 1:
+        raise UsageError(f"{place.name} has the groups {', '.join(sorted(groups))}; name one: --group")
+    return PlaceOffsets(next(iter(groups.values()), {}), cluster_id)

@@ -1,0 +1,148 @@
+"""Offsets from one place to another: planned first, then applied; never backwards unless told.
+
+Into a group or ZooKeeper the plan is that of `headgate groups reset`: a group with members is refused, and one problem
+stops all changes. Into Spark the result is a text for `startingOffsets`: a checkpoint is never forged, as Spark alone
+knows the state that belongs to its offsets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from headgate.spark.positions.places import FILE, GROUP, SPARK, ZOOKEEPER, Place, PlaceOffsets
+from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
+from headgate.tools.groups import export_format
+from headgate.tools.groups.actions import now_ms
+from headgate.tools.groups.members import Group
+from headgate.tools.groups.offsets import CommittedOffsets, PartitionEnds, commit_offsets, fetch_committed, list_ends
+from headgate.tools.groups.reset import OffsetChange, ResetPlan, apply_changes, plan_reset
+from headgate.tools.groups.stores import commit_zookeeper, fetch_zookeeper
+from headgate.tools.output import UsageError
+
+TARGETS: Final = (GROUP, ZOOKEEPER, FILE, SPARK)
+EARLIEST: Final = -2
+"""The start of a partition in `startingOffsets`."""
+
+
+def refuse_target(kind: str) -> UsageError | None:
+    """The reason why offsets cannot be written to a kind of place."""
+    if kind == "checkpoint":
+        return UsageError(
+            "a checkpoint is never forged, as its state belongs to its offsets; write `spark:` for startingOffsets, and"
+            " start the query with a new checkpoint"
+        )
+    if kind in ("table", "time"):
+        return UsageError(f"offsets cannot be written to {kind}:; write group:, zookeeper:, file: or spark:")
+    return None
+
+
+def plan(cluster: Cluster, source: PlaceOffsets, target: Place, *, allows_backwards: bool = False) -> ResetPlan:
+    """The changes of a group in the coordinator or in ZooKeeper. Nothing is changed."""
+    offsets = export_format.drop_foreign_epochs(cluster, {target.name: source.offsets}, source.cluster_id)
+    fetch = _fetch_zookeeper if target.kind == ZOOKEEPER else fetch_committed
+    found = plan_reset(cluster, offsets, fetch)
+    problems = [*found.problems, *_problems(found.changes, source.offsets, allows_backwards=allows_backwards)]
+    return ResetPlan(found.changes, problems)
+
+
+def _fetch_zookeeper(cluster: Cluster, groups: Iterable[str]) -> tuple[dict[str, CommittedOffsets], dict[str, Failure]]:
+    found, failed = fetch_zookeeper(cluster, groups)
+    return {name: one.offsets for name, one in found.items()}, failed
+
+
+def _problems(changes: Iterable[OffsetChange], wanted: CommittedOffsets, *, allows_backwards: bool) -> list[str]:
+    """Sentences about changes that would read again what was read, or that belong to another log."""
+    problems = []
+    for one in changes:
+        if wanted[one.partition].offset > one.end:
+            problems.append(
+                f"{one.partition}: offset {wanted[one.partition].offset} is beyond the end, {one.end}: it belongs to"
+                " another cluster, or to a topic that was deleted"
+            )
+        elif one.before is not None and one.after.offset < one.before.offset and not allows_backwards:
+            problems.append(
+                f"{one.partition}: from {one.before.offset} back to {one.after.offset}: "
+                f"{one.before.offset - one.after.offset} offsets would be read again; --backwards allows it"
+            )
+    return problems
+
+
+def apply(cluster: Cluster, changes: list[OffsetChange], target: Place) -> tuple[list[OffsetChange], list[str]]:
+    """Commit the changes. Returns the applied ones and sentences about the others."""
+    return apply_changes(cluster, changes, commit_zookeeper if target.kind == ZOOKEEPER else commit_offsets)
+
+
+# --------------------------------------------------------------------------------------------------------------- Spark
+
+
+def starting_offsets(cluster: Cluster, offsets: CommittedOffsets) -> tuple[str, list[str], list[str]]:
+    """The text for `startingOffsets` with every partition of the topics, problems, and notes.
+
+    Spark refuses a text that leaves a partition out. A partition without an offset begins at its start, as in a query
+    that meets a new partition.
+    """
+    topics = cluster.topics({partition.topic for partition in offsets})
+    known = {
+        TopicPartition(name, row.partition_index)
+        for name, topic in topics.items()
+        if not topic.error_code
+        for row in topic.partitions
+    }
+    ends = list_ends(cluster, {*known, *offsets})
+    problems = [f"{names}: {why.text}" for names, why in group_by_failure(ends.failed)]
+    found, more, notes = _every_partition(offsets, known, ends)
+    return format_offsets(found), problems + more, notes
+
+
+def _every_partition(
+    offsets: CommittedOffsets, known: Iterable[TopicPartition], ends: PartitionEnds
+) -> tuple[dict[TopicPartition, int], list[str], list[str]]:
+    found, problems, notes = {}, [], []
+    for partition in sorted({*known, *offsets}):
+        if partition not in ends.starts:
+            continue
+        start, end = ends.starts[partition], ends.ends[partition]
+        offset = offsets[partition].offset if partition in offsets else EARLIEST
+        if offset > end:
+            problems.append(f"{partition}: offset {offset} is beyond the end, {end}: the query would fail")
+        elif offset == EARLIEST:
+            notes.append(f"{partition}: nothing was read; it begins at its start, {start}")
+        elif offset < start:
+            notes.append(f"{partition}: {start - offset} unread offsets are gone; it begins at its start, {start}")
+            offset = start
+        found[partition] = offset
+    return found, problems, notes
+
+
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
+    """Spark's JSON of offsets."""
+    topics: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for partition, offset in sorted(offsets.items()):
+        topics[partition.topic][str(partition.number)] = offset
+    return json.dumps(topics)
+
+
+# ---------------------------------------------------------------------------------------------------------------- file
+
+
+def build_file(group: str, source: PlaceOffsets) -> str:
+    """The document of `headgate groups export` with the offsets as those of a group."""
+    groups = {group: Group(group, "", "", "", "", "", [])}
+    document = export_format.build_document(groups, {group: source.offsets}, source.cluster_id, now_ms())
+    return json.dumps(document, indent=2)
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a new file as a whole. Raises UsageError, also if the file exists."""
+    file, draft = Path(path), Path(f"{path}.new")
+    if file.exists():
+        raise UsageError(f"{path} exists; name another file, or remove it")
+    try:
+        draft.write_text(text + "\n", encoding="utf-8")
+        draft.replace(file)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error}") from None

@@ -1,0 +1,129 @@
+"""`headgate spark lag --watch`: bars on a terminal that follow the readers; JSON lines otherwise.
+
+A bar is a partition: the longest is the largest lag since the watch began, and it shrinks to nothing as the reader
+comes to the end. Rates are measured over the last looks, so the time left counts new records too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from headgate.spark.positions.lag import ReaderLag, look, seconds_left, summarize, to_row
+from headgate.spark.positions.places import Connect
+from headgate.tools.cluster import TopicPartition
+from headgate.tools.groups.actions import check_lag_limits, now_ms
+from headgate.tools.output import CommandResult, printable
+from headgate.tools.progress import format_duration
+
+_WIDTH: Final = 24
+_MOST_BARS: Final = 24
+_LOOKS: Final = 30
+"""Rates are measured over this number of looks."""
+
+
+class Look(NamedTuple):
+    """One look: its time in s, the offset of each reader in each partition, the ends of the partitions."""
+
+    at_s: float
+    offsets: Mapping[tuple[str, TopicPartition], int]
+    ends: Mapping[TopicPartition, int]
+
+
+def run(
+    connect: Connect,
+    options: argparse.Namespace,
+    clock_s: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> CommandResult:
+    """Show the lag until Ctrl-C. The result has the limits of the last look."""
+    looks: deque[Look] = deque(maxlen=_LOOKS)
+    largest: dict[tuple[str, TopicPartition], int] = {}
+    rows: Sequence[ReaderLag] = []
+    failures: list[str] = []
+    drawn = 0
+    try:
+        while True:
+            rows, failures, _ = look(connect, options)
+            looks.append(take(rows, clock_s()))
+            rows = with_measured_rates(rows, looks)
+            for one in rows:
+                key = (one.lag.group, one.lag.partition)
+                largest[key] = max(largest.get(key, 0), one.lag.records or 0)
+            drawn = _show([*draw(rows, largest), *summarize(rows)], rows, drawn, options)
+            sleep(options.watch)
+    except KeyboardInterrupt:
+        behind, unclear = check_lag_limits([one.lag for one in rows], options.fail_above, options.fail_above_seconds)
+        return CommandResult(failures=[*failures, *unclear], notes=behind, is_alarm=bool(behind))
+
+
+def take(rows: Sequence[ReaderLag], at_s: float) -> Look:
+    """What later looks need of the rows."""
+    offsets = {(one.lag.group, one.lag.partition): one.lag.committed.offset for one in rows if one.lag.committed}
+    return Look(at_s, offsets, {one.lag.partition: one.lag.end for one in rows if one.lag.end is not None})
+
+
+def with_measured_rates(rows: Sequence[ReaderLag], looks: Sequence[Look]) -> list[ReaderLag]:
+    """The rows with the rates between the first and the last look.
+
+    With one look alone, or without any progress in between, the rates of the rows stay.
+    """
+    first, last = looks[0], looks[-1]
+    elapsed_s = last.at_s - first.at_s
+    if elapsed_s <= 0:
+        return list(rows)
+    arrivals = {one: max(0, end - first.ends.get(one, end)) / elapsed_s for one, end in last.ends.items()}
+    rated = []
+    for one in rows:
+        key = (one.lag.group, one.lag.partition)
+        moved = last.offsets.get(key, 0) - first.offsets.get(key, last.offsets.get(key, 0))
+        rate = moved / elapsed_s if moved > 0 else one.rate
+        left = seconds_left(one.lag.records, rate, arrivals.get(one.lag.partition, 0.0))
+        rated.append(one._replace(rate=rate, seconds_left=left))
+    return rated
+
+
+def draw(rows: Sequence[ReaderLag], largest: Mapping[tuple[str, TopicPartition], int]) -> list[str]:
+    """The lines of the bars, the longest lag first; all bars have one scale."""
+    ordered = sorted(rows, key=lambda one: (-(one.lag.records or 0), one.lag.group, one.lag.partition))
+    scale = max(largest.values(), default=0)
+    names = [f"{one.lag.group} {one.lag.partition}" for one in ordered[:_MOST_BARS]]
+    width = max(map(len, names), default=0)
+    lines = [f"{name.ljust(width)}  {_bar(one, scale)}" for name, one in zip(names, ordered, strict=False)]
+    more = len(ordered) - len(lines)
+    return [*lines, f"and {more} partitions with less"] if more else lines
+
+
+def _bar(one: ReaderLag, scale: int) -> str:
+    records = one.lag.records
+    if records is None:
+        return f"[{'?' * _WIDTH}] {one.lag.status}"
+    filled = min(_WIDTH, -(-records * _WIDTH // scale)) if scale else 0
+    text = f"[{('#' * filled).ljust(_WIDTH, '.')}] {records:>13,} records"
+    if one.lag.seconds is not None:
+        text += f", {one.lag.seconds:,.1f} s"
+    if one.rate is not None:
+        text += f", {one.rate:,.0f}/s"
+    if one.seconds_left:
+        text += f", {format_duration(one.seconds_left)} left"
+    return text if one.lag.status == "ok" else f"{text}, {one.lag.status}"
+
+
+def _show(lines: Sequence[str], rows: Sequence[ReaderLag], drawn: int, options: argparse.Namespace) -> int:
+    """Print one look over the one before; return the number of lines."""
+    if options.json or not (options.table or sys.stdout.isatty()):
+        at_ms = now_ms()
+        for one in rows:
+            print(json.dumps({"at_ms": at_ms, **to_row(one)}))
+        sys.stdout.flush()
+        return 0
+    if drawn:
+        sys.stdout.write(f"\x1b[{drawn}A")
+    sys.stdout.write("".join(f"\x1b[K{printable(line)}\n" for line in lines) + "\x1b[J")
+    sys.stdout.flush()
+    return len(lines)

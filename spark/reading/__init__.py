@@ -1,0 +1,1 @@
+"""Topics as a consumer sees them, from the files of a broker or by Fetch: bounds, times, and batches in pieces."""

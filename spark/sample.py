@@ -1,0 +1,138 @@
+"""`headgate spark sample`: a topic of made-up orders, to try everything else with.
+
+An order is JSON: {"order": 17, "customer": "customer-042", "item": "tea", "amount": 12.5, "state": "paid"}. Its key is
+the customer, whose orders are in one partition. The same seed makes the same orders.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from headgate.protocol.errors import ErrorCode
+from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.records import batch, compression
+from headgate.protocol.records.batch import Record
+from headgate.tools.client import Client, ClientError
+from headgate.tools.cluster import Answers, Cluster, Failure, TopicPartition
+from headgate.tools.output import CommandResult, Row, common_options, format_table, print_result, wants_table
+
+PARTITIONS: Final = 4
+SCHEMA: Final = "`order` BIGINT, customer STRING, item STRING, amount DOUBLE, state STRING"
+_AT_ONCE: Final = 10_000
+_CUSTOMERS: Final = 500
+_ITEMS: Final = ("tea", "coffee", "bread", "rice", "salt")
+_STATES: Final = ("new", "paid", "sent", "returned")
+_BETWEEN_MS: Final = 10
+# The newest version that names topics, and the first with batches of magic 2
+_NEWEST_BY_NAME, _OLDEST = 12, 3
+
+
+def orders(count: int, seed: int, now_ms: int) -> Iterator[tuple[int, Record]]:
+    """So many orders, each with its partition; the last one was made now."""
+    chance = random.Random(seed)
+    for number in range(count):
+        customer = chance.randrange(_CUSTOMERS)
+        order = {
+            "order": number,
+            "customer": f"customer-{customer:03}",
+            "item": chance.choice(_ITEMS),
+            "amount": chance.randrange(100, 10_000) / 100,
+            "state": chance.choice(_STATES),
+        }
+        at_ms = now_ms - (count - 1 - number) * _BETWEEN_MS
+        key = str(order["customer"]).encode()
+        yield customer % PARTITIONS, Record(-1, at_ms, key, json.dumps(order).encode())
+
+
+def produce(cluster: Cluster, topic: str, records: Iterable[tuple[int, Record]]) -> list[str]:
+    """Append the records, many at once; sentences about what failed."""
+    by_partition = defaultdict[int, list[Record]](list)
+    for number, (partition, record) in enumerate(records, 1):
+        by_partition[partition].append(record)
+        if number % _AT_ONCE == 0:
+            failures = _send(cluster, topic, by_partition)
+            if failures:
+                return failures
+            by_partition.clear()
+    return _send(cluster, topic, by_partition)
+
+
+def _send(cluster: Cluster, topic: str, records: dict[int, list[Record]]) -> list[str]:
+    batches = {
+        TopicPartition(topic, number): bytes(batch.build(made, base_offset=0, compression=compression.ZSTD))
+        for number, made in records.items()
+    }
+
+    def ask(client: Client, partitions: list[TopicPartition]) -> Answers[TopicPartition, int]:
+        data = [PartitionProduceData(index=one.number, records=memoryview(batches[one])) for one in partitions]
+        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(topic, partition_data=data)])
+        version = client.version(ProduceRequest, newest=_NEWEST_BY_NAME, oldest=_OLDEST)
+        for row in client.ask(request, version).responses:
+            for one in row.partition_responses:
+                answer = Failure.of(one.error_code, one.error_message) if one.error_code else one.base_offset
+                yield TopicPartition(topic, one.index), answer
+
+    _, failed = cluster.ask_leaders(batches, ask)
+    return [f"{partition}: {failure.text}" for partition, failure in failed.items()]
+
+
+def create_topic(bootstrap: str, topic: str, timeout_s: float) -> list[str]:
+    """Create the topic if it does not exist; sentences about a failure."""
+    with Client(bootstrap, timeout_s=timeout_s) as client:
+        wanted = CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1)
+        answer = client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=int(timeout_s * 1000)))
+    allowed = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+    return [
+        f"{topic}: {Failure.of(row.error_code, row.error_message).text}"
+        for row in answer.topics
+        if row.error_code not in allowed
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------- command
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `headgate spark sample <arguments>`; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="headgate spark sample",
+        parents=[common_options()],
+        description=f"Append made-up orders to a topic, as JSON: {SCHEMA}.",
+    )
+    parser.add_argument("topic", nargs="?", default="orders", help="default: orders")
+    parser.add_argument("--count", type=_count, default=100_000, metavar="number", help="default: 100000")
+    parser.add_argument("--seed", type=int, default=1, metavar="number", help="default: 1")
+    parser.add_argument("--schema", action="store_true", help="print the columns of an order for `load`, and end")
+    options = parser.parse_args(arguments)
+    if options.schema:
+        print(SCHEMA)
+        return 0
+    try:
+        result = run(options, int(time.time() * 1000))
+    except ClientError as error:
+        result = CommandResult(failures=[str(error)])
+    print_result("spark sample", result, is_table=wants_table(options), tables=format_table)
+    return result.code
+
+
+def run(options: argparse.Namespace, now_ms: int) -> CommandResult:
+    """Raises ClientError."""
+    failures = create_topic(options.bootstrap_server, options.topic, options.timeout)
+    if not failures:
+        with Cluster(options.bootstrap_server, timeout_s=options.timeout) as cluster:
+            failures = produce(cluster, options.topic, orders(options.count, options.seed, now_ms))
+    row: Row = {"topic": options.topic, "orders": options.count}
+    return CommandResult([] if failures else [row], failures)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= 100_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of orders")
+    return int(text)

@@ -1,0 +1,207 @@
+"""One batch, exactly once: a new epoch, the marker's verdict, the tasks, positions and marker, the commit.
+
+    begin       InitProducerId: aborts what an earlier try left open, and fences its tasks
+    decide      the marker of the last batch: write, skip, or refuse
+    run tasks   they add partitions and write, with the producer's id and epoch
+    check       the leaders have as many records of this transaction as the tasks report
+    mark        positions of the query as offsets of a group, and the marker
+    commit      EndTxn: records, positions and marker become visible together
+
+Whatever fails on the way, or is killed, leaves a transaction that never commits; whatever fails after the commit finds
+the marker and skips the batch. So a failure without an answer is tried again from the beginning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from headgate.protocol.records import batch
+from headgate.spark.sink import transaction
+from headgate.spark.sink.batch_log import PARTITION, BatchLog, ensure_topic
+from headgate.spark.sink.connection import Connection, SinkFailed
+from headgate.spark.sink.marker import Decision, Marker, Positions, SinkRefused, decide, encode_marker
+from headgate.spark.sink.transaction import BatchWriter, Fenced, Producer
+from headgate.tools.cluster import TopicPartition
+
+TRANSACTIONAL_ID_PREFIX = "headgate-spark-"
+_ABORT_TIMEOUT_S = 10.0
+_log = logging.getLogger(__name__)
+
+RunTasks: TypeAlias = Callable[[Producer], Mapping[TopicPartition, int]]
+"""Writes all rows with this producer; returns the number of written records by partition."""
+
+
+class QueryBatch(NamedTuple):
+    """A batch of a query. `positions`: the next offsets to read after the batch."""
+
+    query_id: str
+    batch_id: int
+    positions: Positions
+
+
+class Outcome(NamedTuple):
+    """What became of a batch. `is_written`: False if an earlier try had written the batch already."""
+
+    is_written: bool
+    records: int
+    tries: int
+    seconds: float
+
+
+class TransactionTooLong(SinkRefused):
+    """The brokers have ended the transaction before its batch was written."""
+
+
+class ExactlyOnce:
+    """Writes batches under one name. `group`: of the positions; None: they are only in the marker."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        name: str,
+        *,
+        group: str | None = None,
+        timeout_ms: int,
+        tries: int = 3,
+        accept_gap: bool = False,
+        clock_s: Callable[[], float],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._connection, self._name, self._group = connection, name, group
+        self._timeout_ms, self._tries, self._accept_gap = timeout_ms, tries, accept_gap
+        self._clock_s, self._now_ms = clock_s, now_ms
+        self._log_of_batches: BatchLog | None = None
+        self._is_open = False
+
+    @property
+    def transactional_id(self) -> str:
+        """The transactional id of the name."""
+        return TRANSACTIONAL_ID_PREFIX + self._name
+
+    def write(self, run_tasks: RunTasks, query_batch: QueryBatch | None = None) -> Outcome:
+        """Write a batch of a query, or rows without a marker. Raises SinkRefused, SinkFailed, or an error of the tasks.
+
+        A batch is tried again after a failure that another try may not meet. Rows without a marker are too, up to the
+        commit: without a marker, an unanswered commit cannot be told from a failed one.
+        """
+        began_s = self._clock_s()
+        for number in range(1, self._tries + 1):
+            began_try_s = self._clock_s()
+            try:
+                records = self._try_once(run_tasks, query_batch)
+                return Outcome(records is not None, records or 0, number, self._clock_s() - began_s)
+            except Exception as error:
+                spent_s = self._clock_s() - began_try_s
+                if not isinstance(error, SinkRefused) and spent_s * 1000 >= self._timeout_ms:
+                    raise self._too_long(spent_s) from error
+                if number == self._tries or not is_worth_another_try(error):
+                    # The winner of two runs under one name must not be fenced by the other one
+                    if self._is_open and not _is_of(error, "Fenced"):
+                        self._abandon()
+                    raise
+                _log.warning("%s: try %d of %d failed, the next one begins: %s", self._name, number, self._tries, error)
+        raise AssertionError("the last try returns or raises")
+
+    def _try_once(self, run_tasks: RunTasks, query_batch: QueryBatch | None) -> int | None:
+        """The number of written records; None for a batch that was written before."""
+        if query_batch is not None and self._log_of_batches is None:
+            ensure_topic(self._connection)
+            self._log_of_batches = BatchLog(self._connection, self._name)
+        self._is_open = False
+        # A batch that is refused must not fence the query that the name belongs to
+        if query_batch is not None:
+            self._decide(query_batch, is_fenced=False)
+        producer = transaction.begin(self._connection, self.transactional_id, self._timeout_ms)
+        if query_batch is not None and self._decide(query_batch, is_fenced=True) is Decision.SKIP:
+            return None
+        self._is_open = True
+        written = {partition: count for partition, count in run_tasks(producer).items() if count}
+        transaction.check_written(self._connection, producer, written)
+        if query_batch is not None:
+            self._mark(producer, query_batch)
+        elif not written:
+            return 0
+        self._commit(producer, has_marker=query_batch is not None)
+        return sum(written.values())
+
+    def _decide(self, query_batch: QueryBatch, *, is_fenced: bool) -> Decision:
+        assert self._log_of_batches is not None
+        marker = self._log_of_batches.last(is_fenced=is_fenced)
+        if marker is None and self._group is not None and query_batch.batch_id > 0:
+            # The topic of the markers may have been lost; the same transactions committed the group's offsets
+            batches = batches_in_metadata(self._connection.committed_metadata(self._group), query_batch.query_id)
+            marker = Marker(query_batch.query_id, max(batches), {}, 0) if batches else None
+        return decide(self._name, marker, query_batch.query_id, query_batch.batch_id, accept_gap=self._accept_gap)
+
+    def _mark(self, producer: Producer, query_batch: QueryBatch) -> None:
+        """Add the positions and the marker to the transaction."""
+        positions = self._known_positions(query_batch.positions)
+        if self._group is not None and positions:
+            metadata = f"query {query_batch.query_id} batch {query_batch.batch_id}"  # as `batches_in_metadata` reads it
+            transaction.commit_positions(self._connection, producer, self._group, positions, metadata)
+        now_ms = self._now_ms()
+        value = encode_marker(Marker(query_batch.query_id, query_batch.batch_id, query_batch.positions, now_ms))
+        record = batch.Record(timestamp=now_ms, key=self._name.encode(), value=value)
+        BatchWriter(self._connection, producer).write({PARTITION: (1, batch.build([record], is_transactional=True))})
+
+    def _known_positions(self, positions: Positions) -> dict[TopicPartition, int]:
+        """The positions in topics of this cluster: a group has no offsets of topics elsewhere."""
+        return {
+            TopicPartition(topic, number): offset
+            for topic, offsets in positions.items()
+            if (count := self._connection.partition_count(topic))
+            for number, offset in offsets.items()
+            if number < count and offset >= 0
+        }
+
+    def _commit(self, producer: Producer, *, has_marker: bool) -> None:
+        try:
+            transaction.end(self._connection, producer, is_commit=True)
+        except Fenced:
+            raise
+        except SinkFailed as error:
+            if has_marker:
+                raise
+            raise SinkRefused(
+                f"it is not known whether the rows were written: the commit was not answered ({error}). Compare before "
+                "you write them again; with a name and `once` the sink finds out by itself"
+            ) from error
+
+    def _too_long(self, spent_s: float) -> TransactionTooLong:
+        return TransactionTooLong(
+            f"the batch of {self._name!r} was not written: it took {spent_s:.0f} s, and the brokers end a transaction "
+            f"after kafka.transaction.timeout.ms={self._timeout_ms}. Make batches smaller (maxOffsetsPerTrigger), or "
+            "raise the timeout, up to the brokers' transaction.max.timeout.ms"
+        )
+
+    def _abandon(self) -> None:
+        """Abort by a new epoch: readers of committed records need not wait for the timeout, and zombies are fenced."""
+        try:
+            with Connection(self._connection.bootstrap, _ABORT_TIMEOUT_S) as connection:
+                transaction.begin(connection, self.transactional_id, self._timeout_ms)
+        except (SinkFailed, SinkRefused) as error:
+            _log.warning(
+                "%s: the open transaction ends by its timeout, as it could not be aborted: %s", self._name, error
+            )
+
+
+def batches_in_metadata(texts: Iterable[str], query_id: str) -> list[int]:
+    """The batches of a query that the texts beside a group's offsets name."""
+    words = [text.split(" ") for text in texts]
+    return [
+        int(one[3])
+        for one in words
+        if len(one) == 4 and one[:3] == ["query", query_id, "batch"] and one[3].isascii() and one[3].isdecimal()
+    ]
+
+
+def is_worth_another_try(error: Exception) -> bool:
+    """False for refusals, and when another run has taken over the name."""
+    return not (isinstance(error, SinkRefused) or _is_of(error, "SinkRefused") or _is_of(error, "Fenced"))
+
+
+def _is_of(error: Exception, name: str) -> bool:
+    """True for an error of this class, also of a task: Spark's text then has the traceback of the worker."""
+    return type(error).__name__ == name or f".{name}: " in str(error)

@@ -1,0 +1,90 @@
+"""The query that a batch belongs to: its id and its positions, from the checkpoint.
+
+Spark writes `metadata` at the first start and `offsets/<batch>` before a batch runs, so both are there when
+`foreachBatch` is called, in every deployment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from headgate.protocol.internal import spark_checkpoint
+from headgate.spark.positions.checkpoint import open_folder
+from headgate.spark.sink.exactly_once import QueryBatch
+from headgate.spark.sink.marker import SinkRefused
+from headgate.tools.output import UsageError
+
+_QUERY_ID = "sql.streaming.queryId"
+_MAX_FILE_BYTES = 64 * 1024 * 1024
+
+
+def find_checkpoint(frame: Any) -> str:
+    """The checkpoint's folder of the query that calls `foreachBatch`. Raises SinkRefused where Spark does not tell."""
+    try:
+        session = frame.sparkSession
+        context = session.sparkContext
+        query_id = context.getLocalProperty(_QUERY_ID)
+        if query_id is not None:
+            uuid = context._jvm.java.util.UUID.fromString(query_id)  # noqa: SLF001
+            query = session._jsparkSession.sharedState().activeStreamingQueries().get(uuid)  # noqa: SLF001
+            return str(query.resolvedCheckpointRoot())
+    except Exception as error:
+        raise SinkRefused(
+            "the checkpoint of the query is not known here (Spark Connect does not tell): pass checkpoint=, the same "
+            "folder as the option checkpointLocation"
+        ) from error
+    raise SinkRefused("the sink was called outside of foreachBatch: use `write` for a frame that is no batch")
+
+
+def read_query(checkpoint: str, batch_id: int, session: Any) -> QueryBatch:
+    """The id and the positions of a batch. Raises SinkRefused for another folder, or a damaged one."""
+    try:
+        query_id = spark_checkpoint.parse_query_id(_read(f"{checkpoint}/metadata", session))
+    except (OSError, ValueError) as error:
+        raise SinkRefused(f"{checkpoint} is not the checkpoint of this query: {checkpoint}/metadata: {error}") from None
+    path = f"{checkpoint}/offsets/{batch_id}"
+    try:
+        positions = parse_positions(_read(path, session))
+    except (OSError, ValueError) as error:
+        raise SinkRefused(f"{path} cannot be read: {error}; is {checkpoint} the checkpoint of this query?") from None
+    return QueryBatch(query_id, batch_id, positions)
+
+
+def parse_positions(text: str) -> dict[str, dict[int, int]]:
+    """Positions of all sources that read topics, from the text of `offsets/<batch>`. Raises MalformedCheckpoint."""
+    found: dict[str, dict[int, int]] = {}
+    for (topic, number), offset in spark_checkpoint.parse_offsets(text).positions().items():
+        found.setdefault(topic, {})[number] = offset
+    return found
+
+
+def _read(path: str, session: Any) -> str:
+    """The text of a file on any file system that Spark reads; without a session, that pyarrow reads.
+
+    Raises OSError, ValueError.
+    """
+    parts = urlsplit(path)
+    if parts.scheme in {"", "file"}:
+        local = Path(unquote(parts.path) if parts.scheme else path)
+        if local.stat().st_size > _MAX_FILE_BYTES:
+            raise ValueError(f"it has {local.stat().st_size} bytes")
+        return local.read_text()
+    if session is None:
+        return _read_here(path)
+    rows = session.read.text(path, wholetext=True).collect()
+    if len(rows) != 1:
+        raise ValueError(f"it has {len(rows)} parts")
+    return str(rows[0][0])
+
+
+def _read_here(path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    try:
+        data = open_folder(folder).read(name)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    if data is None:
+        raise FileNotFoundError("there is no such file")
+    return spark_checkpoint.decode(data)

@@ -1,0 +1,64 @@
+"""The id and the positions of a query's batch, from its checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headgate.spark.sink.exactly_once import QueryBatch
+from headgate.spark.sink.marker import SinkRefused
+from headgate.spark.sink.query import find_checkpoint, read_query
+
+OFFSETS = """v1
+{"batchWatermarkMs":0,"batchTimestampMs":1790000000000,"conf":{}}
+{"orders":{"0":250,"1":7},"zoo":{"0":1}}
+-
+{"logOffset":3}
+"""
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "4").write_text(OFFSETS)
+    (tmp_path / "metadata").write_text('{"id":"2f1c"}')
+    return tmp_path
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_a_batch_of_a_checkpoint(checkpoint: Path, scheme: str) -> None:
+    expected = QueryBatch("2f1c", 4, {"orders": {0: 250, 1: 7}, "zoo": {0: 1}})
+    assert read_query(f"{scheme}{checkpoint}", 4, None) == expected
+
+
+def test_files_elsewhere_are_read_by_spark() -> None:
+    files = {"s3://b/c/metadata": '{"id":"x"}', "s3://b/c/offsets/0": 'v1\n{}\n{"t":{"0":5}}'}
+
+    def text(path: str, *, wholetext: bool) -> Any:
+        assert wholetext
+        return SimpleNamespace(collect=lambda: [(files[path],)])
+
+    session = SimpleNamespace(read=SimpleNamespace(text=text))
+    assert read_query("s3://b/c", 0, session) == QueryBatch("x", 0, {"t": {0: 5}})
+
+
+def test_another_folder_and_damage_are_refused(checkpoint: Path) -> None:
+    with pytest.raises(SinkRefused, match="is not the checkpoint"):
+        read_query(f"{checkpoint}/offsets", 4, None)
+    with pytest.raises(SinkRefused, match=r"offsets/5 cannot be read"):
+        read_query(str(checkpoint), 5, None)
+    (checkpoint / "offsets" / "5").write_text("v9")
+    with pytest.raises(SinkRefused, match=r"offsets/5 cannot be read"):
+        read_query(str(checkpoint), 5, None)
+
+
+def test_a_frame_outside_of_a_query_is_refused() -> None:
+    context = SimpleNamespace(getLocalProperty=lambda name: None)
+    frame = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
+    with pytest.raises(SinkRefused, match="outside of foreachBatch"):
+        find_checkpoint(frame)
+    with pytest.raises(SinkRefused, match="checkpoint="):
+        find_checkpoint(SimpleNamespace())

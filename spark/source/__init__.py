@@ -1,0 +1,6 @@
+"""The format `headgate`: a Python Data Source with the columns and options of Spark's `kafka` format.
+
+    spark.read.format("headgate").option("kafka.bootstrap.servers", "127.0.0.1:9092").option("subscribe", "t").load()
+
+`data_source.py` is all that knows Spark. Planning is pure: it asks a `LogReader` and gives ranges of offsets.
+"""

@@ -1,0 +1,82 @@
+"""Orders are the same for a seed; each partition's go to its leader, and a failure ends the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from headgate.protocol.records import batch
+from headgate.spark import sample
+from headgate.spark.sample import PARTITIONS, main, orders, produce
+from headgate.tools.cluster import Failure, TopicPartition
+
+NOW_MS = 1_700_000_000_000
+
+
+class FakeCluster:
+    """Answers Produce for all partitions by one leader, and keeps the records."""
+
+    def __init__(self, error_code: int = 0) -> None:
+        self.error_code = error_code
+        self.values: list[tuple[int, bytes | None]] = []
+
+    def ask_leaders(self, partitions: Iterable[TopicPartition], ask: Callable[..., Any]) -> tuple[dict[Any, Any], ...]:
+        answers = dict(ask(self, list(partitions)))
+        failed = {one: answer for one, answer in answers.items() if isinstance(answer, Failure)}
+        return answers, failed
+
+    def version(self, cls: type, newest: int, oldest: int) -> int:
+        return newest
+
+    def ask(self, request: Any, version: int) -> Any:
+        (topic,) = request.topic_data
+        for one in topic.partition_data:
+            found = batch.iterate(one.records)
+            self.values += [(one.index, record.value) for record in found]
+        return request.error_response(version, self.error_code, "refused") if self.error_code else _Accepted()
+
+
+class _Accepted:
+    responses = ()
+
+
+def test_the_same_seed_makes_the_same_orders() -> None:
+    made = list(orders(500, 7, NOW_MS))
+    assert made == list(orders(500, 7, NOW_MS))
+    assert made != list(orders(500, 8, NOW_MS))
+    assert made[-1][1].timestamp == NOW_MS
+    partitions = {record.key: partition for partition, record in made}
+    assert all(partitions[record.key] == partition for partition, record in made), "a customer is in one partition"
+    assert set(partitions.values()) == set(range(PARTITIONS))
+    assert set(json.loads(made[0][1].value or b"")) == {"order", "customer", "item", "amount", "state"}
+
+
+def test_all_orders_are_sent_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "_AT_ONCE", 100)
+    cluster: Any = FakeCluster()
+    made = list(orders(250, 1, NOW_MS))
+    assert produce(cluster, "orders", made) == []
+    for number in range(PARTITIONS):
+        sent = [value for partition, value in cluster.values if partition == number]
+        assert sent == [record.value for partition, record in made if partition == number]
+    assert len(cluster.values) == 250
+
+
+def test_a_refused_batch_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "_AT_ONCE", 100)
+    cluster: Any = FakeCluster(error_code=29)
+    failures = produce(cluster, "orders", orders(250, 1, NOW_MS))
+    assert len(failures) == PARTITIONS
+    assert "TOPIC_AUTHORIZATION_FAILED" in failures[0]
+    assert len(cluster.values) == 100
+
+
+@pytest.mark.sockets
+def test_no_broker_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--bootstrap-server", "127.0.0.1:1", "--count", "1"]) == 1
+    assert "no broker answers" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--count", "none"])
