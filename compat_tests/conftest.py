@@ -24,9 +24,15 @@ RECORDED_SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
-# Tests that share what takes seconds to make, by the beginning of their ids: one process runs them all
-TOGETHER = (
-    "compat_tests/test_spark",
+# Tests that share what takes seconds to make, by the beginnings of their ids: one process runs them all
+TOGETHER: tuple[str | tuple[str, ...], ...] = (
+    ("compat_tests/test_spark.py", "compat_tests/test_spark_kafka_format", "compat_tests/test_spark_streaming"),
+    (
+        "compat_tests/test_spark_headgate",
+        "compat_tests/test_spark_files",
+        "compat_tests/test_spark_handover",
+        "compat_tests/test_spark_positions",
+    ),
     "compat_tests/test_adoption",
     "compat_tests/test_kafka_tools",
     "compat_tests/test_log_command",
@@ -46,6 +52,11 @@ LONG = {
     "test_streams",
     "test_old_consumers",
     "test_migration_faults",
+    "test_spark_load",
+    "test_spark_pipelines",
+    "test_spark_sink",
+    "test_spark_table",
+    "test_spark_sink_kills",
 }
 
 FIGURES: list[str] = []
@@ -70,7 +81,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def unit_of_work(test: str) -> str:
     """The tests of a unit run in one process, one after another."""
-    return next((beginning for beginning in TOGETHER if test.startswith(beginning)), test)
+    found = next((beginnings for beginnings in TOGETHER if test.startswith(beginnings)), test)
+    return found if isinstance(found, str) else found[0]
 
 
 def turn(item: pytest.Item) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from importlib import metadata
 from typing import Any
 
 from compat_tests import apache_kafka, toolchain
@@ -15,17 +16,21 @@ from compat_tests.families.family import FromStart
 from compat_tests.records import Received
 from compat_tests.stored import batches
 
+# Version of Spark -> its connector's folder in build/jars
+JAR_SETS = {"4.0.0": "spark40", "4.1.1": "spark", "4.2.0": "spark42"}
+
 
 @contextlib.contextmanager
 def session() -> Iterator[Any]:
     """A session with the connector's jars, or the end of the test where Spark or they are not on this machine."""
-    toolchain.module("pyspark", "pip install pyspark==4.0.0")
-    toolchain.jars("spark")
+    toolchain.module("pyspark", "pip install pyspark==4.1.1")
+    jar_set = JAR_SETS[metadata.version("pyspark")]
+    toolchain.jars(jar_set)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    jars = ",".join(map(str, (apache_kafka.JARS / "spark").glob("*.jar")))
+    jars = ",".join(map(str, (apache_kafka.JARS / jar_set).glob("*.jar")))
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
     quiet = builder.config("spark.ui.showConsoleProgress", "false")
     quiet = quiet.config("spark.driver.extraJavaOptions", " ".join(apache_kafka.QUICK_START))

@@ -53,7 +53,7 @@ def run(command: list[str]) -> str:
 def test_use_it_line_by_line(tmp_path: Path) -> None:
     """Kcat, a Python producer, a group and a Spark read, in the README's order on a new broker."""
     toolchain.program("kcat", "apt-get install kcat")
-    toolchain.module("pyspark", "pip install pyspark==4.0.0")
+    toolchain.module("pyspark", "pip install pyspark==4.1.1")
     toolchain.jars("spark")
     with running(tmp_path) as broker:
         said = [run(command) for block in blocks("Use it") for command in typed(block, broker.bootstrap)]

@@ -18,7 +18,7 @@ from compat_tests.zookeeper import ZooKeeper
 
 NODE_ID = 7
 PARTITIONS = 3
-SESSION = {"zookeeper.session.timeout.ms": "3000"}
+SESSION = {"zookeeper.session.timeout.ms": "6000"}  # a Kafka on a busy machine misses a shorter one
 CONFIGS = {"retention.ms": "123456789", "max.message.bytes": "2000000"}
 
 
