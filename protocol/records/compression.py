@@ -23,7 +23,10 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 # The most bytes of a decompressed batch. Kafka limits the compressed bytes: message.max.bytes is 1 MB by default. Real
 # records never reach a ratio of 100.
 MAX_OUTPUT_BYTES = 128 * 1024 * 1024
-_FIRST_GUESS_BYTES = 64 * 1024
+# The first buffer: a batch that passes it is decompressed again. A full batch of a producer (batch.size, often 64 KiB)
+# has a few bytes more than a power of two, and text has a ratio of 5 to 8
+_FIRST_GUESS_BYTES = 128 * 1024
+_FIRST_GUESS_RATIO = 8
 _MAPPED_BYTES = 16 * 1024 * 1024
 
 _SNAPPY_RATIO = 22  # the longest copy turns three bytes into 64
@@ -109,7 +112,7 @@ def _decompressor(name: str) -> Callable[[Buffer, int], memoryview]:
     def unpack(data: Buffer, limit_bytes: int) -> memoryview:
         cramjam = _native()
         codec = getattr(cramjam, name)
-        size = min(limit_bytes, max(_FIRST_GUESS_BYTES, 4 * len(data)))
+        size = min(limit_bytes, max(_FIRST_GUESS_BYTES, _FIRST_GUESS_RATIO * len(data)))
         while True:
             output = _zeros(size)
             try:

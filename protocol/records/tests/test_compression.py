@@ -103,6 +103,24 @@ def test_a_very_large_output_is_decompressed(codec: int) -> None:
     assert (len(plain), bytes(plain[-5:])) == (size + 3, b"\0\0end")
 
 
+@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
+@pytest.mark.parametrize("size", [65_583, 1_000_000])
+def test_a_full_batch_of_text_is_decompressed_once(codec: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = random.Random(1)
+    text = b"".join(b'{"id":%d,"user":"someone","note":"nothing"}' % words.getrandbits(48) for _ in range(size // 40))
+    stream = compress(codec, text[:size])
+    assert 3 < size / len(stream) < 8, "the ratio of text"
+    buffers: list[int] = []
+
+    def zeros(room: int) -> bytearray:
+        buffers.append(room)
+        return bytearray(room)
+
+    monkeypatch.setattr(compression, "_zeros", zeros)
+    assert decompress(codec, stream) == text[:size]
+    assert len(buffers) == 1
+
+
 @pytest.mark.parametrize("claim", [b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x20"])
 def test_an_impossible_snappy_size_is_refused_without_memory(claim: bytes) -> None:
     """4 GiB, and 64 MiB, which would be allowed."""
