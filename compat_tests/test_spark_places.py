@@ -40,6 +40,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 assert not (Path(pyspark.__file__).parent / "jars").exists(), "this is a whole Spark"
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+spark.addArtifacts(f"{sys.argv[4]}#environment", archive=True)
 found = {}
 for name in ("kafka", "headgate"):
     options = {"kafka.bootstrap.servers": sys.argv[2], "subscribe": sys.argv[3]}
@@ -200,7 +201,10 @@ def start_connect(processes: Processes, settings: Mapping[str, str], variables: 
 def test_a_thin_client_of_a_cluster_with_a_packed_environment(
     processes: Processes, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """Executors have no package but the archive's. A client without Spark reads the same rows by both formats."""
+    """Server and executors have no package but the archive's, which the client sends. Both formats have the same rows.
+
+    Spark starts each Python of a session in the session's own directory, and unpacks there what the session adds.
+    """
     if not CLIENT.exists():
         toolchain.missing(f"{CLIENT} is not there: run `make install`")
     name = topic(PARTITIONS)
@@ -209,17 +213,17 @@ def test_a_thin_client_of_a_cluster_with_a_packed_environment(
     packed = subprocess.run(
         [*installed_command(), "spark", "pack", str(archive)], check=True, capture_output=True, text=True
     )
+    python = dict(line.split() for line in packed.stdout.splitlines())["spark.pyspark.python"]
     settings = {
         "spark.master": start_cluster(processes),
-        **dict(line.split() for line in packed.stdout.splitlines()),
         "spark.driver.host": HOST,
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
     }
-    # Spark takes the interpreter of a data source that it found by itself from the variable, for driver and executors
+    # The server looks for the command in its own directory, before it asks this Python for the formats that it has
     shutil.unpack_archive(archive, processes.directory / "environment", filter="fully_trusted")
-    port = start_connect(processes, settings, {"PYSPARK_PYTHON": settings["spark.pyspark.python"]})
-    client = [sys.executable, "-c", THIN_CLIENT, f"sc://{HOST}:{port}", broker.bootstrap, name]
+    port = start_connect(processes, settings, {"PYSPARK_PYTHON": python})
+    client = [sys.executable, "-c", THIN_CLIENT, f"sc://{HOST}:{port}", broker.bootstrap, name, str(archive)]
     done = subprocess.run(
         client,
         check=False,
