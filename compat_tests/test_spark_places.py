@@ -299,9 +299,18 @@ def test_a_query_over_connect_writes_exactly_once(
     places = [(output, number) for number in range(PARTITIONS)]
     for count in (1, 2):
         Confluent().produce(broker.bootstrap, source, generate(COUNT, PARTITIONS, Traits()), "lz4")
-        done = subprocess.run(
-            [*client, str(checkpoint)], check=False, capture_output=True, text=True, timeout=LIMIT_S, env=environment()
-        )
+        for _ in range(count):
+            done = subprocess.run(
+                [*client, str(checkpoint)],
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_S,
+                env=environment(),
+            )
+            # The `kafka` format of Spark 4.1.1 fails so, with `availableNow`, after a batch that is run again
+            if "KafkaMicroBatchStream$.metrics" not in done.stderr:
+                break
         assert done.returncode == 0, f"{done.stderr[-4000:]}\n{processes.log('connect')[-4000:]}"
         found = [rows for rows in committed_rows(broker.bootstrap, places).values() if rows]
         assert sum(map(len, found)) == COUNT * count
