@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -144,6 +144,12 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "SPARK_HOME": str(spark_home()), "SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_MEMORY": "200m", **more}
 
 
+def run(command: Sequence[str], cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with Spark's environment to its end, whatever its exit status."""
+    own = environment(**variables)
+    return subprocess.run(command, check=False, cwd=cwd, capture_output=True, text=True, timeout=LIMIT_S, env=own)
+
+
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
     toolchain.module("pyspark", "pip install pyspark==4.1.1")
@@ -223,15 +229,8 @@ def test_a_thin_client_of_a_cluster_with_a_packed_environment(
     # The server looks for the command in its own directory, before it asks this Python for the formats that it has
     shutil.unpack_archive(archive, processes.directory / "environment", filter="fully_trusted")
     port = start_connect(processes, settings, {"PYSPARK_PYTHON": python})
-    client = [sys.executable, "-c", THIN_CLIENT, f"sc://{HOST}:{port}", broker.bootstrap, name, str(archive)]
-    done = subprocess.run(
-        client,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        env=environment(PYTHONPATH=str(CLIENT)),
-    )
+    words = [f"sc://{HOST}:{port}", broker.bootstrap, name, str(archive)]
+    done = run([sys.executable, "-c", THIN_CLIENT, *words], PYTHONPATH=str(CLIENT))
     assert done.returncode == 0, f"{told(done.stderr)}\n{told(processes.log('connect'))}"
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert len(found["kafka"]) == COUNT
@@ -247,14 +246,7 @@ def test_doctor_dials_on_the_executors(processes: Processes, broker: Broker) -> 
         settings = (f"spark.pyspark.python={python}", f"spark.driver.host={HOST}", "spark.executor.memory=512m")
         confs = [word for setting in settings for word in ("--conf", setting)]
         command = ["spark", "doctor", "--json", "--bootstrap-server", broker.bootstrap, "--master", master, *confs]
-        done = subprocess.run(
-            [*installed_command(), *command],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            env=environment(PYSPARK_PYTHON=sys.executable),
-        )
+        done = run([*installed_command(), *command], PYSPARK_PYTHON=sys.executable)
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         found = [row for row in rows if row["check"] == "executor"]
         assert any(words in row["found"] for row in found), f"{found}\n{done.stderr[-4000:]}"
@@ -271,14 +263,7 @@ def test_a_listener_over_spark_connect_commits_from_the_client(
     Confluent().produce(broker.bootstrap, name, generate(COUNT, PARTITIONS, Traits()), "lz4")
     port = start_connect(processes, {"spark.master": "local[2]"}, {"PYSPARK_PYTHON": sys.executable})
     words = [f"sc://{HOST}:{port}", broker.bootstrap, name, group, str(processes.directory)]
-    done = subprocess.run(
-        [sys.executable, "-c", LISTENING_CLIENT, *words],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        env=environment(PYTHONPATH=str(CLIENT)),
-    )
+    done = run([sys.executable, "-c", LISTENING_CLIENT, *words], PYTHONPATH=str(CLIENT))
     assert done.returncode == 0, f"{done.stderr[-4000:]}\n{processes.log('connect')[-4000:]}"
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["noted"]
@@ -300,14 +285,7 @@ def test_a_query_over_connect_writes_exactly_once(
     for count in (1, 2):
         Confluent().produce(broker.bootstrap, source, generate(COUNT, PARTITIONS, Traits()), "lz4")
         for _ in range(count):
-            done = subprocess.run(
-                [*client, str(checkpoint)],
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=LIMIT_S,
-                env=environment(),
-            )
+            done = run([*client, str(checkpoint)])
             # The `kafka` format of Spark 4.1.1 fails so, with `availableNow`, after a batch that is run again
             if "KafkaMicroBatchStream$.metrics" not in done.stderr:
                 break
@@ -344,20 +322,12 @@ def test_declarative_pipelines_take_up_where_they_ended(processes: Processes, br
     options = ["--template", "pipeline", "--topic", topic, "--bootstrap-server", broker.bootstrap]
     subprocess.run([*installed_command(), "spark", "init", str(project), *options], check=True)
     jars = ",".join(map(str, sorted((apache_kafka.JARS / "spark").glob("*.jar"))))
-    run = [str(spark_home() / "bin" / "spark-pipelines"), "--jars", jars]
-    run += ["--conf", "spark.sql.catalogImplementation=hive", "run"]
+    command = [str(spark_home() / "bin" / "spark-pipelines"), "--jars", jars]
+    command += ["--conf", "spark.sql.catalogImplementation=hive", "run"]
     create_topics(broker.bootstrap, {topic: {}}, PARTITIONS)
     for seed in range(2):
         Confluent().produce(broker.bootstrap, topic, generate(COUNT, PARTITIONS, Traits(), seed), "zstd")
-        done = subprocess.run(
-            run,
-            check=False,
-            cwd=project,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            env=environment(PYSPARK_PYTHON=sys.executable),
-        )
+        done = run(command, project, PYSPARK_PYTHON=sys.executable)
         assert done.returncode == 0, f"{done.stdout[-2000:]}{done.stderr[-4000:]}"
     table = topic.replace("-", "_")
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
