@@ -117,7 +117,13 @@ class HeadgateBroker(Broker):
         return self.process.pid
 
     def command(self) -> list[str]:
-        wanted = {"listeners": f"PLAINTEXT://{self.bootstrap}", "log.dirs": str(self.data), **self.settings}
+        wanted = {
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": str(self.data),
+            # Or else a start waits as long as the session lasts, and tests have short sessions
+            "zookeeper.connection.timeout.ms": str(round(START_LIMIT_S / 2 * 1000)),
+            **self.settings,
+        }
         overrides = [word for name, value in wanted.items() for word in ("--override", f"{name}={value}")]
         return [*installed_command(), "serve", *self.arguments, *overrides]
 
