@@ -154,21 +154,24 @@ def check_named_jars(settings: Mapping[str, str], spark: str | None) -> Iterator
                 yield Finding(setting, WRONG, name, f"this is made for another Spark: name version {spark}")
 
 
-def check_worker(python: str, report: Mapping[str, str | None] | None, driver: str) -> Iterator[Finding]:
-    """`report`: the versions of Python and of packages that a worker has; None if it does not run."""
+def check_worker(python: str, report: Mapping[str, str | None] | None, driver: str, use: str = "") -> Iterator[Finding]:
+    """`report`: the versions of Python and of packages that a worker has; None if it does not run.
+
+    `use`: what this interpreter is for, if not for all workers.
+    """
     cure = f"export PYSPARK_PYTHON={sys.executable}; for a cluster: headgate spark pack"
     if report is None:
-        yield Finding("worker", WRONG, f"{python} does not run", cure)
+        yield Finding("worker", WRONG, f"{python}{use} does not run", cure)
         return
     version = report.get("python") or "unknown"
     if version.split(".")[:2] != driver.split(".")[:2]:
-        yield Finding("worker", WRONG, f"{python} is Python {version}, the driver is {driver}", cure)
+        yield Finding("worker", WRONG, f"{python}{use} is Python {version}, the driver is {driver}", cure)
         return
     lacking = [name for name in WORKER_PACKAGES if report.get(name) is None]
     if lacking:
-        yield Finding("worker", WRONG, f"{python} has no {', '.join(lacking)}", cure)
+        yield Finding("worker", WRONG, f"{python}{use} has no {', '.join(lacking)}", cure)
     else:
-        yield Finding("worker", OK, f"{python}, Python {version}")
+        yield Finding("worker", OK, f"{python}{use}, Python {version}")
 
 
 def check_push_down(settings: Mapping[str, str]) -> Finding:
@@ -335,7 +338,9 @@ def examine(installed: Installation, environment: Mapping[str, str]) -> Iterator
         yield check_scala(installed.spark, installed.home_jars)
         yield check_connector(jars, default_folder(installed.spark, environment), installed.home_jars)
     yield from check_named_jars(installed.settings, installed.spark)
-    yield from check_worker(installed.worker, probe_worker(installed.worker), installed.python)
+    for python in dict.fromkeys((installed.worker, installed.source_worker)):
+        use = "" if python == installed.worker else " of the format headgate"
+        yield from check_worker(python, probe_worker(python), installed.python, use)
     yield check_push_down(installed.settings)
     yield from check_poms(installed.maven_repository, jars)
     yield check_local_address(installed.own_address, environment)

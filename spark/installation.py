@@ -36,6 +36,7 @@ print(json.dumps(found))
 class Installation(NamedTuple):
     """`spark`: version of the Python package. `home_jars`: file names in Spark's home. `worker`: the workers' Python.
 
+    `source_worker`: the Python of the format `headgate`, which Spark's client mode finds by the environment alone.
     `java`: a version as 17.0.12; None if `java_home` has no file that tells. `own_address`: of this host's name.
     """
 
@@ -47,6 +48,7 @@ class Installation(NamedTuple):
     home_jars: Sequence[str]
     settings: Mapping[str, str]
     worker: str
+    source_worker: str
     maven_repository: Path
     own_address: str | None
 
@@ -56,6 +58,7 @@ def find_installation(environment: Mapping[str, str], worker: str | None = None)
     home = spark_home(environment)
     settings = read_settings(environment, home)
     java_home = find_java_home(environment)
+    by_environment = environment.get("PYSPARK_PYTHON") or "python3"
     return Installation(
         spark=installed_pyspark(),
         python=platform.python_version(),
@@ -64,7 +67,8 @@ def find_installation(environment: Mapping[str, str], worker: str | None = None)
         java_home=java_home,
         home_jars=sorted(path.name for path in (home / "jars").glob("*.jar")) if home else (),
         settings=settings,
-        worker=worker or settings.get("spark.pyspark.python") or environment.get("PYSPARK_PYTHON") or "python3",
+        worker=worker or settings.get("spark.pyspark.python") or by_environment,
+        source_worker=worker or environment.get("PYSPARK_DRIVER_PYTHON") or by_environment,
         maven_repository=Path.home() / ".m2" / "repository",
         own_address=_own_address(),
     )

@@ -168,5 +168,11 @@ def run(options: argparse.Namespace) -> CommandResult:
         f"spark.archives        {options.output.absolute()}#{FOLDER}",
         f"spark.pyspark.python  ./{FOLDER}/bin/python",
     ]
-    notes = [f"{count} packages, {size >> 20} MB; each executor needs {python}"]
+    notes = [
+        f"{count} packages, {size >> 20} MB; each executor needs {python}",
+        (
+            f"the format headgate in client mode, and a server of Spark Connect: unpack the archive in ./{FOLDER} of "
+            f"the driver too, and set PYSPARK_PYTHON=./{FOLDER}/bin/python"
+        ),
+    ]
     return CommandResult(document="\n".join(lines), notes=notes)

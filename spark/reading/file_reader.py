@@ -87,7 +87,7 @@ class FileReader:
             try:
                 return self._broker.topics()
             except (LogUnavailable, ClientError):
-                if self._is_held():
+                if self.is_held():
                     raise
         return self._directories.topics()
 
@@ -99,7 +99,7 @@ class FileReader:
             try:
                 return self._broker.bounds(wanted, isolation)
             except (LogUnavailable, ClientError):
-                if self._is_held():
+                if self.is_held():
                     raise
         read = _Checkpoints(self._disk)
         return {partition: self._bounds(partition, isolation, read) for partition in wanted}
@@ -109,7 +109,7 @@ class FileReader:
             try:
                 return self._broker.offsets_for_times(times)
             except (LogUnavailable, ClientError):
-                if self._is_held():
+                if self.is_held():
                     raise
         read = _Checkpoints(self._disk)
         return {partition: self._offset_for_time(partition, time_ms, read) for partition, time_ms in times.items()}
@@ -131,7 +131,7 @@ class FileReader:
         if self._broker is not None:
             self._broker.close()
 
-    def _is_held(self) -> bool:
+    def is_held(self) -> bool:
         """Whether a running broker has a lock on a directory: then the files alone do not tell what it serves."""
         return any(DataDirectory.read(self._disk, path).lock_holder is not None for path in self._directories.paths)
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from headgate.spark.reading.log_reader import (
     Bounds,
@@ -23,6 +23,9 @@ from headgate.spark.reading.log_reader import (
     Topic,
 )
 from headgate.tools.cluster import TopicPartition
+
+if TYPE_CHECKING:
+    from headgate.spark.reading.wire_reader import WireReader
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -46,8 +49,12 @@ class Origin:
             return self._wire()
         from headgate.spark.reading.file_reader import FileReader
 
-        broker = self._wire() if self.bootstrap else None
-        return FileReader(self.log_directories, broker=broker)
+        if not self.bootstrap:
+            return FileReader(self.log_directories)
+        broker = self._wire()
+        files = FileReader(self.log_directories, broker=broker)
+        broker.may_come_back = files.is_held  # a broker that is gone is not waited for: the files tell all
+        return files
 
     def open_in_task(self) -> LogReader:
         """The reader of a task: by files, and by the wire where they cannot be read."""
@@ -58,7 +65,7 @@ class Origin:
         files = FileReader(self.log_directories, topic_ids=self.topic_ids or None)
         return FallbackReader(files, self._wire) if self.bootstrap else files
 
-    def _wire(self) -> LogReader:
+    def _wire(self) -> WireReader:
         from headgate.spark.reading.wire_reader import WireReader
 
         if not self.bootstrap:

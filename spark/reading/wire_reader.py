@@ -46,6 +46,10 @@ _LEVELS = {IsolationLevel.READ_UNCOMMITTED: READ_UNCOMMITTED, IsolationLevel.REA
 T = TypeVar("T")
 
 
+def _always() -> bool:
+    return True
+
+
 class WireReader:
     """Topics as the brokers of a cluster serve them. It connects at the first question; pickle it before."""
 
@@ -66,6 +70,8 @@ class WireReader:
         self.partition_bytes = partition_bytes
         self.max_wait_ms = max_wait_ms
         self.clock, self.sleep = clock, sleep
+        self.may_come_back: Callable[[], bool] = _always
+        """Asked where no broker answers: whether to ask again until `timeout_s` have gone by."""
         self._topic_ids = dict(topic_ids or {})
         self._cluster: Cluster | None = None
 
@@ -129,11 +135,14 @@ class WireReader:
         """Ask the cluster; ask again over new connections while brokers cannot be reached. Raises LogUnavailable."""
         deadline = self.clock() + self.timeout_s
         while True:
+            is_connected = False
             try:
-                return question(self.cluster())
+                cluster = self.cluster()
+                is_connected = True
+                return question(cluster)
             except ClientError as error:
                 self.close()
-                if self.clock() >= deadline:
+                if self.clock() >= deadline or not (is_connected or self.may_come_back()):
                     raise LogUnavailable(str(error)) from None
                 self.sleep(_RETRY_AFTER_S)
 

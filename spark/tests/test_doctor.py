@@ -30,6 +30,7 @@ def installation(**changed: Any) -> Installation:
         home_jars=["spark-core_2.13-4.1.1.jar"],
         settings={},
         worker="/no/such/python",
+        source_worker="/no/such/python",
         maven_repository=Path("/no/repository"),
         own_address="127.0.0.1",
     )
@@ -114,6 +115,16 @@ def test_the_worker_is_like_the_driver(found: Mapping[str, str | None] | None, s
     assert one.state == state
     assert words in one.found
     assert (state == OK) == (not one.cure)
+
+
+def test_the_format_headgate_may_have_another_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "probe_worker", lambda python: report() if python == "/packed" else None)
+    found = list(doctor.examine(installation(python="3.11.2", worker="/packed", source_worker="python3"), {}))
+    states_of_workers = [(one.state, one.found) for one in found if one.check == "worker"]
+    assert states_of_workers == [
+        (OK, "/packed, Python 3.11.9"),
+        (WRONG, "python3 of the format headgate does not run"),
+    ]
 
 
 def test_push_down_is_off_by_default() -> None:

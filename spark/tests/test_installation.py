@@ -76,5 +76,7 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostbyname", lambda name: "127.0.0.1")
     found = find_installation({"PYSPARK_PYTHON": "/worker", "PATH": ""})
     assert found.worker == "/worker"
+    assert found.source_worker == "/worker"
     assert find_installation({"PATH": ""}, "/named").worker == "/named"
+    assert find_installation({"PYSPARK_DRIVER_PYTHON": "/driver", "PATH": ""}).source_worker == "/driver"
     assert found.java_home == ""

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import socket
+from pathlib import Path
+
 import pytest
 
+from headgate.spark.reading.file_reader import FileReader
 from headgate.spark.reading.log_reader import IsolationLevel, LogUnavailable, OffsetOutOfRange, OffsetRange
 from headgate.spark.reading.opening import FallbackReader, Origin
 from headgate.spark.source.tests.fake_log import T0, FakeLog
@@ -52,3 +56,20 @@ def test_questions_go_to_the_second_reader() -> None:
 def test_neither_a_broker_nor_directories() -> None:
     with pytest.raises(LogUnavailable, match="logDirs"):
         Origin().open()
+
+
+@pytest.mark.sockets
+def test_a_broker_that_is_gone_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing listens, and no process holds the directory: the files tell all. A held one has a broker that starts."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    waits: list[float] = []
+    settings = {"timeout_s": 60.0, "sleep": waits.append, "clock": lambda: 30.0 * len(waits)}
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=0\ncluster.id=c\n")
+    origin = Origin(address, (str(tmp_path),), wire_settings=settings)
+    assert origin.open().topics() == {}
+    assert not waits
+    monkeypatch.setattr(FileReader, "is_held", lambda reader: True)
+    with pytest.raises(LogUnavailable, match="no broker answers"):
+        origin.open().topics()
+    assert len(waits) == 2
