@@ -93,6 +93,29 @@ if query.exception() is not None:
     raise query.exception()
 """
 
+# A write by tasks of which one hangs at its first run; prints what became of the write
+SPECULATIVE_WRITE = """
+import json, sys, time
+from pathlib import Path
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from headgate.spark.sink.sink import Sink
+bootstrap, topic, folder, count, partitions = *sys.argv[1:4], *map(int, sys.argv[4:])
+def hang(batches):
+    task, hung = TaskContext.get(), Path(folder) / "hung"
+    for batch in batches:
+        yield batch.slice(0, 1)
+        if task.partitionId() == 0 and not hung.exists():
+            hung.touch()
+            time.sleep(20)
+        yield batch.slice(1)
+spark = SparkSession.builder.getOrCreate()
+columns = ("CAST(CAST(id AS STRING) AS BINARY) AS value", "spark_partition_id() AS partition")
+rows = spark.range(0, count, numPartitions=partitions).selectExpr(*columns)
+outcome = Sink(bootstrap, topic=topic, keep_partitions=True).write(rows.mapInArrow(hang, rows.schema))
+print(json.dumps(outcome._asdict()))
+"""
+
 
 class Processes:
     """Processes of Spark, each with a log; all end with the block, those that they started too."""
@@ -170,16 +193,17 @@ def is_listening(port: int) -> bool:
     return False
 
 
-def start_cluster(processes: Processes) -> str:
-    """A master and two workers of one core each; the address of the master."""
+def start_cluster(processes: Processes, hosts: Sequence[str] = (HOST, HOST)) -> str:
+    """A master, and for each host a worker with one core; the address of the master."""
     port = reserve(processes)
-    common = ("--host", HOST, "--webui-port", "0")
-    processes.start("master", "spark-class", "org.apache.spark.deploy.master.Master", "--port", str(port), *common)
+    master = ("spark-class", "org.apache.spark.deploy.master.Master", "--port", str(port))
+    processes.start("master", *master, "--host", HOST, "--webui-port", "0")
     processes.wait_for("master", port)
     address = f"spark://{HOST}:{port}"
     worker = ("spark-class", "org.apache.spark.deploy.worker.Worker", address, "--cores", "1", "--memory", "600m")
-    for name in ("worker-1", "worker-2"):
-        processes.start(name, *worker, "--work-dir", str(processes.directory / name), *common)
+    for number, host in enumerate(hosts, 1):
+        place = ("--work-dir", str(processes.directory / f"worker-{number}"), "--host", host, "--webui-port", "0")
+        processes.start(f"worker-{number}", *worker, *place, SPARK_LOCAL_IP=host)
     return address
 
 
@@ -237,6 +261,33 @@ def test_a_thin_client_of_a_cluster_with_a_packed_environment(
     assert found["headgate"] == found["kafka"]
     assert len(found["python"]) == 2, "one of each worker"
     assert all(path.endswith("/environment/bin/python") for path in found["python"])
+
+
+def test_a_speculative_task_writes_nothing(processes: Processes, broker: Broker, topic: Callable[..., str]) -> None:
+    """Spark starts copies of a task that hangs, on another host. The copies fail, and each row is written once."""
+    name = topic(PARTITIONS)
+    settings = {
+        "spark.master": start_cluster(processes, (HOST, "127.0.0.2")),
+        "spark.driver.host": HOST,
+        "spark.executor.memory": "512m",
+        "spark.ui.enabled": "false",
+        "spark.speculation": "true",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "500ms",
+    }
+    words = [word for setting, value in settings.items() for word in ("--conf", f"{setting}={value}")]
+    program = processes.directory / "write.py"
+    program.write_text(SPECULATIVE_WRITE)
+    options = [broker.bootstrap, name, str(processes.directory), str(COUNT), str(PARTITIONS)]
+    command = [str(spark_home() / "bin" / "spark-submit"), *words, str(program), *options]
+    done = run(command, PYSPARK_PYTHON=sys.executable)
+    assert done.returncode == 0, told(done.stdout)
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert "task 0 was started again (attempt 1)" in done.stderr, told(done.stderr)
+    assert outcome["records"] == COUNT
+    found = committed_rows(broker.bootstrap, [(name, number) for number in range(PARTITIONS)])
+    values = [int(value or b"") for rows in found.values() for value in rows]
+    assert sorted(values) == list(range(COUNT))
 
 
 def test_doctor_dials_on_the_executors(processes: Processes, broker: Broker) -> None:
