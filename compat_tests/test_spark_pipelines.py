@@ -170,3 +170,31 @@ def test_a_replay_is_written_once(broker: Broker, topic: Callable[..., str]) -> 
     command(*arguments)
     assert content(committed(broker, target)) == content(before)
     assert command(*arguments) == []
+
+
+@pytest.mark.soak
+def test_a_folder_of_loads_is_replayed_once(broker: Broker, topic: Callable[..., str], tmp_path: Path) -> None:
+    """Killed and run again after another load, which is not of the replay; the order within a key stays."""
+    name, out = topic(PARTITIONS), str(tmp_path / "out")
+    target = f"{name}-replayed"
+    create_topics(broker.bootstrap, {target: {}}, PARTITIONS)
+    where = ("--bootstrap-server", broker.bootstrap)
+    for seed in (4, 5):
+        Confluent().produce(broker.bootstrap, name, generate(1_000, PARTITIONS, Traits(), seed), "zstd")
+        command("load", name, out, *where, "--processes", "2")
+    before = committed(broker, name)
+    arguments = ("replay", f"table:{out}", target, "--name", f"r-{name}", *where, "--batch", "300")
+    command(*arguments, kill_after_rows=2)
+    Confluent().produce(broker.bootstrap, name, generate(100, PARTITIONS, Traits(), 6), "none")
+    command("load", name, out, *where, "--processes", "2")
+    command(*arguments)
+    found = committed(broker, target)
+    assert sorted(content(found), key=repr) == sorted(content(before), key=repr)
+    for key in {one.key for one in before if one.key is not None}:
+        assert values_of(found, key) == values_of(before, key)
+    assert command(*arguments) == []
+
+
+def values_of(records: list[Received], key: bytes) -> list[tuple[int, bytes | None]]:
+    """The partition and the value of each record with this key, in their order."""
+    return [(one.partition, one.value) for one in records if one.key == key]
