@@ -125,7 +125,7 @@ def test_killed_executors_lose_nothing(broker: Broker, topic: Callable[..., str]
     cluster = ("--master", "local-cluster[2,1,1024]")
     with PlainReader(out):
         for number in range(KILLS):
-            written.plain(name, 200_000)
+            written.plain(name, 100_000)
             with loads.started(*words, *cluster, errors=errors) as process:
                 victim = wait_for_executor(process.pid)
                 time.sleep(chance.uniform(0, 4))
