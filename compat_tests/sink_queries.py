@@ -26,6 +26,8 @@ from compat_tests.waiting import until
 PARTITIONS = 3
 ROWS_OF_A_BATCH = 90
 RUN_LIMIT_S = 200.0
+TIME_MS = 1_700_000_000_000  # of all records: the sink keeps times
+KEPT = {"retention.ms": "-1"}  # Kafka deletes such old records half a minute after a start
 
 
 class SinkQuery:
@@ -48,7 +50,7 @@ class SinkQuery:
         toolchain.jars("spark")
         self.broker, self.directory = broker, directory
         directory.mkdir(parents=True, exist_ok=True)
-        self.source, self.output = (new_topic(broker.bootstrap, PARTITIONS) for _ in range(2))
+        self.source, self.output = (new_topic(broker.bootstrap, PARTITIONS, KEPT) for _ in range(2))
         self.rows = batches * ROWS_OF_A_BATCH
         produce(broker.bootstrap, self.source, range(self.rows))
         limit = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(ROWS_OF_A_BATCH)}
@@ -194,5 +196,5 @@ def jars() -> str:
 def produce(bootstrap: str, topic: str, numbers: range) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in numbers:
-        producer.produce(topic, b"%d" % number, b"%d" % (number % 11), number % PARTITIONS, timestamp=1_700_000_000_000)
+        producer.produce(topic, b"%d" % number, b"%d" % (number % 11), number % PARTITIONS, timestamp=TIME_MS)
     assert producer.flush(30) == 0

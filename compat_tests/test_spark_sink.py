@@ -17,7 +17,7 @@ from compat_tests import spark_format
 from compat_tests.broker import Broker, running
 from compat_tests.copiers.committed_values import Follower, Values, committed_values
 from compat_tests.sink_program import ROWS, STEPS, SinkProgram, expected
-from compat_tests.sink_queries import produce
+from compat_tests.sink_queries import KEPT, produce
 from compat_tests.topics import new_topic
 from compat_tests.waiting import until
 
@@ -104,7 +104,7 @@ def test_two_drivers_under_one_name_do_not_both_write(broker: Broker, tmp_path: 
 
 def test_the_format_headgate_writes_batches_and_queries(spark: Any, broker: Broker, tmp_path: Path) -> None:
     """Rows of any tasks, with headers and times; a query goes on where it was, and a repeated write writes nothing."""
-    source, output, report = (new_topic(broker.bootstrap, PARTITIONS) for _ in range(3))
+    source, output, report = (new_topic(broker.bootstrap, PARTITIONS, KEPT) for _ in range(3))
     produce(broker.bootstrap, source, range(900))
     read = spark_format.options(broker, source) | {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
     target = {"kafka.bootstrap.servers": broker.bootstrap, "topic": output, "queryName": output}
