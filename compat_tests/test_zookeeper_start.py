@@ -27,8 +27,8 @@ from compat_tests.topics import create_topics
 from compat_tests.waiting import until
 from compat_tests.zookeeper import ZooKeeper
 
-SESSION_MS = 2_000  # of tests that wait for its end
-LONG_SESSION_MS = 30_000  # of tests that a busy machine must not end
+SESSION_MS = 2_000  # where ZooKeeper goes, or does not answer
+LONG_SESSION_MS = 30_000  # elsewhere: a busy machine must not end it
 SHORT_WAIT = {"zookeeper.connection.timeout.ms": "2000"}
 NUMBERS = itertools.count()
 
@@ -339,7 +339,7 @@ def test_zookeeper_is_killed_and_started(own_zookeeper: ZooKeeper, broker: Headg
         own_zookeeper.start()
         check_alive(broker, connect, "u")
     assert not load.errors
-    assert load.slowest_s < SESSION_MS / 1000
+    assert load.slowest_s < 1
     assert len(consume(broker.bootstrap, "t", load.count)) == load.count
 
 
@@ -354,7 +354,7 @@ def test_zookeeper_hangs_for_longer_than_the_session(own_zookeeper: ZooKeeper, b
         own_zookeeper.process.send_signal(signal.SIGCONT)
         check_alive(broker, connect, "u")
     assert not load.errors
-    assert load.slowest_s < SESSION_MS / 1000
+    assert load.slowest_s < 1
 
 
 def test_a_broker_cut_off_for_longer_than_the_session(own_zookeeper: ZooKeeper, broker: HeadgateBroker) -> None:
@@ -375,7 +375,7 @@ def test_a_broker_cut_off_for_longer_than_the_session(own_zookeeper: ZooKeeper, 
                 until(lambda: client.get("/controller_epoch")[0] == b"2", "the next controller", 30, 0.1)
             check_alive(broker, connect, "u")
         assert not load.errors
-        assert load.slowest_s < SESSION_MS / 1000
+        assert load.slowest_s < 1
         assert any("clients are served, and what needs ZooKeeper waits" in line for line in broker.error_lines())
         broker.stop()
 
