@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
     with _brokers(folder) as (headgate, kafka):
         records = 0
         for broker in (headgate, kafka):
-            broker.client.create_topic(TOPIC, options.partitions)
+            broker.client.create_topic(TOPIC, options.partitions, {"retention.ms": "-1"})  # records of 2023
             began = time.perf_counter()
             address = f"127.0.0.1:{broker.port}"
             records = fill(address, TOPIC, options.partitions, options.records, options.size, options.codec)
