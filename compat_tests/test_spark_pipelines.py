@@ -105,7 +105,7 @@ def produce_with_aborted(bootstrap: str, topic: str) -> None:
 
 
 def test_a_mirror_and_its_groups(broker: Broker, other: Broker, topic: Callable[..., str]) -> None:
-    """Killed in the middle and run again: each record once; a group goes on at the same record."""
+    """Killed in the middle and run again: each record once; groups go on at the same records."""
     name = topic(PARTITIONS)
     Confluent().produce(broker.bootstrap, name, generate(3_000, PARTITIONS, Traits(), 1), "lz4")
     produce_with_aborted(broker.bootstrap, name)
@@ -118,11 +118,13 @@ def test_a_mirror_and_its_groups(broker: Broker, other: Broker, topic: Callable[
     assert content(source) == content(copy)
 
     places = [one.offset for one in source if one.partition == 0]
-    for place in (0, 40, len(places) // 2, len(places) - 1):
-        commit(broker.bootstrap, "g", name, places[place])
-        moved = command("mirror-groups", "g", *arguments[1:], "--execute", "--backwards")
-        assert [row["topic"] for row in moved] == [name]
-        assert next_value(other.bootstrap, "g", name) == next_value(broker.bootstrap, "g", name)
+    groups = {f"g{place}": places[place] for place in (0, 40, len(places) // 2, len(places) - 1)}
+    for group, offset in groups.items():
+        commit(broker.bootstrap, group, name, offset)
+    moved = command("mirror-groups", *groups, *arguments[1:], "--execute", "--backwards")
+    assert [row["topic"] for row in moved] == [name] * len(groups)
+    for group in groups:
+        assert next_value(other.bootstrap, group, name) == next_value(broker.bootstrap, group, name)
 
 
 def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:

@@ -93,7 +93,8 @@ def _brokers(folder: Path) -> Iterator[tuple[Broker, Broker]]:
 def _scene(folder: Path, headgate: Broker, kafka: Broker) -> Iterator[Scene]:
     from headgate.spark.session import session
 
-    spark = session("bench", settings={"spark.driver.memory": "1g", "spark.ui.showConsoleProgress": "false"})
+    # In 1g the consumers that Spark keeps between jobs and the buffers of Parquet leave the second round no room
+    spark = session("bench", settings={"spark.driver.memory": "4g", "spark.ui.showConsoleProgress": "false"})
     spark.sparkContext.setLogLevel("ERROR")
     output = folder / "output"
     output.mkdir()
