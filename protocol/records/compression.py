@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -54,6 +54,23 @@ def decompress(codec: int, data: Buffer, limit_bytes: int = MAX_OUTPUT_BYTES) ->
     return unpack(data, limit_bytes)
 
 
+def decompress_into(codec: int, data: Buffer, output: memoryview) -> int | None:
+    """Write the plain bytes of `data` to the beginning of `output`; return their number, None if there is no room.
+
+    `output` may hold a part of them in all other cases. Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE,
+    CORRUPT_MESSAGE.
+    """
+    if codec == NONE:
+        if len(data) > len(output):
+            return None
+        output[: len(data)] = data
+        return len(data)
+    unpack = _INTO.get(codec)
+    if unpack is None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {codec}")
+    return unpack(data, output)
+
+
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     """Return `data` as a stream of this codec, in the form that every Kafka client reads.
 
@@ -96,31 +113,43 @@ def _too_large(limit_bytes: int) -> KafkaError:
     return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"the batch decompresses to more than {limit_bytes} bytes")
 
 
-def _zeros(size: int) -> bytearray | mmap.mmap:
+def _zeros(size: int) -> memoryview:
     """Return a zeroed output buffer.
 
     Python fills a bytearray while it holds the GIL, for a tenth of a second at the size of a decompression bomb. The
     kernel fills mapped memory at its first use, inside the codec, which has released the GIL. In all this takes longer,
     so small buffers are not mapped.
     """
-    return bytearray(size) if size <= _MAPPED_BYTES else mmap.mmap(-1, size)
+    return memoryview(bytearray(size) if size <= _MAPPED_BYTES else mmap.mmap(-1, size))
 
 
-def _decompressor(name: str) -> Callable[[Buffer, int], memoryview]:
-    """Return a decompressor into a buffer that grows up to the limit. These formats do not carry the output's size."""
+def _into(name: str) -> Callable[[Buffer, memoryview], int | None]:
+    """Return a decompressor into a buffer. These formats do not carry the output's size."""
+
+    def unpack(data: Buffer, output: memoryview) -> int | None:
+        cramjam = _native()
+        try:
+            return int(getattr(cramjam, name).decompress_into(data, output))
+        except cramjam.DecompressionError as error:
+            # Only a full buffer has this message (std::io::ErrorKind::WriteZero). Any other means a damaged stream.
+            if "write whole buffer" not in str(error):
+                raise _corrupt(name, error) from None
+            return None
+
+    return unpack
+
+
+def _decompressor(codec: int) -> Callable[[Buffer, int], memoryview]:
+    """Return a decompressor into a buffer that grows up to the limit."""
+    unpack_into = _INTO[codec]
 
     def unpack(data: Buffer, limit_bytes: int) -> memoryview:
-        cramjam = _native()
-        codec = getattr(cramjam, name)
         size = min(limit_bytes, max(_FIRST_GUESS_BYTES, _FIRST_GUESS_RATIO * len(data)))
         while True:
             output = _zeros(size)
-            try:
-                return memoryview(output)[: codec.decompress_into(data, output)]
-            except cramjam.DecompressionError as error:
-                # Only a full buffer has this message (std::io::ErrorKind::WriteZero). Any other means a damaged stream.
-                if "write whole buffer" not in str(error):
-                    raise _corrupt(name, error) from None
+            found = unpack_into(data, output)
+            if found is not None:
+                return output[:found]
             if size >= limit_bytes:
                 raise _too_large(limit_bytes)
             size = min(limit_bytes, 4 * size)
@@ -129,10 +158,36 @@ def _decompressor(name: str) -> Callable[[Buffer, int], memoryview]:
 
 
 def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytearray:
+    size = 0
+    for block in _snappy_blocks(data):
+        size += _snappy_size(block)
+        if size > limit_bytes:
+            raise _too_large(limit_bytes)
+    output = bytearray(size)
+    _snappy_into(data, memoryview(output))
+    return output
+
+
+def _snappy_into(data: Buffer, output: memoryview) -> int | None:
+    cramjam, position = _native(), 0
+    for block in _snappy_blocks(data):
+        end = position + _snappy_size(block)
+        if end > len(output):
+            return None
+        try:
+            cramjam.snappy.decompress_raw_into(block, output[position:end])
+        except cramjam.DecompressionError as error:
+            raise _corrupt("snappy", error) from None
+        position = end
+    return position
+
+
+def _snappy_blocks(data: Buffer) -> Iterator[memoryview]:
+    """The raw blocks of a batch: those within xerial framing, or all of it."""
     view = memoryview(data)
     if view[:8] != _XERIAL_MAGIC:
-        return _decompress_snappy_block(view, limit_bytes)
-    output = bytearray()
+        yield view
+        return
     position = len(_XERIAL_HEADER)
     if len(view) < position:
         raise _corrupt("snappy", "the xerial header is cut")
@@ -146,25 +201,20 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytearray:
         position += 4
         if length < 0 or position + length > len(view):
             raise _corrupt("snappy", f"a xerial block of {length} bytes passes the end of the batch")
-        output += _decompress_snappy_block(view[position : position + length], limit_bytes - len(output))
+        yield view[position : position + length]
         position += length
-    return output
 
 
-def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
-    """Return the plain bytes of one block. Their count precedes them; an impossible count allocates nothing."""
+def _snappy_size(block: memoryview) -> int:
+    """The count of plain bytes, which precedes them. An impossible count allocates nothing."""
     cramjam = _native()
     try:
-        size = cramjam.snappy.decompress_raw_len(block)
-        if size > _SNAPPY_RATIO * len(block):
-            raise _corrupt("snappy", f"a block of {len(block)} bytes claims to become {size}")
-        if size > limit_bytes:
-            raise _too_large(limit_bytes)
-        output = bytearray(size)
-        cramjam.snappy.decompress_raw_into(block, output)
+        size = int(cramjam.snappy.decompress_raw_len(block))
     except cramjam.DecompressionError as error:
         raise _corrupt("snappy", error) from None
-    return output
+    if size > _SNAPPY_RATIO * len(block):
+        raise _corrupt("snappy", f"a block of {len(block)} bytes claims to become {size}")
+    return size
 
 
 def _compress_snappy(data: Buffer, level: int | None) -> bytes:
@@ -230,11 +280,17 @@ def _compress_zstd(data: Buffer, level: int | None) -> bytes:
     return bytes(_native().zstd.compress(data, level=level))
 
 
+_INTO: dict[int, Callable[[Buffer, memoryview], int | None]] = {
+    GZIP: _into("gzip"),
+    SNAPPY: _snappy_into,
+    LZ4: _into("lz4"),
+    ZSTD: _into("zstd"),
+}
 _DECOMPRESSORS: dict[int, Callable[[Buffer, int], Buffer]] = {
-    GZIP: _decompressor("gzip"),
+    GZIP: _decompressor(GZIP),
     SNAPPY: _decompress_snappy,
-    LZ4: _decompressor("lz4"),
-    ZSTD: _decompressor("zstd"),
+    LZ4: _decompressor(LZ4),
+    ZSTD: _decompressor(ZSTD),
 }
 _STREAM_COMPRESSORS: dict[int, Callable[[int | None], Any]] = {
     GZIP: _GzipCompressor,

@@ -8,10 +8,12 @@ All readers raise IndexError at the end of the data, and for a varint of more th
 
 from __future__ import annotations
 
+from headgate.protocol.records import Buffer
+
 _MAX_BYTES = 10
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
     """Read a number; return it, and the position after it. The code repeats `read_rest`: a call would cost 50 ns."""
     byte = data[position]
     position += 1

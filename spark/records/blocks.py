@@ -8,11 +8,11 @@ where the header has it: records come in any order of their times.
 from __future__ import annotations
 
 import enum
+import mmap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Final, NamedTuple
 
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import Buffer, batch, compression
 from headgate.protocol.records.aborted_batches import AbortedBatches
 from headgate.protocol.records.batch import (
@@ -30,15 +30,14 @@ from headgate.protocol.records.message_set import MAGIC_POSITION
 from headgate.protocol.records.up_conversion import MAX_BATCH_BYTES, UpConversion
 from headgate.protocol.steps import finish
 from headgate.spark.reading.log_reader import FetchedBatches, OffsetRange
-from headgate.spark.records.large_batches import STREAMED_CODECS, pieces
+from headgate.spark.records.large_batches import pieces
 from headgate.spark.records.varints import PADDING
 from headgate.storage.segment.legacy_messages import size_at
 from headgate.tools.cluster import TopicPartition
 
 BLOCK_BYTES: Final = 4 << 20
 BLOCK_RECORDS: Final = 1 << 15
-LARGE_BYTES: Final = 16 << 20
-"""Batches with more bytes are decompressed in pieces."""
+_RESERVED_PART: Final = 8
 _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 _LEGACY_BYTES = 1 << 18  # the messages of old formats that are converted at once
 CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE = 0, 1, -1
@@ -104,24 +103,32 @@ class Batch(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The records of batches, one after another, in `data` with padding behind `size` bytes."""
+    """The records of batches, one after another, in `data` with padding behind `size` bytes.
 
-    data: bytes
+    The next block takes the same place in memory: use the data before asking for the next one.
+    """
+
+    data: Buffer
     size: int
     records_count: int
     batches: Sequence[Batch]
 
 
 class BlockReader:
-    """Makes blocks of the batches of one range. Each block has at most BLOCK_RECORDS records, or a single batch."""
+    """Makes blocks of the batches of one range. Each block has at most BLOCK_RECORDS records, or a single batch.
+
+    Batches are decompressed straight into the block, and all blocks of a range share one buffer: memory that is in
+    the processor's cache, and that the kernel has given once. The kernel gives no page that no record comes to.
+    """
 
     def __init__(self, wanted: OffsetRange, times: TimeRange | None = None, on_hidden: OnHidden | None = None) -> None:
         self._wanted = wanted
         self._times = times
         self._on_hidden = on_hidden
-        self._parts: list[Buffer] = []
+        self._buffer = memoryview(mmap.mmap(-1, BLOCK_BYTES + len(PADDING)))
         self._batches: list[Batch] = []
         self._size = self._count = 0
+        self._largest = 0
         self._is_at_end = False
 
     def blocks(self, fetched: Iterable[FetchedBatches]) -> Iterator[Block]:
@@ -204,42 +211,36 @@ class BlockReader:
             first = max(header.base_offset, self._wanted.start_offset)
             self._on_hidden(first, min(header.last_offset, self._wanted.end_offset - 1), reason)
 
-    def _add(self, view: memoryview, header: BatchHeader, timestamp_type: int) -> Iterable[Block]:
-        """Add a batch to the block under construction; return the blocks that this finishes, mostly none."""
-        base_offset, attributes, count = header[0], header[5], header[12]
-        body: Buffer | None = view[HEADER_SIZE:]
-        if attributes & CODEC_MASK or count < 0 or len(view) > LARGE_BYTES:
-            body = self._decompress(header, view[HEADER_SIZE:])
+    def _add(self, view: memoryview, header: BatchHeader, timestamp_type: int) -> Iterator[Block]:
+        """Add a batch to the block under construction; yield the blocks that this finishes, mostly none."""
+        base_offset, codec, count = header[0], header[5] & CODEC_MASK, header[12]
+        body = view[HEADER_SIZE:]
+        if count < 0:
+            raise self._unreadable(base_offset, batch.invalid(f"it counts {count} records"))
+        # A batch that turns out to be larger than the room is decompressed twice: rarely, as a block ends early
+        reserve = min(self._largest, BLOCK_BYTES // _RESERVED_PART) if codec else 0
+        if self._batches and (self._count + count > BLOCK_RECORDS or self._size + reserve > BLOCK_BYTES):
+            yield self._close_block()
+        added = self._decompress_into_block(base_offset, codec, body)
+        if added is None and self._batches:
+            yield self._close_block()
+            added = self._decompress_into_block(base_offset, codec, body)
         time = header[8] if timestamp_type == LOG_APPEND_TIME else header[7]
-        finished: tuple[Block, ...] = ()
-        if body is None:
-            if self._batches:
-                finished = (self._close_block(),)
-            return chain(finished, self._large_batch(view, header, time, timestamp_type))
-        size = len(body)
-        if self._batches and (self._count + count > BLOCK_RECORDS or self._size + size > BLOCK_BYTES):
-            finished = (self._close_block(),)
+        if added is None:
+            yield from self._large_batch(view, header, time, timestamp_type)
+            return
         fields = (self._size, count, base_offset, base_offset + header[6], time, timestamp_type)
         self._batches.append(_new_tuple(Batch, fields))
-        self._parts.append(body)
-        self._size += size
+        self._size += added
         self._count += count
-        return finished
+        self._largest = max(self._largest, added)
 
-    def _decompress(self, header: BatchHeader, body: Buffer) -> Buffer | None:
-        """The records of a batch; None if they are too large to be decompressed at once. Raises UnreadableRecords."""
-        codec = header.compression
-        is_streamed = codec in STREAMED_CODECS
+    def _decompress_into_block(self, base_offset: int, codec: int, body: memoryview) -> int | None:
+        """The size of the records of a batch; None if they do not fit into the block. Raises UnreadableRecords."""
         try:
-            if header.records_count < 0:
-                raise batch.invalid(f"it counts {header.records_count} records")
-            if is_streamed and len(body) > LARGE_BYTES:
-                return None
-            return compression.decompress(codec, body, LARGE_BYTES if is_streamed else compression.MAX_OUTPUT_BYTES)
+            return compression.decompress_into(codec, body, self._buffer[self._size : BLOCK_BYTES])
         except KafkaError as error:
-            if is_streamed and error.code == ErrorCode.MESSAGE_TOO_LARGE:
-                return None
-            raise self._unreadable(header.base_offset, error) from None
+            raise self._unreadable(base_offset, error) from None
 
     def _large_batch(self, view: memoryview, header: BatchHeader, time: int, timestamp_type: int) -> Iterator[Block]:
         """Blocks that are parts of one batch. Raises UnreadableRecords."""
@@ -252,8 +253,10 @@ class BlockReader:
             raise self._unreadable(offset, error) from None
 
     def _close_block(self) -> Block:
-        block = Block(b"".join((*self._parts, PADDING)), self._size, self._count, self._batches)
-        self._parts, self._batches, self._size, self._count = [], [], 0, 0
+        end = self._size + len(PADDING)
+        self._buffer[self._size : end] = PADDING
+        block = Block(self._buffer[:end], self._size, self._count, self._batches)
+        self._batches, self._size, self._count = [], 0, 0
         return block
 
     def _unreadable(self, offset: int, error: KafkaError) -> UnreadableRecords:

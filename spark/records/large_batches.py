@@ -1,7 +1,8 @@
-"""Batches that are larger than memory should hold: decompressed and cut into pieces of whole records, one at a time.
+"""Batches that are larger than a block: decompressed and cut into pieces of whole records, one at a time.
 
 A batch of one megabyte may decompress to a hundred. The codecs of `protocol` make all of it at once, which is faster
-for common batches; this goes on where they stop.
+for common batches; this goes on where they stop. Snappy alone is no stream: its batches, at most 22 times larger than
+stored, are decompressed as a whole.
 """
 
 from __future__ import annotations
@@ -11,14 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from headgate.protocol.records import Buffer
+from headgate.protocol.records import Buffer, compression
 from headgate.protocol.records.batch import corrupt, invalid
-from headgate.protocol.records.compression import CODEC_NAMES, GZIP, LZ4, NONE, ZSTD
+from headgate.protocol.records.compression import CODEC_NAMES, NONE, SNAPPY
 from headgate.protocol.records.varint import read_varint
 from headgate.spark.records.varints import PADDING
 
-STREAMED_CODECS: Final = frozenset({NONE, GZIP, LZ4, ZSTD})
-"""Snappy is not among them: its blocks make a batch at most 22 times larger."""
 LARGEST_RECORD_BYTES: Final = 128 << 20
 
 
@@ -32,8 +31,8 @@ class Piece(NamedTuple):
 
 def pieces(codec: int, body: Buffer, records_count: int, piece_bytes: int, piece_records: int) -> Iterator[Piece]:
     """The records of a batch. Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD."""
-    stream = pa.BufferReader(body)
-    if codec != NONE:
+    stream = pa.BufferReader(compression.decompress(codec, body) if codec == SNAPPY else body)
+    if codec not in {NONE, SNAPPY}:
         stream = pa.CompressedInputStream(stream, CODEC_NAMES[codec])
     rest, wanted, left = b"", piece_bytes, records_count
     while left:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from headgate.protocol.records import Buffer
 from headgate.protocol.records.varint import read_varint
 
 _ONE_BYTE = 0x80
@@ -41,7 +42,7 @@ _STEPS: Any = _steps()
 _STEP_TABLE: Any = np.array([_STEPS[pair & 0xFF][pair >> 8] or 0 for pair in range(1 << 16)], np.int64)
 
 
-def record_bounds(data: bytes, begins: Any, counts: Any) -> Any:
+def record_bounds(data: Buffer, begins: Any, counts: Any) -> Any:
     """The positions of all records of batches, one batch after another, and the position after the last record.
 
     `begins`: where each batch begins, and where the last one ends; `counts`: the records of each, none of them 0;
@@ -65,7 +66,7 @@ def record_bounds(data: bytes, begins: Any, counts: Any) -> Any:
     return bounds
 
 
-def _follow_in_step(data: bytes, bounds: Any, begins: Any, counts: Any, firsts: Any) -> Any:
+def _follow_in_step(data: Buffer, bounds: Any, begins: Any, counts: Any, firsts: Any) -> Any:
     """Follow the chains of all batches, the longest first; fill `bounds`; return where each ends.
 
     A chain stops at a length that is not in the table. The few longest ones are left over.
@@ -91,7 +92,7 @@ def _follow_in_step(data: bytes, bounds: Any, begins: Any, counts: Any, firsts: 
     return found
 
 
-def _follow_again(data: bytes, bounds: Any, begin: int, end: int, first: int, count: int) -> None:
+def _follow_again(data: Buffer, bounds: Any, begin: int, end: int, first: int, count: int) -> None:
     """Follow the chain of one batch. Raises InvalidRecord."""
     try:
         starts, position = follow_chain(data, begin, count)
@@ -102,7 +103,7 @@ def _follow_again(data: bytes, bounds: Any, begin: int, end: int, first: int, co
     bounds[first : first + count] = starts
 
 
-def follow_chain(data: bytes, position: int, count: int) -> tuple[list[int], int]:
+def follow_chain(data: Buffer, position: int, count: int) -> tuple[list[int], int]:
     """The positions of `count` records, one after another from `position` on, and the position after the last.
 
     `data` has padding behind it. Raises InvalidRecord.
@@ -121,7 +122,7 @@ def follow_chain(data: bytes, position: int, count: int) -> tuple[list[int], int
     return starts, position
 
 
-def _next_start(data: bytes, position: int, index: int) -> int:
+def _next_start(data: Buffer, position: int, index: int) -> int:
     try:
         length, position = read_varint(data, position)
     except IndexError as error:

@@ -90,3 +90,23 @@ def test_a_delete_horizon_is_no_time_of_a_record() -> None:
     header = read_header(batch.build([Record(-1, 20)]))
     assert TimeRange(None, 10).excludes(header)
     assert not TimeRange(None, 10).excludes(header._replace(attributes=batch.DELETE_HORIZON, base_timestamp=20))
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_batch_that_does_not_fit_begins_the_next_block(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK_BYTES", 1000)
+    data = b"".join(of(offset, b"x" * size, codec=codec) for offset, size in enumerate((10, 400, 700, 10, 960, 10)))
+    wanted = EVERYTHING._replace(end_offset=6)
+    seen = [
+        (len(block.batches), block.data[: block.size].tobytes())  # type: ignore[union-attr]
+        for block in BlockReader(wanted).blocks([FetchedBatches(data, (), 6)])
+    ]
+    assert sum(count for count, _ in seen) == 6
+    assert all(len(records) <= 1000 for _, records in seen)
+    assert b"".join(records for _, records in seen).count(b"x") == 2090
+
+
+def test_a_large_batch_does_not_make_blocks_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK_BYTES", 8000)
+    data = of(0, b"x" * 7900, codec=4) + b"".join(of(offset, b"y" * 50, codec=4) for offset in range(1, 101))
+    assert [len(block.batches) for block in blocks_of(data)] == [1, 100]

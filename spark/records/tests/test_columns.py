@@ -177,3 +177,13 @@ def test_legacy_damage_is_refused() -> None:
     data[-1] ^= 1
     with pytest.raises(UnreadableRecords, match="CRC"):
         rows(bytes(data))
+
+
+def test_rows_stay_when_the_next_block_takes_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_RECORDS", 10)
+    random = Random(5)
+    each = [random_records(random, first, 10, largest=100) for first in range(0, 20_000, 4000)]
+    data = b"".join(bytes(batch.build(records, base_offset=records[0].offset)) for records in each)
+    found = list(columns([FetchedBatches(data, (), 0)], EVERYTHING, COLUMNS))
+    assert len(found) == len(each)
+    assert [row for one in found for row in one.to_pylist()] == rows(data) == expected(data)
