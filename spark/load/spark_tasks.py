@@ -18,6 +18,7 @@ from headgate.spark.load.formats.decoding import BYTES, ERROR, NO_KEY
 from headgate.spark.load.task import Attempt, LoadJob, load_range, new_finder, read_range
 from headgate.spark.reading.log_reader import OffsetRange
 from headgate.spark.records.columns import SCHEMA
+from headgate.spark.zip_importers import forget_zip_importers
 from headgate.tools.log.offset_gaps import Gap
 
 CONTROL = "_control"
@@ -37,6 +38,7 @@ def loading_function(job: LoadJob, ranges: Ranges) -> Function:
     """Load whole ranges."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
+        forget_zip_importers()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 load_range(job, *ranges[number])
@@ -59,6 +61,7 @@ def reading_function(job: LoadJob, ranges: Ranges) -> Function:
     """The first half: numbers of ranges -> rows with control rows around them."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
+        forget_zip_importers()
         decode = _in_task(job)
         schema = (_NO_ROWS if decode is None else decode(_NO_ROWS)).schema.append(_CONTROL_FIELD)
         for batch in batches:
@@ -117,6 +120,7 @@ def passing_function(job: LoadJob, ranges: Ranges) -> Function:
 
 def _attempts(job: LoadJob, ranges: Ranges, batches: Iterator[Any], *, keeps_rows: bool) -> Iterator[tuple[int, Any]]:
     """The number of a range with rows of it; with None when its result is recorded."""
+    forget_zip_importers()
     attempt: Attempt | None = None
     number = -1
     try:

@@ -34,6 +34,7 @@ from headgate.spark.sink.encoding import (
 )
 from headgate.spark.sink.marker import SinkRefused
 from headgate.spark.sink.transaction import BatchWriter, Producer
+from headgate.spark.zip_importers import forget_zip_importers
 from headgate.tools.cluster import TopicPartition
 
 ENCODED = "topic string, partition int, route int, task long, number int, records int, data binary"
@@ -217,6 +218,7 @@ def encode_rows(
     target: Target, batches: Iterable[Any], identity: Callable[[], TaskIdentity] = spark_task
 ) -> Iterator[Any]:
     """Rows as Arrow batches to rows of `ENCODED`. A second attempt may run: the rows of one attempt are used."""
+    forget_zip_importers()
     task = identity().number
     numbers: defaultdict[TopicPartition, int] = defaultdict(int)
     for partitions, encoded in RowEncoder(target, task).encode(batches):
@@ -240,6 +242,7 @@ def write_rows(
     target: Target, producer: Producer, batches: Iterable[Any], identity: Callable[[], TaskIdentity] = spark_task
 ) -> Iterator[Any]:
     """Rows as Arrow batches to the brokers, then the report. No other task has rows of the same target partition."""
+    forget_zip_importers()
     task = identity()
     with TaskWriter(target, producer, task) as writer:
         for partitions, encoded in RowEncoder(target, task.number).encode(check_stage(batches)):
@@ -251,6 +254,7 @@ def write_batches(
     target: Target, producer: Producer, batches: Iterable[Any], identity: Callable[[], TaskIdentity] = spark_task
 ) -> Iterator[Any]:
     """Rows of `ENCODED` to the brokers, then the report. Batches of one encoding task keep their order."""
+    forget_zip_importers()
     with TaskWriter(target, producer, identity()) as writer:
         order = _Order()
         for batch in check_stage(batches):

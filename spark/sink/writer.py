@@ -21,6 +21,7 @@ from headgate.spark.sink.query import read_query
 from headgate.spark.sink.sink import Sink, once_batch
 from headgate.spark.sink.tasks import RowEncoder, Target, TaskIdentity, TaskWriter, spark_task
 from headgate.spark.sink.transaction import Producer
+from headgate.spark.zip_importers import forget_zip_importers
 from headgate.tools.cluster import TopicPartition
 
 _MIB = 1 << 20
@@ -48,6 +49,7 @@ class EncodedRows(WriterCommitMessage):
 
 def encode_task(target: Target, rows: Iterable[Any], max_bytes: int | None = None) -> EncodedRows:
     """The commit message of a task. Raises SinkRefused for more than `max_bytes`; default: the limit of this task."""
+    forget_zip_importers()
     batches, size, task = [], 0, spark_task().number
     max_bytes = task_bytes(task) if max_bytes is None else max_bytes
     for partitions, encoded in RowEncoder(target, task).encode(rows):
@@ -65,6 +67,7 @@ def encode_task(target: Target, rows: Iterable[Any], max_bytes: int | None = Non
 
 def _commit(sink: Sink, messages: Sequence[EncodedRows | None], name: str, query_batch: QueryBatch | None) -> None:
     """Write the batches of all tasks in one transaction."""
+    forget_zip_importers()
 
     def write(producer: Producer) -> Mapping[TopicPartition, int]:
         with TaskWriter(sink.target(), producer, TaskIdentity(0, 0)) as writer:
@@ -119,6 +122,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def batch_writer(options: Mapping[str, str], schema: Any) -> DataSourceArrowWriter:
     """The writer of `write.format("headgate")`. Raises SinkRefused, SinkFailed."""
+    forget_zip_importers()
     sink = Sink(**write_options.parse(options))
     sink.check_columns(schema.fieldNames())
     once = next((value for name, value in options.items() if name.lower() == "once"), None)
@@ -128,6 +132,7 @@ def batch_writer(options: Mapping[str, str], schema: Any) -> DataSourceArrowWrit
 
 def stream_writer(options: Mapping[str, str], schema: Any) -> DataSourceStreamArrowWriter:
     """The writer of `writeStream.format("headgate")`. Raises SinkRefused, SinkFailed."""
+    forget_zip_importers()
     sink = Sink(**write_options.parse(options))
     sink.check_columns(schema.fieldNames())
     if sink.name is None:

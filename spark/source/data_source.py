@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
+from headgate.spark.zip_importers import forget_zip_importers
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -42,6 +44,10 @@ _PUSH_DOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 class HeadgateDataSource(DataSource):
     """The format `headgate`. Spark makes it with the options of the query, names in any case."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        forget_zip_importers()
 
     @classmethod
     def name(cls) -> str:
@@ -137,6 +143,7 @@ class _RangeReader:
     """What readers of batches and of streams share: the options, the columns, and a task's rows."""
 
     def __init__(self, values: Mapping[str, str], schema: StructType) -> None:
+        forget_zip_importers()
         self.options = parse(values)
         self._columns = column_names(schema)
         self._times: Interval | None = None
@@ -147,6 +154,7 @@ class _RangeReader:
 
         from headgate.spark.source.range_reading import read_range
 
+        forget_zip_importers()
         if not isinstance(partition, RangePartition):
             return
         task, names = partition.task, [name for name, _ in self._columns]
@@ -154,7 +162,6 @@ class _RangeReader:
         with closing(origin(self.options, self.options.task_timeout_ms, ids).open_in_task()) as reader:
             for rows in read_range(reader, task, names, self.options.isolation, self._report, self._times):
                 yield rows.rename_columns([name for _, name in self._columns])
-        forget_zip_importers()
 
     def _report(self, text: str) -> None:
         """Fail the query for lost records, or log them."""
@@ -235,18 +242,6 @@ class StreamReader(_RangeReader, DataSourceStreamReader):
             reader = origin(self.options, self.options.driver_timeout_ms).open()
             self._plan = StreamPlan(reader, self.options, self._report, time.monotonic, time.sleep)
         return self._plan
-
-
-def forget_zip_importers() -> None:
-    """Empty a cache of Python: before each task Spark's worker has it read again, all of pyspark.zip for each package.
-
-    This takes 0.1 s of CPU time; a task of a small batch takes 0.01 s. A later import fills the cache by itself.
-    """
-    from zipimport import zipimporter
-
-    for path, importer in list(sys.path_importer_cache.items()):
-        if isinstance(importer, zipimporter):
-            del sys.path_importer_cache[path]
 
 
 def origin(options: ReadOptions, timeout_ms: int, topic_ids: Mapping[str, bytes] | None = None) -> Origin:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib
 import pickle
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
-from zipfile import ZipFile
 
 import pytest
 
@@ -162,20 +160,3 @@ def test_a_topic_is_only_appended_to() -> None:
     for write in (source().writer, source().streamWriter):
         with pytest.raises(UsageError, match="append"):
             write(schema("value binary"), overwrite=True)
-
-
-def test_modules_of_archives_are_found_after_their_cache_is_emptied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from headgate.spark.source.data_source import forget_zip_importers
-
-    with ZipFile(tmp_path / "a.zip", "w") as archive:
-        for name in ("zipped_one", "zipped_two"):
-            archive.writestr(f"{name}.py", f"NAME = {name!r}")
-    monkeypatch.syspath_prepend(str(tmp_path / "a.zip"))
-    assert importlib.import_module("zipped_one").NAME == "zipped_one"
-    assert str(tmp_path / "a.zip") in sys.path_importer_cache
-    forget_zip_importers()
-    assert not [one for one in sys.path_importer_cache.values() if type(one).__name__ == "zipimporter"]
-    assert importlib.import_module("zipped_two").NAME == "zipped_two"
-    forget_zip_importers()
