@@ -8,9 +8,10 @@ where the header has it: records come in any order of their times.
 from __future__ import annotations
 
 import enum
-import mmap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.records import Buffer, batch, compression
@@ -125,7 +126,7 @@ class BlockReader:
         self._wanted = wanted
         self._times = times
         self._on_hidden = on_hidden
-        self._buffer = memoryview(mmap.mmap(-1, BLOCK_BYTES + len(PADDING)))
+        self._buffer = memoryview(np.empty(BLOCK_BYTES + len(PADDING), np.uint8))
         self._batches: list[Batch] = []
         self._size = self._count = 0
         self._largest = 0
