@@ -24,7 +24,7 @@ from headgate.spark.bench.jobs import JOBS, TOPIC, Job, Scene
 from headgate.spark.bench.report import Run, lines
 from headgate.spark.bench.topics import fill
 from headgate.tools.bench.measuring.brokers import Broker, HeadgateLauncher, KafkaLauncher
-from headgate.tools.bench.measuring.machine import tree_cpu_seconds
+from headgate.tools.bench.measuring.machine import cpu_since, tree_cpu, tree_cpu_seconds
 
 BUILD: Final = Path("build/bench-spark")
 JARS: Final = Path("build/jars/broker")
@@ -123,13 +123,13 @@ def _measure(jobs: dict[str, Job], scene: Scene, brokers: tuple[Broker, Broker],
 
 def _run(job: Job, scene: Scene, brokers: tuple[Broker, Broker]) -> Run:
     """Only the job's own broker counts: an idle Kafka takes 20 to 60 ms of CPU a second beside the other one."""
-    before, own_before = _cpu_seconds(brokers), tree_cpu_seconds(os.getpid())
+    before, own_before = _cpu_seconds(brokers), tree_cpu(os.getpid())
     began = time.perf_counter()
     job.run(scene)
     seconds, after = time.perf_counter() - began, _cpu_seconds(brokers)
     used = {name: after[name] - before[name] for name in after}
     # The brokers are children of this process too
-    return Run(seconds, used[job.broker], tree_cpu_seconds(os.getpid()) - own_before - sum(used.values()))
+    return Run(seconds, used[job.broker], cpu_since(own_before, tree_cpu(os.getpid())) - sum(used.values()))
 
 
 def _cpu_seconds(brokers: tuple[Broker, Broker]) -> dict[str, float]:

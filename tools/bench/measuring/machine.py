@@ -3,6 +3,7 @@
 import os
 import resource
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,12 +48,28 @@ def process_cpu_seconds(pid: int) -> float:
 
 def tree_cpu_seconds(pid: int) -> float:
     """The same with all children of the process, ended children included."""
+    return sum(tree_cpu(pid).values())
+
+
+def tree_cpu(pid: int) -> dict[int, float]:
+    """CPU seconds of a process and of each below it by their ids, each with the ended children that it waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     ended = (int(fields[13]) + int(fields[14])) / _TICKS_PER_SECOND
+    found = {pid: process_cpu_seconds(pid) + ended}
     children = {
         int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()
     }
-    return process_cpu_seconds(pid) + ended + sum(map(tree_cpu_seconds, children))
+    for child in children:
+        found |= tree_cpu(child)
+    return found
+
+
+def cpu_since(before: Mapping[int, float], after: Mapping[int, float]) -> float:
+    """The CPU seconds between two looks at a tree whose processes do not wait for their children: Spark's.
+
+    The time of such a child is gone with it. Spark ends workers that are idle, so nothing is missed.
+    """
+    return sum(seconds - before.get(pid, 0) for pid, seconds in after.items())
 
 
 def own_cpu_seconds() -> float:

@@ -79,3 +79,7 @@ def test_touched_pages_leave_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     machine.touch_pages(tmp_path / "touched", size)
     assert size <= sizes[0] < size + (1 << 20)
     assert not list(tmp_path.iterdir())
+
+
+def test_time_before_the_first_look_and_of_ended_children_does_not_count() -> None:
+    assert machine.cpu_since({1: 5.0, 2: 30.0, 3: 1.0}, {1: 7.0, 3: 1.5, 4: 0.25}) == 2.75
