@@ -183,6 +183,14 @@ def test_message_sets_are_stored_as_batches(node: Node, version: int, magic: int
     assert stored(node) == [*expected, *(record._replace(offset=record.offset + 2) for record in expected)]
 
 
+@pytest.mark.parametrize("version, time, key", [(2, 1 << 28, b"k"), (2, 1 << 40, b"k"), (0, 0, b"p"), (0, 0, b"k")])
+def test_no_message_set_is_taken_for_a_transaction(node: Node, version: int, time: int, key: bytes) -> None:
+    """A batch has its attributes where a message of magic 1 has its time, and one of magic 0 its key."""
+    node.services.metadata.create_topic("t", 1)
+    records = [Record(0, time, key, b"value" * 20)]
+    assert rows(node.ask(request(("t", 0, build_set(records, version // 2))), version)) == [(0, 0)]
+
+
 @pytest.mark.parametrize("records", [b"", None])
 def test_an_empty_set_is_no_fault(node: Node, records: bytes | None) -> None:
     node.services.metadata.create_topic("t", 1)

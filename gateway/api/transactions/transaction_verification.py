@@ -123,7 +123,7 @@ def check_transaction(partition: Replica, records: memoryview) -> None:
 
     Raises UnverifiedTransaction.
     """
-    if len(records) >= HEADER_SIZE and records[_LOW_ATTRIBUTES] & TRANSACTIONAL:
+    if _is_transactional(records):
         header = BatchHeader._make(HEADER.unpack_from(records))
         if header.producer_id >= 0 and not partition.log.producers.is_verified(
             header.producer_id, header.producer_epoch
@@ -135,15 +135,16 @@ def has_transactional_batch(request: ProduceRequest) -> bool:
     """Whether a batch is one of a transaction. Loops, as every request without a transactional id is asked."""
     for topic in request.topic_data:
         for data in topic.partition_data:
-            records = data.records
-            if (
-                isinstance(records, memoryview)
-                and len(records) >= HEADER_SIZE
-                and records[_LOW_ATTRIBUTES] & TRANSACTIONAL
-                and records[_MAGIC_AT] >= MAGIC
-            ):
+            if isinstance(data.records, memoryview) and _is_transactional(data.records):
                 return True
     return False
+
+
+def _is_transactional(records: memoryview) -> bool:
+    """Whether records begin with a batch of a transaction. A message of magic 0 or 1 has other bytes in that place."""
+    return (
+        len(records) >= HEADER_SIZE and bool(records[_LOW_ATTRIBUTES] & TRANSACTIONAL) and records[_MAGIC_AT] >= MAGIC
+    )
 
 
 def verify_at_once(request: ProduceRequest, context: HandlerContext) -> None:
@@ -160,10 +161,10 @@ def verify_at_once(request: ProduceRequest, context: HandlerContext) -> None:
         for topic in request.topic_data:
             for data in topic.partition_data:
                 records = data.records
-                if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
+                if not isinstance(records, memoryview) or not _is_transactional(records):
                     return
                 producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_POSITION)
-                if not records[_LOW_ATTRIBUTES] & TRANSACTIONAL or producer_id < 0:
+                if producer_id < 0:
                     return
                 producers = broker.partitions.get(topic.name, data.index).log.producers
                 if producers.is_verified(producer_id, epoch):
