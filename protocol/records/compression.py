@@ -57,7 +57,7 @@ def decompress(codec: int, data: Buffer, limit_bytes: int = MAX_OUTPUT_BYTES) ->
 def decompress_into(codec: int, data: Buffer, output: memoryview) -> int | None:
     """Write the plain bytes of `data` to the beginning of `output`; return their number, None if there is no room.
 
-    `output` may hold a part of them in all other cases. Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE,
+    Otherwise `output` may hold a part of them. Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE,
     CORRUPT_MESSAGE.
     """
     if codec == NONE:

@@ -38,7 +38,8 @@ from headgate.tools.cluster import TopicPartition
 
 BLOCK_BYTES: Final = 4 << 20
 BLOCK_RECORDS: Final = 1 << 15
-_RESERVED_PART: Final = 8
+LARGE_BYTES: Final = 16 << 20
+"""A batch with more bytes is decompressed in pieces."""
 _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
 _LEGACY_BYTES = 1 << 18  # the messages of old formats that are converted at once
 CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE = 0, 1, -1
@@ -118,18 +119,19 @@ class Block(NamedTuple):
 class BlockReader:
     """Makes blocks of the batches of one range. Each block has at most BLOCK_RECORDS records, or a single batch.
 
-    Batches are decompressed straight into the block, and all blocks of a range share one buffer: memory that is in
-    the processor's cache, and that the kernel has given once. The kernel gives no page that no record comes to.
+    Batches are decompressed straight into the block, and all blocks share one buffer: memory that is in the processor's
+    cache, and that the kernel has given once. The kernel gives no more of the buffer than records come to, in steps of
+    2 MiB at most.
     """
 
     def __init__(self, wanted: OffsetRange, times: TimeRange | None = None, on_hidden: OnHidden | None = None) -> None:
         self._wanted = wanted
         self._times = times
         self._on_hidden = on_hidden
-        self._buffer = memoryview(np.empty(BLOCK_BYTES + len(PADDING), np.uint8))
+        self._buffer = memoryview(np.empty(LARGE_BYTES + len(PADDING), np.uint8))
         self._batches: list[Batch] = []
         self._size = self._count = 0
-        self._largest = 0
+        self._last_added = 0
         self._is_at_end = False
 
     def blocks(self, fetched: Iterable[FetchedBatches]) -> Iterator[Block]:
@@ -218,8 +220,8 @@ class BlockReader:
         body = view[HEADER_SIZE:]
         if count < 0:
             raise self._unreadable(base_offset, batch.invalid(f"it counts {count} records"))
-        # A batch that turns out to be larger than the room is decompressed twice: rarely, as a block ends early
-        reserve = min(self._largest, BLOCK_BYTES // _RESERVED_PART) if codec else 0
+        # A batch that does not fit is decompressed again into the next block: rarely, as most are as large as the last
+        reserve = self._last_added if codec else 0
         if self._batches and (self._count + count > BLOCK_RECORDS or self._size + reserve > BLOCK_BYTES):
             yield self._close_block()
         added = self._decompress_into_block(base_offset, codec, body)
@@ -234,12 +236,13 @@ class BlockReader:
         self._batches.append(_new_tuple(Batch, fields))
         self._size += added
         self._count += count
-        self._largest = max(self._largest, added)
+        self._last_added = added
 
     def _decompress_into_block(self, base_offset: int, codec: int, body: memoryview) -> int | None:
         """The size of the records of a batch; None if they do not fit into the block. Raises UnreadableRecords."""
+        end = BLOCK_BYTES if self._batches else LARGE_BYTES
         try:
-            return compression.decompress_into(codec, body, self._buffer[self._size : BLOCK_BYTES])
+            return compression.decompress_into(codec, body, self._buffer[self._size : end])
         except KafkaError as error:
             raise self._unreadable(base_offset, error) from None
 

@@ -4,8 +4,8 @@
 
     for rows in columns(reader.read(wanted, isolation), wanted, ["key", "value"]): ...
 
-Memory is bounded by the largest batch: a block has BLOCK_BYTES and BLOCK_RECORDS at most, or one batch, and a result
-comes from as much of a block.
+Memory is bounded: a block has BLOCK_BYTES and BLOCK_RECORDS at most, or one batch of LARGE_BYTES at most, or one record
+with a few before it. A result has BLOCK_BYTES and BLOCK_RECORDS of a block at most.
 """
 
 from __future__ import annotations

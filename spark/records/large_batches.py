@@ -1,8 +1,8 @@
-"""Batches that are larger than a block: decompressed and cut into pieces of whole records, one at a time.
+"""Batches that are larger than memory should hold: decompressed and cut into pieces of whole records, one at a time.
 
 A batch of one megabyte may decompress to a hundred. The codecs of `protocol` make all of it at once, which is faster
-for common batches; this goes on where they stop. Snappy alone is no stream: its batches, at most 22 times larger than
-stored, are decompressed as a whole.
+for common batches; here are the others. Snappy is no stream: its batches, at most 22 times larger than stored, are
+decompressed as a whole.
 """
 
 from __future__ import annotations

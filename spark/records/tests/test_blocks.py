@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from headgate.protocol.records import batch
+from headgate.protocol.records import Buffer, batch, compression
 from headgate.protocol.records.batch import Record, read_header
 from headgate.spark.reading.log_reader import FetchedBatches
 from headgate.spark.records import blocks as module
@@ -104,6 +104,21 @@ def test_a_batch_that_does_not_fit_begins_the_next_block(codec: int, monkeypatch
     assert sum(count for count, _ in seen) == 6
     assert all(len(records) <= 1000 for _, records in seen)
     assert b"".join(records for _, records in seen).count(b"x") == 2090
+
+
+@pytest.mark.parametrize("size", [2100, 4100, 6000])
+def test_batches_of_equal_size_are_decompressed_once(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK_BYTES", 8000)
+    into, calls = compression.decompress_into, list[int]()
+
+    def counted(codec: int, data: Buffer, output: memoryview) -> int | None:
+        calls.append(len(output))
+        return into(codec, data, output)
+
+    monkeypatch.setattr(compression, "decompress_into", counted)
+    found = blocks_of(b"".join(of(offset, b"x" * size, codec=4) for offset in range(30)))
+    assert sum(len(block.batches) for block in found) == 30
+    assert len(calls) <= 31
 
 
 def test_a_large_batch_does_not_make_blocks_small(monkeypatch: pytest.MonkeyPatch) -> None:

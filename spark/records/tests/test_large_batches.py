@@ -27,8 +27,10 @@ def test_pieces_are_whole_records(codec: int, piece_bytes: int, piece_records: i
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("large_bytes", [3000, 1 << 20])
 @pytest.mark.parametrize("codec", range(5))
-def test_rows_of_large_batches_are_the_same(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_large_batches_are_the_same(codec: int, large_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "LARGE_BYTES", large_bytes)
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 3000)
     random = Random(codec)
     small = bytes(batch.build([Record(0, 1, b"a", b"b")], base_offset=0))
@@ -49,6 +51,7 @@ def test_damage_is_told(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
             list(pieces(codec, body, count, 1000, 1000))
     with pytest.raises(KafkaError):
         list(pieces(codec, body[: len(body) // 2], len(RECORDS), 1000, 1000))
+    monkeypatch.setattr(blocks, "LARGE_BYTES", 100)
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 5000)
     cut = batch.build(RECORDS, compression=codec)
     del cut[-20:]
