@@ -45,7 +45,7 @@ from headgate.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from headgate.protocol.records.batch import CODEC_MASK, HEADER, HEADER_SIZE, BatchHeader
+from headgate.protocol.records.batch import CODEC_MASK, HEADER, HEADER_SIZE, MAGIC, BatchHeader
 from headgate.protocol.records.compression import ZSTD
 from headgate.storage.config import LogConfig
 from headgate.storage.log.pending_write import AppendInfo
@@ -64,6 +64,7 @@ _ACKS = (ACKS_ALL, 0, 1)
 STORAGE_ERROR_SINCE = 4
 """The first version that has KAFKA_STORAGE_ERROR (KIP-112)."""
 _ATTRIBUTES = BatchHeader._fields.index("attributes")
+_MAGIC = BatchHeader._fields.index("magic")
 _NOTHING = memoryview(b"")  # null: no batch
 
 
@@ -188,7 +189,7 @@ def _append_without_zstd(
     records = data.records
     if isinstance(records, memoryview) and len(records) >= HEADER_SIZE:
         header = HEADER.unpack_from(records)
-        if header[_ATTRIBUTES] & CODEC_MASK == ZSTD:
+        if header[_MAGIC] >= MAGIC and header[_ATTRIBUTES] & CODEC_MASK == ZSTD:
             message = f"version {context.version} of Produce does not know zstd; version 7 does"
             error = KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
             return _refuse(topic, data, error, context, delayed)

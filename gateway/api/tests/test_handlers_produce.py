@@ -498,10 +498,11 @@ def test_the_records_of_a_wrong_time_are_looked_for_by_a_thread(
     assert stored(node) == []
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-def test_message_sets_are_for_old_versions_only(node: Node, magic: int) -> None:
+@pytest.mark.parametrize("magic, time", [(0, 0), (1, 0), (1, 4 << 24)])  # the last one has zstd's bits in a batch
+def test_message_sets_are_for_old_versions_only(node: Node, magic: int, time: int) -> None:
     node.services.metadata.create_topic("t", 1)
-    assert rows(node.ask(request(("t", 0, build_set(RECORDS, magic))), 3)) == [(ErrorCode.INVALID_RECORD, -1)]
+    records = [record._replace(timestamp=time) for record in RECORDS]
+    assert rows(node.ask(request(("t", 0, build_set(records, magic))), 3)) == [(ErrorCode.INVALID_RECORD, -1)]
 
 
 def test_every_record_is_looked_at_where_that_is_asked_for(tmp_path: Path) -> None:
