@@ -15,4 +15,4 @@ def forget_zip_importers() -> None:
     """
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimporter):
-            del sys.path_importer_cache[path]
+            sys.path_importer_cache.pop(path, None)

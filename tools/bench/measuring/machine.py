@@ -67,7 +67,7 @@ def tree_cpu(pid: int) -> dict[int, float]:
 def cpu_since(before: Mapping[int, float], after: Mapping[int, float]) -> float:
     """The CPU seconds between two looks at a tree whose processes do not wait for their children: Spark's.
 
-    The time of such a child is gone with it. Spark ends workers that are idle, so nothing is missed.
+    The time of such a child is gone with it. Spark ends workers that were idle for a minute, so little is missed.
     """
     return sum(seconds - before.get(pid, 0) for pid, seconds in after.items())
 
