@@ -143,7 +143,7 @@ def has_transactional_batch(request: ProduceRequest) -> bool:
 def _is_transactional(records: memoryview) -> bool:
     """Whether records begin with a batch of a transaction. A message of magic 0 or 1 has other bytes in that place."""
     return (
-        len(records) >= HEADER_SIZE and bool(records[_LOW_ATTRIBUTES] & TRANSACTIONAL) and records[_MAGIC_AT] >= MAGIC
+        len(records) >= HEADER_SIZE and (records[_LOW_ATTRIBUTES] & TRANSACTIONAL) != 0 and records[_MAGIC_AT] >= MAGIC
     )
 
 
