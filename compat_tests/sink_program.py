@@ -26,7 +26,8 @@ from pathlib import Path
 given = json.loads(sys.argv[1])
 from headgate.spark.sink import batch_log, exactly_once, transaction
 from headgate.spark.sink.sink import Sink, sum_reports
-from headgate.spark.sink.exactly_once import ExactlyOnce, QueryBatch
+from headgate.spark.sink.exactly_once import ExactlyOnce
+from headgate.spark.sink.marker import QueryBatch
 
 current = [-1]
 

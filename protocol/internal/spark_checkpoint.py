@@ -15,6 +15,7 @@ Source: Spark's `OffsetSeqLog`, `HDFSMetadataLog` and `KafkaSourceOffset`.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -52,6 +53,17 @@ class BatchOffsets(NamedTuple):
     def initial_positions(self) -> Positions:
         """The beginning of the query, as far as its sources note it in the offsets of batch 0."""
         return lowest(filter(None, map(_start, filter(None, self.sources.values()))))
+
+    def others(self) -> dict[str, str]:
+        """The offsets by source that `positions` does not show: of other formats, and of partitions of two sources."""
+        read = {name: parse_positions(text) for name, text in self.sources.items() if text is not None}
+        counts = Counter(partition for positions in read.values() for partition in positions or ())
+        shared = {partition for partition, count in counts.items() if count > 1}
+        return {
+            name: _canonical(str(self.sources[name]))
+            for name, positions in read.items()
+            if positions is None or not shared.isdisjoint(positions)
+        }
 
     def foreign(self) -> list[str]:
         """The sources with offsets of another format than Kafka's."""
@@ -124,6 +136,14 @@ def _source(text: str) -> dict[str, Any] | None:
             raise MalformedCheckpoint(f"the offsets of a source are no whole JSON: {error}") from None
         return None
     return data if isinstance(data, dict) else None
+
+
+def _canonical(text: str) -> str:
+    """The same text for offsets that differ in the order of their members or in spaces only."""
+    try:
+        return json.dumps(json.loads(text), separators=(",", ":"), sort_keys=True)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _start(text: str) -> Positions | None:

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from headgate.spark.reading.log_reader import Bounds, OffsetRange
-from headgate.spark.sink.exactly_once import QueryBatch
-from headgate.spark.sink.marker import Marker
+from headgate.spark.sink.marker import Marker, QueryBatch
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.output import UsageError
 

@@ -16,8 +16,8 @@ from headgate.spark.reading.log_reader import OffsetRange
 from headgate.spark.sink import transaction
 from headgate.spark.sink.batch_log import BatchLog, ensure_topic
 from headgate.spark.sink.connection import Connection
-from headgate.spark.sink.exactly_once import TRANSACTIONAL_ID_PREFIX, Outcome, QueryBatch
-from headgate.spark.sink.marker import Marker
+from headgate.spark.sink.exactly_once import TRANSACTIONAL_ID_PREFIX, Outcome
+from headgate.spark.sink.marker import Marker, QueryBatch
 from headgate.spark.sink.sink import Sink
 from headgate.spark.sink.transaction import Producer
 

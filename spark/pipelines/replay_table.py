@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 from headgate.spark.pipelines.copy_plan import CopyIdentity, damaged_plan, plan_of
 from headgate.spark.pipelines.table_source import TableSource
-from headgate.spark.sink.exactly_once import Outcome, QueryBatch
-from headgate.spark.sink.marker import Marker
+from headgate.spark.sink.exactly_once import Outcome
+from headgate.spark.sink.marker import Marker, QueryBatch
 from headgate.spark.sink.sink import Sink
 from headgate.tools.output import Row, UsageError
 

@@ -8,6 +8,7 @@ batches decide. The caller has got a producer id for its transactional id before
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import itemgetter
 
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -87,8 +88,14 @@ class CommittedMarkers:
 
         `is_fenced`: no transaction under this name is open; else markers without a control batch do not count.
         """
-        candidates = [self._committed, *(self._undecided.values() if is_fenced else ())]
-        _, value = max(candidates, key=itemgetter(0))
+        return self._newest([self._committed, *(self._undecided.values() if is_fenced else ())])
+
+    def unfinished(self) -> Marker | None:
+        """The last marker, if its transaction has no control batch so far. Raises SinkRefused."""
+        return self._newest(self._undecided.values())
+
+    def _newest(self, found: Iterable[tuple[int, bytes | None]]) -> Marker | None:
+        _, value = max(found, key=itemgetter(0), default=(-1, None))
         return None if value is None else decode_marker(self._name, value)
 
 
@@ -119,6 +126,10 @@ class BatchLog:
                     raise SinkFailed(f"{PARTITION}: the broker sent no whole batch from offset {before} on")
                 empty_answers += 1
         return markers.last(is_fenced=is_fenced)
+
+    def unfinished(self) -> Marker | None:
+        """See `CommittedMarkers.unfinished`; as of the last call of `last`."""
+        return self._markers.unfinished()
 
     def _fetch(self, client: Client, partitions: list[TopicPartition]) -> Answers[TopicPartition, bytes]:
         version = client.version(FetchRequest, newest=_NEWEST_WITH_NAMES, oldest=_OLDEST_WITH_BATCHES)

@@ -13,7 +13,7 @@ from typing import Self, TypeAlias, TypeVar
 from headgate.protocol.errors import ErrorCode
 from headgate.tools.client import Client, ClientError
 from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition
-from headgate.tools.groups.offsets import fetch_committed, list_ends
+from headgate.tools.groups.offsets import CommittedOffsets, fetch_committed, list_ends
 
 RETRIABLE = TRANSIENT | {
     ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -147,8 +147,8 @@ class Connection:
                 return found.starts[partition], found.ends[partition]
             self._wait(failed, deadline)
 
-    def committed_metadata(self, group: str) -> set[str]:
-        """The texts beside the committed offsets of a group. Raises SinkFailed."""
+    def committed_offsets(self, group: str) -> CommittedOffsets:
+        """The committed offsets of a group. Raises SinkFailed."""
         deadline = self._clock_s() + self._timeout_s
         while True:
             try:
@@ -156,7 +156,7 @@ class Connection:
             except ClientError as error:
                 found, failed = {}, {group: Failure(ErrorCode.NONE, str(error))}
             if not failed:
-                return {row.metadata for row in found.get(group, {}).values()}
+                return found.get(group, {})
             self._wait(failed, deadline)
 
     def partition_count(self, topic: str) -> int:

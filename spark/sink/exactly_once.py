@@ -14,16 +14,17 @@ the marker and skips the batch. So a failure without an answer is tried again fr
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from headgate.protocol.records import batch
 from headgate.spark.sink import transaction
 from headgate.spark.sink.batch_log import PARTITION, BatchLog, ensure_topic
 from headgate.spark.sink.connection import Connection, SinkFailed
-from headgate.spark.sink.marker import Decision, Marker, Positions, SinkRefused, decide, encode_marker
+from headgate.spark.sink.marker import Decision, Marker, Positions, QueryBatch, SinkRefused, decide, encode_marker
 from headgate.spark.sink.transaction import BatchWriter, Fenced, Producer
 from headgate.tools.cluster import TopicPartition
+from headgate.tools.groups.offsets import CommittedOffsets
 
 TRANSACTIONAL_ID_PREFIX = "headgate-spark-"
 _ABORT_TIMEOUT_S = 10.0
@@ -31,14 +32,6 @@ _log = logging.getLogger(__name__)
 
 RunTasks: TypeAlias = Callable[[Producer], Mapping[TopicPartition, int]]
 """Writes all rows with this producer; returns the number of written records by partition."""
-
-
-class QueryBatch(NamedTuple):
-    """A batch of a query. `positions`: the next offsets to read after the batch."""
-
-    query_id: str
-    batch_id: int
-    positions: Positions
 
 
 class Outcome(NamedTuple):
@@ -110,12 +103,13 @@ class ExactlyOnce:
             ensure_topic(self._connection)
             self._log_of_batches = BatchLog(self._connection, self._name)
         self._is_open = False
-        # A batch that is refused must not fence the query that the name belongs to
         if query_batch is not None:
-            self._decide(query_batch, is_fenced=False)
+            self._refuse_early(query_batch)
         producer = transaction.begin(self._connection, self.transactional_id, self._timeout_ms)
-        if query_batch is not None and self._decide(query_batch, is_fenced=True) is Decision.SKIP:
-            return None
+        if query_batch is not None:
+            assert self._log_of_batches is not None
+            if self._decide(self._log_of_batches.last(is_fenced=True), query_batch) is Decision.SKIP:
+                return None
         self._is_open = True
         written = {partition: count for partition, count in run_tasks(producer).items() if count}
         transaction.check_written(self._connection, producer, written)
@@ -126,23 +120,34 @@ class ExactlyOnce:
         self._commit(producer, has_marker=query_batch is not None)
         return sum(written.values())
 
-    def _decide(self, query_batch: QueryBatch, *, is_fenced: bool) -> Decision:
+    def _refuse_early(self, query_batch: QueryBatch) -> None:
+        """Refuse a batch before its producer fences the query that the name belongs to."""
         assert self._log_of_batches is not None
-        marker = self._log_of_batches.last(is_fenced=is_fenced)
+        try:
+            self._decide(self._log_of_batches.last(is_fenced=False), query_batch)
+        except SinkRefused:
+            # The coordinator answers EndTxn before it writes the control batches, so this marker may be committed
+            unfinished = self._log_of_batches.unfinished()
+            if unfinished is None:
+                raise
+            self._decide(unfinished, query_batch)
+
+    def _decide(self, marker: Marker | None, query_batch: QueryBatch) -> Decision:
         if marker is None and self._group is not None and query_batch.batch_id > 0:
             # The topic of the markers may have been lost; the same transactions committed the group's offsets
-            batches = batches_in_metadata(self._connection.committed_metadata(self._group), query_batch.query_id)
-            marker = Marker(query_batch.query_id, max(batches), {}, 0) if batches else None
-        return decide(self._name, marker, query_batch.query_id, query_batch.batch_id, accept_gap=self._accept_gap)
+            marker = marker_of_group(self._connection.committed_offsets(self._group), query_batch)
+            query_batch = query_batch._replace(before=None)
+        return decide(self._name, marker, query_batch, accept_gap=self._accept_gap)
 
     def _mark(self, producer: Producer, query_batch: QueryBatch) -> None:
         """Add the positions and the marker to the transaction."""
         positions = self._known_positions(query_batch.positions)
         if self._group is not None and positions:
-            metadata = f"query {query_batch.query_id} batch {query_batch.batch_id}"  # as `batches_in_metadata` reads it
+            metadata = f"query {query_batch.query_id} batch {query_batch.batch_id}"  # as `marker_of_group` reads it
             transaction.commit_positions(self._connection, producer, self._group, positions, metadata)
         now_ms = self._now_ms()
-        value = encode_marker(Marker(query_batch.query_id, query_batch.batch_id, query_batch.positions, now_ms))
+        query_id, batch_id, positions, others, _ = query_batch
+        value = encode_marker(Marker(query_id, batch_id, positions, now_ms, others))
         record = batch.Record(timestamp=now_ms, key=self._name.encode(), value=value)
         BatchWriter(self._connection, producer).write({PARTITION: (1, batch.build([record], is_transactional=True))})
 
@@ -187,14 +192,27 @@ class ExactlyOnce:
             )
 
 
-def batches_in_metadata(texts: Iterable[str], query_id: str) -> list[int]:
-    """The batches of a query that the texts beside a group's offsets name."""
-    words = [text.split(" ") for text in texts]
-    return [
-        int(one[3])
-        for one in words
-        if len(one) == 4 and one[:3] == ["query", query_id, "batch"] and one[3].isascii() and one[3].isdecimal()
-    ]
+def marker_of_group(offsets: CommittedOffsets, query_batch: QueryBatch) -> Marker | None:
+    """The marker that the offsets of a group stand for; None if no batch of the query committed them.
+
+    A group has no offsets of topics elsewhere. Such a partition counts as equal, so only the number decides about it.
+    """
+    batches = {one: _batch_in_metadata(row.metadata, query_batch.query_id) for one, row in offsets.items()}
+    last = max(batches.values(), default=-1)
+    if last < 0:
+        return None
+    positions = {topic: dict(row) for topic, row in query_batch.positions.items()}
+    for partition, number in batches.items():
+        if number == last:
+            positions.setdefault(partition.topic, {})[partition.number] = offsets[partition].offset
+    return Marker(query_batch.query_id, last, positions, 0, None)
+
+
+def _batch_in_metadata(text: str, query_id: str) -> int:
+    """The batch of the query that the text beside an offset names; -1 for any other text."""
+    words = text.split(" ")
+    is_named = len(words) == 4 and words[:3] == ["query", query_id, "batch"]
+    return int(words[3]) if is_named and words[3].isascii() and words[3].isdecimal() else -1
 
 
 def is_worth_another_try(error: Exception) -> bool:

@@ -1,4 +1,4 @@
-"""The query that a batch belongs to: its id and its positions, from the checkpoint.
+"""The query that a batch belongs to: its id and its offsets, from the checkpoint.
 
 Spark writes `metadata` at the first start and `offsets/<batch>` before a batch runs, so both are there when
 `foreachBatch` is called, in every deployment.
@@ -6,14 +6,15 @@ Spark writes `metadata` at the first start and `offsets/<batch>` before a batch 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from headgate.protocol.internal import spark_checkpoint
 from headgate.spark.positions.checkpoint import open_folder
-from headgate.spark.sink.exactly_once import QueryBatch
-from headgate.spark.sink.marker import SinkRefused
+from headgate.spark.sink.marker import QueryBatch, SinkRefused, SourceOffsets
 from headgate.tools.output import UsageError
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -39,25 +40,39 @@ def find_checkpoint(frame: Any) -> str:
 
 
 def read_query(checkpoint: str, batch_id: int, session: Any) -> QueryBatch:
-    """The id and the positions of a batch. Raises SinkRefused for another folder, or a damaged one."""
+    """The id and the offsets of a batch. Raises SinkRefused for another folder, or a damaged one."""
     try:
         query_id = spark_checkpoint.parse_query_id(_read(f"{checkpoint}/metadata", session))
     except (OSError, ValueError) as error:
         raise SinkRefused(f"{checkpoint} is not the checkpoint of this query: {checkpoint}/metadata: {error}") from None
+    after, before = (_read_offsets(checkpoint, number, session) for number in (batch_id, batch_id - 1))
+    if after is None:
+        raise SinkRefused(f"there is no {checkpoint}/offsets/{batch_id}; is {checkpoint} the checkpoint of this query?")
+    return QueryBatch(query_id, batch_id, *after, before)
+
+
+def _read_offsets(checkpoint: str, batch_id: int, session: Any) -> SourceOffsets | None:
+    """The offsets behind a batch; None if there is no such batch."""
+    if batch_id < 0:
+        return None
     path = f"{checkpoint}/offsets/{batch_id}"
     try:
-        positions = parse_positions(_read(path, session))
+        return parse_offsets(_read(path, session))
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError) as error:
         raise SinkRefused(f"{path} cannot be read: {error}; is {checkpoint} the checkpoint of this query?") from None
-    return QueryBatch(query_id, batch_id, positions)
 
 
-def parse_positions(text: str) -> dict[str, dict[int, int]]:
-    """Positions of all sources that read topics, from the text of `offsets/<batch>`. Raises MalformedCheckpoint."""
+def parse_offsets(text: str) -> SourceOffsets:
+    """The offsets of all sources, from the text of `offsets/<batch>`. Raises MalformedCheckpoint."""
+    offsets = spark_checkpoint.parse_offsets(text)
     found: dict[str, dict[int, int]] = {}
-    for (topic, number), offset in spark_checkpoint.parse_offsets(text).positions().items():
+    for (topic, number), offset in offsets.positions().items():
         found.setdefault(topic, {})[number] = offset
-    return found
+    others = offsets.others()
+    text = json.dumps(others, sort_keys=True)
+    return SourceOffsets(found, hashlib.sha256(text.encode()).hexdigest() if others else "")
 
 
 def _read(path: str, session: Any) -> str:

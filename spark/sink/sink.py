@@ -23,8 +23,8 @@ from typing import Any
 from headgate.protocol.records import compression
 from headgate.spark.sink import tasks
 from headgate.spark.sink.connection import DELIVERY_TIMEOUT_S, Connection
-from headgate.spark.sink.exactly_once import ExactlyOnce, Outcome, QueryBatch
-from headgate.spark.sink.marker import ONE_WRITE, SinkRefused
+from headgate.spark.sink.exactly_once import ExactlyOnce, Outcome
+from headgate.spark.sink.marker import ONE_WRITE, QueryBatch, SinkRefused
 from headgate.spark.sink.query import find_checkpoint, read_query
 from headgate.spark.sink.transaction import Producer
 from headgate.tools.cluster import TopicPartition

@@ -15,8 +15,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from headgate.spark.sink import write_options
-from headgate.spark.sink.exactly_once import QueryBatch
-from headgate.spark.sink.marker import SinkRefused
+from headgate.spark.sink.marker import QueryBatch, SinkRefused
 from headgate.spark.sink.query import read_query
 from headgate.spark.sink.sink import Sink, once_batch
 from headgate.spark.sink.tasks import RowEncoder, Target, TaskIdentity, TaskWriter, spark_task

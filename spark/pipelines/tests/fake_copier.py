@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from headgate.spark.pipelines.copying import Beside
 from headgate.spark.reading.log_reader import OffsetRange
-from headgate.spark.sink.exactly_once import Outcome, QueryBatch
-from headgate.spark.sink.marker import Decision, Marker, decide
+from headgate.spark.sink.exactly_once import Outcome
+from headgate.spark.sink.marker import Decision, Marker, QueryBatch, decide
 from headgate.spark.sink.transaction import Producer
 from headgate.tools.cluster import TopicPartition
 
@@ -28,7 +28,7 @@ class FakeCopier:
 
     def copy(self, ranges: Sequence[OffsetRange], batch: QueryBatch, beside: Beside | None = None) -> Outcome:
         kill = self.kills.pop(0) if self.kills else ""
-        if decide(self.name, self.marker, batch.query_id, batch.batch_id) is Decision.SKIP:
+        if decide(self.name, self.marker, batch) is Decision.SKIP:
             return Outcome(is_written=False, records=0, tries=1, seconds=0)
         if kill == "before":
             raise Killed

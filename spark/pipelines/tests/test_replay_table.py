@@ -9,8 +9,8 @@ import pytest
 from headgate.spark.pipelines.replay_table import TablePlan, TableReplay, parse_plan, run
 from headgate.spark.pipelines.table_source import TableSource
 from headgate.spark.pipelines.tests.fake_copier import Killed
-from headgate.spark.sink.exactly_once import Outcome, QueryBatch
-from headgate.spark.sink.marker import Decision, Marker, decide
+from headgate.spark.sink.exactly_once import Outcome
+from headgate.spark.sink.marker import Decision, Marker, QueryBatch, decide
 from headgate.tools.output import UsageError
 
 REPLAY = TableReplay("r", TableSource("delta", "out"), "u", None, None, keeps_partitions=False, most_rows=10)
@@ -32,7 +32,7 @@ class FakeCopier:
         kill = self.kills.pop(0) if self.kills else ""
         if kill == "before":
             raise Killed
-        assert decide(replay.name, self.marker, batch.query_id, batch.batch_id) is Decision.WRITE
+        assert decide(replay.name, self.marker, batch) is Decision.WRITE
         self.copied.append((plan.version, plan.batches, batch.batch_id))
         self.marker = Marker(batch.query_id, batch.batch_id, batch.positions, 0)
         if kill == "after":

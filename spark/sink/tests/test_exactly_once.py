@@ -15,10 +15,11 @@ from headgate.protocol.records import batch
 from headgate.spark.sink import exactly_once, transaction
 from headgate.spark.sink.batch_log import PARTITION
 from headgate.spark.sink.connection import SinkFailed
-from headgate.spark.sink.exactly_once import ExactlyOnce, Outcome, QueryBatch, TransactionTooLong, is_worth_another_try
-from headgate.spark.sink.marker import Marker, SinkRefused, decode_marker
+from headgate.spark.sink.exactly_once import ExactlyOnce, Outcome, TransactionTooLong, is_worth_another_try
+from headgate.spark.sink.marker import Marker, QueryBatch, SinkRefused, SourceOffsets, decode_marker
 from headgate.spark.sink.transaction import Fenced, Producer
 from headgate.tools.cluster import TopicPartition
+from headgate.tools.groups.offsets import OffsetAndMetadata
 
 STEPS = ("begin", "read", "write", "check", "positions", "marker", "end")
 FAULTS = list(itertools.product(STEPS, (True, False)))
@@ -40,7 +41,8 @@ class Simulation:
         self.committed: list[Any] = []
         self.clock_s = 0.0
         self.begins = 0
-        self.metadata: set[str] = set()
+        self.offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.is_end_late = False
 
     def step(self, name: str, producer: Producer | None = None) -> Step:
         if producer is not None and producer.epoch != self.epoch:
@@ -57,7 +59,12 @@ class Simulation:
     def last(self, *, is_fenced: bool) -> Marker | None:
         with self.step("read"):
             found = [row for kind, row in self.committed if kind == "marker"]
+        found = found[:-1] if self.is_end_late and not is_fenced else found
         return found[-1] if found else None
+
+    def unfinished(self) -> Marker | None:
+        found = [row for kind, row in self.committed if kind == "marker"]
+        return found[-1] if self.is_end_late and found else None
 
     def run_tasks(self, producer: Producer) -> Mapping[TopicPartition, int]:
         with self.step("write", producer):
@@ -85,9 +92,9 @@ class Simulation:
             self.committed += self.open
             self.open.clear()
 
-    def committed_metadata(self, group: str) -> set[str]:
+    def committed_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         assert group == "g"
-        return self.metadata
+        return self.offsets
 
     def partition_count(self, topic: str) -> int:
         return {"in": 2}.get(topic, 0)
@@ -242,11 +249,34 @@ def test_another_query_under_the_name_is_refused(simulate: Any) -> None:
     assert simulation.begins == 1, "the query that the name belongs to is not fenced"
 
 
+def test_a_commit_without_its_control_batch_is_no_gap(simulate: Any) -> None:
+    simulation = simulate()
+    simulation.is_end_late = True
+    for number in range(3):
+        assert sink(simulation).write(simulation.run_tasks, one(number)).is_written
+    with pytest.raises(SinkRefused, match="3 to 3 are missing"):
+        sink(simulation).write(simulation.run_tasks, one(4))
+
+
+def test_a_batch_planned_anew_is_refused_before_it_fences(simulate: Any) -> None:
+    simulation = simulate()
+    sink(simulation).write(simulation.run_tasks, one(0))
+    with pytest.raises(SinkRefused, match="in-0: 7, written up to 0"):
+        sink(simulation).write(simulation.run_tasks, one(0)._replace(positions={"in": {0: 7}}))
+    assert (simulation.begins, simulation.committed) == (1, ONCE)
+
+
 def test_offsets_of_the_group_stand_in_for_a_lost_marker(simulate: Any) -> None:
     simulation = simulate()
-    simulation.metadata = {"query id batch 4", "query id batch 3", "query other batch 9", "query id batch x", ""}
+    texts = ("query id batch 4", "query id batch 3", "query other batch 9", "query id batch x", "")
+    simulation.offsets = {
+        TopicPartition("in", number): OffsetAndMetadata(40, -1, text) for number, text in enumerate(texts)
+    }
     assert not sink(simulation).write(simulation.run_tasks, one(4)).is_written
-    assert sink(simulation).write(simulation.run_tasks, one(5)).is_written
+    with pytest.raises(SinkRefused, match="in-0: 41, written up to 40"):
+        sink(simulation).write(simulation.run_tasks, one(4)._replace(positions={"in": {0: 41}}))
+    following = one(5)._replace(before=SourceOffsets(one(4).positions))
+    assert sink(simulation).write(simulation.run_tasks, following).is_written
     without = simulate()
     assert sink(without).write(without.run_tasks, one(4)).is_written
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from headgate.spark.sink.exactly_once import QueryBatch
-from headgate.spark.sink.marker import SinkRefused
-from headgate.spark.sink.query import find_checkpoint, read_query
+from headgate.spark.sink.marker import QueryBatch, SinkRefused, SourceOffsets
+from headgate.spark.sink.query import find_checkpoint, parse_offsets, read_query
 
 OFFSETS = """v1
 {"batchWatermarkMs":0,"batchTimestampMs":1790000000000,"conf":{}}
@@ -30,8 +29,24 @@ def checkpoint(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("scheme", ["", "file:", "file://"])
 def test_a_batch_of_a_checkpoint(checkpoint: Path, scheme: str) -> None:
-    expected = QueryBatch("2f1c", 4, {"orders": {0: 250, 1: 7}, "zoo": {0: 1}})
-    assert read_query(f"{scheme}{checkpoint}", 4, None) == expected
+    found = read_query(f"{scheme}{checkpoint}", 4, None)
+    assert found[:3] == ("2f1c", 4, {"orders": {0: 250, 1: 7}, "zoo": {0: 1}})
+    assert found.before is None
+    (checkpoint / "offsets" / "5").write_text(OFFSETS.replace("250", "251"))
+    following = read_query(f"{scheme}{checkpoint}", 5, None)
+    assert following.before == SourceOffsets(found.positions, found.others)
+    assert following.others == found.others
+
+
+def test_other_sources_are_compared_by_a_digest() -> None:
+    def digest(*sources: str) -> str | None:
+        return parse_offsets("\n".join(("v1", "{}", *sources))).others
+
+    topic = '{"t":{"0":5}}'
+    assert digest(topic) == digest(topic, "-") == ""
+    assert digest(topic, '{"logOffset":3}') == digest('{"t":{"0":6}}', '{"logOffset": 3}')
+    assert digest(topic, '{"logOffset":3}') != digest(topic, '{"logOffset":4}')
+    assert digest(topic, topic) != digest(topic, '{"t":{"0":6}}'), "their lowest offset is the same"
 
 
 def test_files_elsewhere_are_read_by_spark() -> None:
@@ -48,7 +63,7 @@ def test_files_elsewhere_are_read_by_spark() -> None:
 def test_another_folder_and_damage_are_refused(checkpoint: Path) -> None:
     with pytest.raises(SinkRefused, match="is not the checkpoint"):
         read_query(f"{checkpoint}/offsets", 4, None)
-    with pytest.raises(SinkRefused, match=r"offsets/5 cannot be read"):
+    with pytest.raises(SinkRefused, match=r"there is no .*offsets/5"):
         read_query(str(checkpoint), 5, None)
     (checkpoint / "offsets" / "5").write_text("v9")
     with pytest.raises(SinkRefused, match=r"offsets/5 cannot be read"):
