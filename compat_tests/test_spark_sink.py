@@ -128,3 +128,68 @@ def test_the_format_headgate_writes_batches_and_queries(spark: Any, broker: Brok
     for _ in range(2):
         rows.select("key", "value").write.format("headgate").options(**once).mode("append").save()
     assert sum(len(one) for one in values(broker, report).values()) == 1_000
+
+
+class CopyQuery:
+    """A query from one topic to another, by `Sink` or by the format `headgate`, on one checkpoint."""
+
+    def __init__(self, spark: Any, broker: Broker, checkpoint: Path, *, uses_format: bool) -> None:
+        self.spark, self.broker, self.checkpoint, self.uses_format = spark, broker, checkpoint, uses_format
+        self.source, self.output = (new_topic(broker.bootstrap, PARTITIONS, KEPT) for _ in range(2))
+        self.appended = 0
+
+    def append(self, count: int) -> None:
+        produce(self.broker.bootstrap, self.source, range(self.appended, self.appended + count))
+        self.appended += count
+
+    def run(self, limit: int) -> str:
+        """Batches of at most `limit` records, until nothing is left; the text of the failure, if the query fails."""
+        from pyspark.errors import StreamingQueryException
+
+        options = spark_format.options(self.broker, self.source) | {"startingOffsets": "earliest"}
+        read = self.spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger=str(limit))
+        writer = read.load().select("key", "value").writeStream
+        if self.uses_format:
+            target = {"kafka.bootstrap.servers": self.broker.bootstrap, "topic": self.output, "queryName": self.output}
+            writer = writer.format("headgate").options(**target)
+        else:
+            from headgate.spark.sink.sink import Sink
+
+            writer = writer.foreachBatch(Sink(self.broker.bootstrap, topic=self.output, name=self.output))
+        query = writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            return str(error)
+        return ""
+
+    def forget(self, batch: int) -> None:
+        """Remove the files of a batch and of those behind it, as in an older copy of the checkpoint."""
+        for folder in ("offsets", "commits"):
+            for path in (self.checkpoint / folder).iterdir():
+                name = path.name.removeprefix(".").removesuffix(".crc")
+                if name.isdecimal() and int(name) >= batch:
+                    path.unlink()
+
+    def written(self) -> list[int]:
+        return sorted(int(value) for rows in values(self.broker, self.output).values() for value in rows)
+
+
+@pytest.mark.parametrize("uses_format", [False, True], ids=["Sink", "format"])
+def test_a_checkpoint_that_is_behind_loses_and_doubles_nothing(
+    spark: Any, broker: Broker, tmp_path: Path, uses_format: bool
+) -> None:
+    """The last batch is repeated: to the same offsets, further, and less far. Only the first is not refused."""
+    query = CopyQuery(spark, broker, tmp_path / "checkpoint", uses_format=uses_format)
+    query.append(600)
+    assert query.run(300) == ""
+    query.forget(1)
+    assert query.run(300) == "", "planned anew to the same offsets"
+    query.append(150)
+    query.forget(1)
+    assert "batch 1 of" in (refusal := query.run(1_000))
+    assert "SinkRefused" in refusal
+    assert f"{query.source}-0: 250, written up to 200" in refusal
+    query.forget(1)
+    assert f"{query.source}-0: 150, written up to 200" in query.run(150)
+    assert query.written() == list(range(600))

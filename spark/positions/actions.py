@@ -162,7 +162,7 @@ def run_offsets(connect: Connect, options: argparse.Namespace) -> CommandResult:
     if not found.offsets:
         return CommandResult(failures=[f"{source} has no offsets; {_NOTHING_CHANGED}"], notes=notes)
     if target.kind == SPARK:
-        text, problems, more = transfer.starting_offsets(connect(), found.offsets)
+        text, problems, more = transfer.starting_offsets(connect(), found)
         if problems:
             return CommandResult(failures=problems, notes=notes)
         return CommandResult(notes=[*notes, *more], document=text)

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.spark.positions import checkpoint
+from headgate.spark.positions import checkpoint, topic_ids
 from headgate.tools.cluster import Cluster, TopicPartition, group_by_failure, select_partitions
 from headgate.tools.groups import arguments, export_format, zookeeper_text
 from headgate.tools.groups.actions import now_ms
@@ -43,12 +43,16 @@ class Place(NamedTuple):
 
 
 class PlaceOffsets(NamedTuple):
-    """The offsets at a place. `cluster_id`: the cluster that the leader epochs belong to; None if unknown."""
+    """The offsets at a place. `cluster_id`: the cluster that the leader epochs belong to; None if unknown.
+
+    `topic_ids`: the ids of the topics that the offsets belong to, as far as they are noted.
+    """
 
     offsets: CommittedOffsets
     cluster_id: str | None = None
     rates: Mapping[TopicPartition, float] = {}
     notes: tuple[str, ...] = ()
+    topic_ids: Mapping[str, bytes] = {}
 
 
 def parse_place(text: str, kinds: Collection[str] = KINDS) -> Place:
@@ -90,7 +94,8 @@ def is_wanted(partition: TopicPartition, topics: Topics) -> bool:
 
 
 def _of_checkpoint(place: Place) -> PlaceOffsets:
-    found = checkpoint.read_checkpoint(place.name)
+    folder = checkpoint.open_folder(place.name)
+    found = checkpoint.read_checkpoint(place.name, folder=folder)
     notes = []
     if found.progress.planned is not None:
         notes.append(
@@ -99,13 +104,14 @@ def _of_checkpoint(place: Place) -> PlaceOffsets:
     if found.foreign:
         notes.append(f"{place}: the sources {', '.join(found.foreign)} do not read Kafka, and are left out")
     offsets = {partition: OffsetAndMetadata(offset) for partition, offset in found.offsets.items()}
-    return PlaceOffsets(offsets, None, checkpoint.rates(found.batches), tuple(notes))
+    return PlaceOffsets(offsets, None, checkpoint.rates(found.batches), tuple(notes), topic_ids.read(folder).ids)
 
 
 def _of_group(place: Place, cluster: Cluster) -> PlaceOffsets:
     found, failed = fetch_committed(cluster, [place.name])
     if failed:
         raise UsageError(f"the offsets of {place} are not known: {failed[place.name].text}")
+    cluster.topics({partition.topic for partition in found[place.name]})  # the id of the cluster comes with topics
     return PlaceOffsets(found[place.name], cluster.cluster_id)
 
 
@@ -126,7 +132,7 @@ def _of_table(place: Place) -> PlaceOffsets:
     from headgate.spark.positions import loads  # a load has more to import than the other places
 
     offsets = {partition: OffsetAndMetadata(offset) for partition, offset in loads.positions(place.name).items()}
-    return PlaceOffsets(offsets, rates=loads.rates(place.name))
+    return PlaceOffsets(offsets, rates=loads.rates(place.name), topic_ids=loads.topic_ids(place.name))
 
 
 def _of_time(place: Place, cluster: Cluster, topics: Topics) -> PlaceOffsets:

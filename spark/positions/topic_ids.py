@@ -19,7 +19,7 @@ from headgate.tools.output import UsageError
 FILE: Final = "headgate-topics.json"
 FORMAT: Final = "headgate topic ids"
 VERSION: Final = 1
-_NO_ID: Final = bytes(16)
+NO_ID: Final = bytes(16)
 
 
 class TopicIds(NamedTuple):
@@ -32,7 +32,7 @@ class TopicIds(NamedTuple):
 def fetch(cluster: Cluster, topics: Iterable[str]) -> TopicIds:
     """The present ids. A topic is left out if it does not exist, or has no id: before Kafka 2.8. Raises ClientError."""
     rows = cluster.topics(sorted(set(topics)))
-    ids = {name: row.topic_id for name, row in rows.items() if not row.error_code and row.topic_id != _NO_ID}
+    ids = {name: row.topic_id for name, row in rows.items() if not row.error_code and row.topic_id != NO_ID}
     return TopicIds(ids, cluster.cluster_id)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.spark.positions.places import FILE, GROUP, SPARK, ZOOKEEPER, Place, PlaceOffsets
+from headgate.spark.positions.topic_ids import NO_ID
 from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
 from headgate.tools.groups import export_format
 from headgate.tools.groups.actions import now_ms
@@ -45,8 +46,32 @@ def plan(cluster: Cluster, source: PlaceOffsets, target: Place, *, allows_backwa
     offsets = export_format.drop_foreign_epochs(cluster, {target.name: source.offsets}, source.cluster_id)
     fetch = _fetch_zookeeper if target.kind == ZOOKEEPER else fetch_committed
     found = plan_reset(cluster, offsets, fetch)
-    problems = [*found.problems, *_problems(found.changes, source.offsets, allows_backwards=allows_backwards)]
+    problems = [*found.problems, *made_anew(cluster, source)]
+    problems += _problems(found.changes, source.offsets, allows_backwards=allows_backwards)
     return ResetPlan(found.changes, problems)
+
+
+def made_anew(cluster: Cluster, source: PlaceOffsets) -> list[str]:
+    """Sentences about topics that were made anew: the offsets belong to the deleted topic, though the new one has them.
+
+    The noted ids tell, or a leader epoch that the partition has not reached: a new topic begins at epoch 0.
+    """
+    topics = cluster.topics({partition.topic for partition in source.offsets})
+    present = {name: topic.topic_id for name, topic in topics.items() if topic.topic_id != NO_ID}
+    anew = {name for name, topic_id in source.topic_ids.items() if present.get(name, topic_id) != topic_id}
+    if source.cluster_id is not None and source.cluster_id == cluster.cluster_id:
+        epochs = {
+            TopicPartition(name, row.partition_index): row.leader_epoch
+            for name, topic in topics.items()
+            for row in topic.partitions
+            if row.leader_epoch >= 0
+        }
+        anew |= {one.topic for one, at in source.offsets.items() if at.leader_epoch > epochs.get(one, at.leader_epoch)}
+    return [
+        f"{name}: the topic was made anew: its offsets belong to the topic that was deleted; leave the topic out with "
+        "--topic, or begin with time:earliest"
+        for name in sorted(anew & topics.keys())
+    ]
 
 
 def _fetch_zookeeper(cluster: Cluster, groups: Iterable[str]) -> tuple[dict[str, CommittedOffsets], dict[str, Failure]]:
@@ -79,12 +104,13 @@ def apply(cluster: Cluster, changes: list[OffsetChange], target: Place) -> tuple
 # --------------------------------------------------------------------------------------------------------------- Spark
 
 
-def starting_offsets(cluster: Cluster, offsets: CommittedOffsets) -> tuple[str, list[str], list[str]]:
+def starting_offsets(cluster: Cluster, source: PlaceOffsets) -> tuple[str, list[str], list[str]]:
     """The text for `startingOffsets` with every partition of the topics, problems, and notes.
 
     Spark refuses a text that leaves a partition out. A partition without an offset begins at its start, as in a query
     that meets a new partition.
     """
+    offsets = source.offsets
     topics = cluster.topics({partition.topic for partition in offsets})
     known = {
         TopicPartition(name, row.partition_index)
@@ -95,7 +121,7 @@ def starting_offsets(cluster: Cluster, offsets: CommittedOffsets) -> tuple[str, 
     ends = list_ends(cluster, {*known, *offsets})
     problems = [f"{names}: {why.text}" for names, why in group_by_failure(ends.failed)]
     found, more, notes = _every_partition(offsets, known, ends)
-    return format_offsets(found), problems + more, notes
+    return format_offsets(found), [*problems, *made_anew(cluster, source), *more], notes
 
 
 def _every_partition(

@@ -142,12 +142,12 @@ def _difference(
 def _refuse(name: str, marker: Marker, number: int, verb: str, differences: list[str]) -> None:
     if differences:
         raise SinkRefused(
-            f"batch {number} of {name!r} is not written: it {verb} at other offsets than batch {marker.batch_id} of "
-            f"the cluster ended ({shorten_list(differences)}), so records would be lost or come twice. Another run wrote "
-            "that batch: this checkpoint is an older copy, or lacks its last files. Go on with the newest checkpoint. "
-            "If there is none, start with a new checkpoint and another name behind the written records: `headgate "
-            "spark offsets group:GROUP spark:` prints the startingOffsets, GROUP is the sink's group, by default its "
-            "name. A mirror or a replay only needs another start"
+            f"batch {number} of {name!r} is not written: it {verb} at other offsets than those at which batch "
+            f"{marker.batch_id} ended ({shorten_list(differences)}), so records would be lost or come twice. Another "
+            "run wrote that batch: this checkpoint is an older copy, or lacks its last files. Go on with the newest "
+            "checkpoint. If there is none, start with a new checkpoint and another name behind the written records: "
+            "`headgate spark offsets group:GROUP spark:` prints the startingOffsets, GROUP is the sink's group, by "
+            "default its name. A mirror or a replay only needs another start"
         )
 
 

@@ -170,6 +170,28 @@ def test_offsets_into_a_group_are_a_dry_run_first(run: Run, model: ModelCluster,
     assert {one: at for one, (at, _, _) in model.groups["g"].offsets.items()} == {("t", 0): 6, ("t", 1): 8}
 
 
+def test_offsets_of_a_topic_made_anew_are_refused(
+    run: Run, model: ModelCluster, query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(command.check, query, "--note")
+    monkeypatch.setattr("headgate.spark.positions.loads.positions", lambda out: {TopicPartition("t", 0): 5})
+    monkeypatch.setattr("headgate.spark.positions.loads.topic_ids", lambda out: {"t": b"t" * 16})
+    monkeypatch.setattr("headgate.spark.positions.loads.rates", lambda out: {})
+    model.groups["billing"] = ModelGroup(offsets={("t", 0): (5, 3, "")})
+    places = (query, f"table:{tmp_path}", "group:billing")
+    for place in places:
+        assert run(command.offsets, place, "spark:").code == 0
+    model.topic_ids["t"] = b"n" * 16
+    for log in model.topics["t"]:
+        log.leader_epoch = 0
+    for place in places:
+        for target in ("group:g", "zookeeper:g", "spark:"):
+            shown = run(command.offsets, place, target, "--execute", "--backwards")
+            assert (shown.code, shown.out if target == "spark:" else "") == (1, "")
+            assert any("t: the topic was made anew" in line for line in shown.errors)
+    assert not model.of(OffsetCommitRequest)
+
+
 def test_offsets_backwards(run: Run, model: ModelCluster, query: str) -> None:
     model.groups["g"] = ModelGroup(offsets={("t", 0): (7, 0, "")})
     shown = run(command.offsets, query, "group:g", "--execute")

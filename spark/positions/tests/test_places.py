@@ -177,4 +177,5 @@ def test_the_output_of_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(UsageError, match="has no published load"):
         read_place(place, no_cluster, {})
     monkeypatch.setattr("headgate.spark.positions.loads.positions", lambda out: {T0: 5})
+    monkeypatch.setattr("headgate.spark.positions.loads.topic_ids", lambda out: {"t": b"t" * 16})
     assert numbers(read_place(place, no_cluster, {})) == {T0: 5}

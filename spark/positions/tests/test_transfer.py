@@ -94,7 +94,7 @@ def test_a_group_with_members_is_refused(model: ModelCluster, cluster: Cluster) 
 
 def test_every_partition_is_named_for_spark(model: ModelCluster, cluster: Cluster) -> None:
     model.topics["t"].append(Log(0, start=2, end=9))
-    text, problems, notes = starting_offsets(cluster, source(t0=5, t2=1).offsets)
+    text, problems, notes = starting_offsets(cluster, source(t0=5, t2=1))
     assert json.loads(text) == {"t": {"0": 5, "1": -2, "2": 2}}
     assert not problems
     assert notes == [
@@ -105,8 +105,24 @@ def test_every_partition_is_named_for_spark(model: ModelCluster, cluster: Cluste
 
 def test_what_spark_would_fail_over(cluster: Cluster) -> None:
     offsets = {**source(t0=11, t7=1).offsets, TopicPartition("gone", 0): OffsetAndMetadata(1)}
-    _, problems, _ = starting_offsets(cluster, offsets)
+    _, problems, _ = starting_offsets(cluster, PlaceOffsets(offsets))
     assert sorted(one.partition(":")[0] for one in problems) == ["gone-0", "t-0", "t-7"]
+
+
+def test_offsets_of_a_topic_that_was_made_anew_are_refused(model: ModelCluster, cluster: Cluster) -> None:
+    epochs = {T0: OffsetAndMetadata(5, 4), T1: OffsetAndMetadata(5, 3)}
+    noted = source(t0=5, t1=6)._replace(topic_ids={"t": b"x" * 16, "u": b"u" * 16})
+    for found in (noted, PlaceOffsets(epochs, "model")):
+        for kind in ("group", "zookeeper"):
+            (problem,) = plan(cluster, found, Place(kind, "g"), allows_backwards=True).problems
+            assert problem.startswith("t: the topic was made anew")
+        assert starting_offsets(cluster, found)[1] == [problem]
+    for found in (noted._replace(topic_ids={"t": b"t" * 16}), PlaceOffsets(epochs, "other"), PlaceOffsets(epochs)):
+        assert not plan(cluster, found, Place("group", "g")).problems
+    for log in model.topics["t"]:
+        log.leader_epoch = -1  # before Metadata 7
+    with opened() as other:
+        assert not plan(other, PlaceOffsets(epochs, "model"), Place("group", "g")).problems
 
 
 def test_the_text_of_spark() -> None:
