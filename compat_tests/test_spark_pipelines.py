@@ -21,6 +21,7 @@ from compat_tests.records import Received, Traits, generate
 from compat_tests.spark_format import by_place
 from compat_tests.topics import create_topics
 
+NO_TIME = -1
 PARTITIONS = 3
 LIMIT_S = 300
 
@@ -104,17 +105,27 @@ def produce_with_aborted(bootstrap: str, topic: str) -> None:
             producer.commit_transaction(30)
 
 
+def produce_without_time(bootstrap: str, topic: str) -> None:
+    """A record in each partition as producers before Kafka 0.10 write it."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for partition in range(PARTITIONS):
+        producer.produce(topic, b"old", partition=partition, timestamp=NO_TIME)
+    assert producer.flush(30) == 0
+
+
 def test_a_mirror_and_its_groups(broker: Broker, other: Broker, topic: Callable[..., str]) -> None:
     """Killed in the middle and run again: each record once; groups go on at the same records."""
     name = topic(PARTITIONS)
     Confluent().produce(broker.bootstrap, name, generate(3_000, PARTITIONS, Traits(), 1), "lz4")
     produce_with_aborted(broker.bootstrap, name)
+    produce_without_time(broker.bootstrap, name)
     arguments = [name, "--name", "m", "--bootstrap-server", broker.bootstrap, "--to-bootstrap-server", other.bootstrap]
     command("mirror", *arguments, "--batch", "500", kill_after_rows=3)
     rows = command("mirror", *arguments, "--batch", "500", "--once")
     assert [row["batch"] for row in rows] == list(range(rows[0]["batch"], rows[-1]["batch"] + 1))
     source, copy = (committed(one, name) for one in (broker, other))
-    assert len(source) == 3_600
+    assert len(source) == 3_600 + PARTITIONS
+    assert sum(one.timestamp_ms == NO_TIME for one in source) == PARTITIONS
     assert content(source) == content(copy)
 
     places = [one.offset for one in source if one.partition == 0]

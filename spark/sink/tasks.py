@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.protocol.records.batch import NO_TIMESTAMP
 from headgate.spark.sink import partitioner
 from headgate.spark.sink.connection import Connection
 from headgate.spark.sink.encoding import (
@@ -165,7 +166,10 @@ class RowEncoder:
         return self._counts[topic]
 
     def _times(self, rows: Any) -> Any:
-        """The time of each row in ms; the sink's time where the row has none."""
+        """The time of each row in ms; the sink's time where the column is null.
+
+        A record of a producer before Kafka 0.10 has no time: -1, and the column a ms before 1970. The copy has -1 too.
+        """
         now_ms = self._target.now_ms
         if "timestamp" not in rows.schema.names:
             return np.full(rows.num_rows, now_ms, np.int64)
@@ -177,8 +181,11 @@ class RowEncoder:
         millis = numbers(micros) // 1000
         if micros.null_count:
             millis = np.where(valid(micros), millis, now_ms)
-        if len(millis) and millis.min() < 0:
-            raise SinkRefused("a row has a timestamp before 1970, and Kafka takes none: correct the column `timestamp`")
+        if len(millis) and millis.min() < NO_TIMESTAMP:
+            raise SinkRefused(
+                f"a row has the timestamp {int(millis.min())} ms, before 1970, which Kafka's producers and its log "
+                "cleaner refuse: correct the column `timestamp`"
+            )
         return millis
 
 

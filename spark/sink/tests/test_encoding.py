@@ -46,7 +46,7 @@ def generate(rng: random.Random, count: int) -> list[Record]:
     sizes = [0, 1, 3, 63, 64, 127, 8191, 8192]
     return [
         Record(
-            timestamp=rng.choice([0, 1, 1_700_000_000_000, 1_700_000_000_000 + rng.randrange(10**7), (1 << 62)]),
+            timestamp=rng.choice([-1, 0, 1, 1_700_000_000_000, 1_700_000_000_000 + rng.randrange(10**7), (1 << 62)]),
             key=rng.choice([None, rng.randbytes(rng.choice(sizes[:6]))]),
             value=rng.choice([None, rng.randbytes(rng.choice(sizes))]),
             headers=tuple(

@@ -148,7 +148,7 @@ def test_topics_of_a_column(written: Any) -> None:
         ({}, None, "no column `topic`"),
         ({"topic": pa.array(["a", None])}, None, "null in 1 rows"),
         ({"timestamp": pa.array([1, 2])}, "a", "cast it to timestamp"),
-        ({"timestamp": pa.array([-1_000_000, 0], pa.timestamp("us"))}, "a", "before 1970"),
+        ({"timestamp": pa.array([-2_000, 0], pa.timestamp("us"))}, "a", "-2 ms, before 1970"),
     ],
 )
 def test_rows_that_cannot_be_written_are_refused(columns: Any, topic: str | None, text: str) -> None:
@@ -157,9 +157,12 @@ def test_rows_that_cannot_be_written_are_refused(columns: Any, topic: str | None
 
 
 def test_times_are_kept_and_nulls_get_the_time_of_the_write() -> None:
-    times = pa.array([1_234_999, None, 5_000], pa.timestamp("us", tz="UTC"))
-    [encoded] = encode_rows(target("b"), [rows(3, timestamp=times, partition=pa.array([0, 0, 0]))], identity())
-    assert [one.timestamp for one in batch.iterate(encoded.column("data")[0].as_py())] == [1234, 1_700, 5]
+    times = pa.array([-1_000, 1_234_999, None, 5_000, -1_000], pa.timestamp("us", tz="UTC"))
+    [encoded] = encode_rows(target("b"), [rows(5, timestamp=times, partition=pa.array([0] * 5))], identity())
+    data = encoded.column("data")[0].as_py()
+    assert [one.timestamp for one in batch.iterate(data)] == [-1, 1234, 1_700, 5, -1], "-1 is that of no time"
+    header = batch.read_header(data)
+    assert (header.base_timestamp, header.max_timestamp) == (-1, 1_700)
     [encoded] = encode_rows(target("b"), [rows(1)], identity())
     assert [one.timestamp for one in batch.iterate(encoded.column("data")[0].as_py())] == [1_700]
 
