@@ -13,6 +13,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import time
@@ -27,6 +28,7 @@ except ImportError:  # not a POSIX system
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 MAX_READ_BYTES = 1 << 30
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 
 class FolderError(Exception):
@@ -107,11 +109,14 @@ class OutputFolder:
             self._sync(self.path / name)
             self._sync((self.path / name).parent)
 
-    def create(self, name: str, data: bytes) -> None:
-        """Create a file with this content, all or nothing. Raises AlreadyExists, FolderError."""
+    def create(self, name: str, data: bytes, temporary_in: str | None = None) -> None:
+        """Create a file with this content, all or nothing. Raises AlreadyExists, FolderError.
+
+        `temporary_in`: the folder of the temporary file; default: that of the file.
+        """
         path = self.path / name
         with self._change(f"create {name}"):
-            temporary = self._temporary(path, data)
+            temporary = self._temporary(path if temporary_in is None else self.path / temporary_in / path.name, data)
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -156,6 +161,12 @@ class OutputFolder:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+    def remove_temporary(self, name: str) -> None:
+        """Remove what killed processes have left in a folder of `create` and `replace`; no other process is at work."""
+        for one in self.list(name):
+            if _TEMPORARY.fullmatch(one):
+                self.remove(f"{name}/{one}")
 
     @contextlib.contextmanager
     def _change(self, what: str) -> Iterator[None]:

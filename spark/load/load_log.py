@@ -113,7 +113,12 @@ class LoadLog:
             yield
 
     def recover(self) -> Manifest | None:
-        """Complete what was published, and return the newest load. Raises LoadRefused for a lost file."""
+        """Complete what was published, and return the newest load; for the holder of the lock.
+
+        Raises LoadRefused for a lost file.
+        """
+        for name in (ROOT, _PLANS):
+            self.output.remove_temporary(name)
         renamed_to = self._renamed_to()
         latest = self.latest()
         for number in range(renamed_to + 1, latest.number + 1 if latest else 1):
@@ -159,7 +164,8 @@ class LoadLog:
         """Publish a plan whose ranges are all done. Raises LoadRefused if another load has published it."""
         manifest = documents.publish(plan, results, before, folder.now_ms())
         try:
-            self.output.create(_manifest(plan.number), documents.encode_manifest(manifest))
+            # A load lists the folder of plans, to remove what a kill leaves there; that of manifests may be large
+            self.output.create(_manifest(plan.number), documents.encode_manifest(manifest), temporary_in=_PLANS)
         except AlreadyExists:
             raise self._overtaken(plan.number) from None
         return manifest

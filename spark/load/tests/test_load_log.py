@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,12 +58,48 @@ def test_a_load_from_plan_to_visible_files(log: LoadLog) -> None:
     assert list(log.manifests()) == [manifest]
 
 
-def test_a_restart_lists_no_folder(log: LoadLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def kill_in_a_change(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """The process ends once the temporary file is written."""
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(os, "link", die)
+        killed.setattr(Path, "replace", die)
+        killed.setattr(Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(KeyboardInterrupt):
+            change()
+
+
+def test_the_next_load_removes_what_kills_have_left(log: LoadLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = log.output.path / "_headgate"
+    with log.lock():
+        kill_in_a_change(monkeypatch, log.identity)
+        kill_in_a_change(monkeypatch, lambda: log.begin(PLAN))
+        log.begin(PLAN)
+        log.prepare(PLAN)
+        found = result(log.output)
+        kill_in_a_change(monkeypatch, lambda: log.publish(PLAN, [found], None))
+        manifest = log.publish(PLAN, [found], None)
+        kill_in_a_change(monkeypatch, lambda: log.complete(manifest))
+    assert len(list(root.rglob(".*.tmp"))) == 4
+    (other := root / "plans" / ".notes.tmp").touch()
+    log.latest()
+    assert len(list(root.rglob(".*.tmp"))) == 5, "a reader removes nothing"
+    with log.lock():
+        log.recover()
+    assert list(root.rglob(".*.tmp")) == [other]
+
+
+def test_a_restart_lists_no_folder_that_grows(log: LoadLog, monkeypatch: pytest.MonkeyPatch) -> None:
     with log.lock():
         log.begin(PLAN)
         log.complete(log.publish(PLAN, [], None))
-        monkeypatch.setattr(OutputFolder, "list", lambda *_: pytest.fail("a folder is listed"))
+        listed: list[str] = []
+        monkeypatch.setattr(OutputFolder, "list", lambda _, name: listed.append(name) or [])
         assert log.recover() is not None
+        assert listed == ["_headgate", "_headgate/plans"]
 
 
 def test_a_damaged_hint_costs_only_time(log: LoadLog) -> None:
