@@ -23,7 +23,7 @@ from headgate.tools.progress import format_duration
 
 _WIDTH: Final = 24
 _MOST_BARS: Final = 24
-_LOOKS: Final = 30
+LOOKS: Final = 30
 """Rates are measured over this number of looks."""
 
 
@@ -42,7 +42,7 @@ def run(
     sleep: Callable[[float], None] = time.sleep,
 ) -> CommandResult:
     """Show the lag until Ctrl-C. The result has the limits of the last look."""
-    looks: deque[Look] = deque(maxlen=_LOOKS)
+    looks: deque[Look] = deque(maxlen=LOOKS)
     largest: dict[tuple[str, TopicPartition], int] = {}
     rows: Sequence[ReaderLag] = []
     failures: list[str] = []
@@ -71,18 +71,19 @@ def take(rows: Sequence[ReaderLag], at_s: float) -> Look:
 def with_measured_rates(rows: Sequence[ReaderLag], looks: Sequence[Look]) -> list[ReaderLag]:
     """The rows with the rates between the first and the last look.
 
-    With one look alone, or without any progress in between, the rates of the rows stay.
+    The rates of the rows stay with one look alone, and without progress until all looks are taken: a batch may be long.
     """
     first, last = looks[0], looks[-1]
     elapsed_s = last.at_s - first.at_s
     if elapsed_s <= 0:
         return list(rows)
+    has_all_looks = len(looks) >= LOOKS
     arrivals = {one: max(0, end - first.ends.get(one, end)) / elapsed_s for one, end in last.ends.items()}
     rated = []
     for one in rows:
         key = (one.lag.group, one.lag.partition)
         moved = last.offsets.get(key, 0) - first.offsets.get(key, last.offsets.get(key, 0))
-        rate = moved / elapsed_s if moved > 0 else one.rate
+        rate = max(0, moved) / elapsed_s if moved > 0 or has_all_looks else one.rate
         left = seconds_left(one.lag.records, rate, arrivals.get(one.lag.partition, 0.0))
         rated.append(one._replace(rate=rate, seconds_left=left))
     return rated

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from headgate.spark.positions.lag import ReaderLag
+from headgate.spark.positions.lag import ReaderLag, summarize
 from headgate.spark.positions.places import Place
-from headgate.spark.positions.watch import Look, draw, run, take, with_measured_rates
+from headgate.spark.positions.watch import LOOKS, Look, draw, run, take, with_measured_rates
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.lag import PartitionLag
 from headgate.tools.groups.offsets import OffsetAndMetadata
@@ -30,6 +30,17 @@ def test_rates_between_looks() -> None:
     rated = with_measured_rates(rows, looks)
     assert [(one.rate, one.seconds_left) for one in rated] == [(20.0, 4.0), (None, 0.0)]
     assert with_measured_rates(rows, looks[1:]) == rows
+
+
+def test_a_reader_that_stands_still_has_no_end_in_sight() -> None:
+    rows = [lag(T0, 60, 100)._replace(rate=20.0, seconds_left=2.0), lag(T1, 10, 10)._replace(rate=20.0)]
+    looks = [take(rows, 2.0 * number) for number in range(LOOKS)]
+    (waiting, _) = with_measured_rates(rows, looks[:-1])
+    assert (waiting.rate, waiting.seconds_left) == (20.0, 2.0), "its batch may be long"
+    still = with_measured_rates(rows, looks)
+    assert [(one.rate, one.seconds_left) for one in still] == [(0.0, None), (0.0, 0.0)]
+    assert "0 records/s, no end in sight" in summarize(still)[0]
+    assert "40 records, 1.5 s, 0/s" in draw(still, {})[0]
 
 
 def test_bars_have_one_scale() -> None:
