@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -19,6 +21,7 @@ from headgate.tools.output import UsageError
 
 _QUERY_ID = "sql.streaming.queryId"
 _MAX_FILE_BYTES = 64 * 1024 * 1024
+_FILE_LOG_OFFSET = re.compile(r'\{"logOffset":(\d{1,18})\}')
 
 
 def find_checkpoint(frame: Any) -> str:
@@ -57,22 +60,44 @@ def _read_offsets(checkpoint: str, batch_id: int, session: Any) -> SourceOffsets
         return None
     path = f"{checkpoint}/offsets/{batch_id}"
     try:
-        return parse_offsets(_read(path, session))
+        return parse_offsets(_read(path, session), lambda name: _read(f"{checkpoint}/sources/{name}", session))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise SinkRefused(f"{path} cannot be read: {error}; is {checkpoint} the checkpoint of this query?") from None
 
 
-def parse_offsets(text: str) -> SourceOffsets:
-    """The offsets of all sources, from the text of `offsets/<batch>`. Raises MalformedCheckpoint."""
+def parse_offsets(text: str, read: Callable[[str], str]) -> SourceOffsets:
+    """The offsets of all sources, from the text of `offsets/<batch>`. `read`: a file below `sources`.
+
+    Raises MalformedCheckpoint, and what `read` raises.
+    """
     offsets = spark_checkpoint.parse_offsets(text)
     found: dict[str, dict[int, int]] = {}
     for (topic, number), offset in offsets.positions().items():
         found.setdefault(topic, {})[number] = offset
     others = offsets.others()
-    text = json.dumps(others, sort_keys=True)
-    return SourceOffsets(found, hashlib.sha256(text.encode()).hexdigest() if others else "")
+    if not others:
+        return SourceOffsets(found)
+    try:
+        contents = {name: [one, _read_file_log(name, one, read)] for name, one in others.items()}
+    except FileNotFoundError:
+        return SourceOffsets(found, None)
+    return SourceOffsets(found, hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest())
+
+
+def _read_file_log(name: str, offset: str, read: Callable[[str], str]) -> str:
+    """The files of a batch of Spark's source of files, whose offset is the number of a list of files; else nothing.
+
+    An older checkpoint gives the same number to other files. Each tenth list or so has all files, under a longer name.
+    """
+    number = _FILE_LOG_OFFSET.fullmatch(offset)
+    if number is None:
+        return ""
+    try:
+        return read(f"{name}/{number[1]}")
+    except FileNotFoundError:
+        return read(f"{name}/{number[1]}.compact")
 
 
 def _read(path: str, session: Any) -> str:
@@ -88,7 +113,14 @@ def _read(path: str, session: Any) -> str:
         return local.read_text()
     if session is None:
         return _read_here(path)
-    rows = session.read.text(path, wholetext=True).collect()
+    from pyspark.errors import AnalysisException
+
+    try:
+        rows = session.read.text(path, wholetext=True).collect()
+    except AnalysisException as error:
+        if "PATH_NOT_FOUND" in str(error):
+            raise FileNotFoundError(path) from None
+        raise
     if len(rows) != 1:
         raise ValueError(f"it has {len(rows)} parts")
     return str(rows[0][0])

@@ -30,6 +30,11 @@ def checkpoint(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("scheme", ["", "file:", "file://"])
 def test_a_batch_of_a_checkpoint(checkpoint: Path, scheme: str) -> None:
     found = read_query(f"{scheme}{checkpoint}", 4, None)
+    assert found.others is None, "sources/2/3 is gone"
+    (checkpoint / "sources" / "2").mkdir(parents=True)
+    (checkpoint / "sources" / "2" / "3").write_text("v1")
+    found = read_query(f"{scheme}{checkpoint}", 4, None)
+    assert found.others
     assert found[:3] == ("2f1c", 4, {"orders": {0: 250, 1: 7}, "zoo": {0: 1}})
     assert found.before is None
     (checkpoint / "offsets" / "5").write_text(OFFSETS.replace("250", "251"))
@@ -39,13 +44,26 @@ def test_a_batch_of_a_checkpoint(checkpoint: Path, scheme: str) -> None:
 
 
 def test_other_sources_are_compared_by_a_digest() -> None:
+    files = {"1/3": "v1\na", "1/4": "v1\nb", "1/9.compact": "v1\na\nb", "2/3": "v1\nc"}
+
+    def read(name: str) -> str:
+        if name not in files:
+            raise FileNotFoundError
+        return files[name]
+
     def digest(*sources: str) -> str | None:
-        return parse_offsets("\n".join(("v1", "{}", *sources))).others
+        return parse_offsets("\n".join(("v1", "{}", *sources)), read).others
 
     topic = '{"t":{"0":5}}'
     assert digest(topic) == digest(topic, "-") == ""
     assert digest(topic, '{"logOffset":3}') == digest('{"t":{"0":6}}', '{"logOffset": 3}')
     assert digest(topic, '{"logOffset":3}') != digest(topic, '{"logOffset":4}')
+    assert digest(topic, "51") != digest(topic, "52")
+    before = digest(topic, '{"logOffset":3}')
+    files["1/3"] = "v1\nother"
+    assert digest(topic, '{"logOffset":3}') != before, "the same number, other files"
+    assert digest(topic, '{"logOffset":9}')
+    assert digest(topic, '{"logOffset":8}') is None, "nothing tells which files they were"
     assert digest(topic, topic) != digest(topic, '{"t":{"0":6}}'), "their lowest offset is the same"
 
 
