@@ -49,6 +49,7 @@ table: ## load the topic orders into Parquet in build/tables/orders, check it, a
 	@$(BIN)/headgate spark load orders build/tables/orders --bootstrap-server 127.0.0.1:9092 --master 'local[2]' --table \
 		--format json --schema build/tables/orders.ddl --conf 'spark.driver.extraJavaOptions=$(SHORT_JVM)' $(ARGS)
 	@$(BIN)/headgate spark verify build/tables/orders --table
+	@$(BIN)/headgate spark sample --show build/tables/orders --table
 
 .PHONY: test
 test: ## install what every test needs, then run them all; ARGS="-k produce" is passed on to pytest

@@ -63,12 +63,15 @@ def ask_executors(
     from pyspark import cloudpickle
     from pyspark.sql import SparkSession
 
+    from headgate.spark.jvm_noise import without_jvm_noise
+
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     waits = {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}
-    session = SparkSession.builder.appName(_NAME).config(map=quiet | waits | dict(settings)).getOrCreate()
-    context = session.sparkContext
-    context.setLogLevel("OFF")
+    with without_jvm_noise():
+        session = SparkSession.builder.appName(_NAME).config(map=quiet | waits | dict(settings)).getOrCreate()
+        context = session.sparkContext
+        context.setLogLevel("OFF")
     context.pythonExec = python
     timer = threading.Timer(limit_s, context.cancelAllJobs)
     timer.start()

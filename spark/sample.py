@@ -25,6 +25,8 @@ from headgate.tools.output import CommandResult, Row, common_options, format_tab
 
 PARTITIONS: Final = 4
 SCHEMA: Final = "`order` BIGINT, customer STRING, item STRING, amount DOUBLE, state STRING"
+_COLUMNS: Final = ("order", "customer", "item", "amount", "state")
+_SHOWN: Final = 10
 _AT_ONCE: Final = 10_000
 _CUSTOMERS: Final = 500
 _ITEMS: Final = ("tea", "coffee", "bread", "rice", "salt")
@@ -110,13 +112,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--count", type=_count, default=100_000, metavar="number", help="default: 100000")
     parser.add_argument("--seed", type=int, default=1, metavar="number", help="default: 1")
     parser.add_argument("--schema", action="store_true", help="print the columns of an order for `load`, and end")
+    parser.add_argument("--show", metavar="folder", help="show the first orders in a folder of `load`, and end")
     options = parser.parse_args(arguments)
     if options.schema:
         print(SCHEMA)
         return 0
     try:
-        result = run(options, int(time.time() * 1000))
-    except ClientError as error:
+        result = show(options.show) if options.show else run(options, int(time.time() * 1000))
+    except (ClientError, OSError, ValueError) as error:
         result = CommandResult(failures=[str(error)])
     print_result("spark sample", result, is_table=wants_table(options), tables=format_table)
     return result.code
@@ -130,6 +133,19 @@ def run(options: argparse.Namespace, now_ms: int) -> CommandResult:
             failures = produce(cluster, options.topic, orders(options.count, options.seed, now_ms))
     row: Row = {"topic": options.topic, "orders": options.count}
     return CommandResult([] if failures else [row], failures)
+
+
+def show(folder: str) -> CommandResult:
+    """The first orders in a folder of `headgate spark load --format json`. Raises OSError, ValueError."""
+    from pyarrow import dataset
+
+    value = dataset.field("value")
+    columns = {name: dataset.field(name) for name in ("partition", "offset", "timestamp")}
+    columns |= {name: dataset.field("value", name) for name in _COLUMNS}
+    rows = dataset.dataset(folder, format="parquet")
+    found = rows.head(_SHOWN, columns=columns, filter=value.is_valid()).to_pylist()
+    note = f"the first {len(found)} of {rows.count_rows():,} rows of {folder}"
+    return CommandResult([{**row, "timestamp": f"{row['timestamp']:%Y-%m-%d %H:%M:%S}"} for row in found], notes=[note])
 
 
 def _count(text: str) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
+from headgate.spark.jvm_noise import without_jvm_noise
 from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.formats.decoding import BYTES, ERROR, RAW
 from headgate.spark.load.load_log import LoadLog
@@ -138,10 +139,11 @@ class SparkRunner:
         if active is not None:
             return cls(active)
         options = session_settings(formats, find_jars(formats)) | _session_options(master) | dict(settings or {})
-        session = SparkSession.builder.appName("headgate spark load").config(map=options).getOrCreate()
+        with without_jvm_noise():
+            session = SparkSession.builder.appName("headgate spark load").config(map=options).getOrCreate()
+            session.sparkContext.setLogLevel("OFF")  # the error of a task comes as an exception, once
         if master.startswith("local"):
             session.sparkContext.pythonExec = sys.executable
-        session.sparkContext.setLogLevel("OFF")  # the error of a task comes as an exception, once
         return cls(session, is_own=True)
 
     def close(self) -> None:

@@ -178,11 +178,13 @@ def _copier(options: argparse.Namespace, sink: Sink) -> Copier:
 
 
 def _session(options: argparse.Namespace, formats: Sequence[str]) -> SparkSession:
+    from headgate.spark.jvm_noise import without_jvm_noise
     from headgate.spark.session import session
 
     settings = {"spark.master": options.master, "spark.ui.showConsoleProgress": "false"}
     settings |= dict(getattr(options, "conf", ()))
-    return session(f"headgate spark copy {options.name}", formats=formats, settings=settings)
+    with without_jvm_noise():
+        return session(f"headgate spark copy {options.name}", formats=formats, settings=settings)
 
 
 def _replay(options: argparse.Namespace) -> Iterator[Row]:

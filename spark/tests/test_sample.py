@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from headgate.protocol.records import batch
 from headgate.spark import sample
@@ -72,6 +75,28 @@ def test_a_refused_batch_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(failures) == PARTITIONS
     assert "TOPIC_AUTHORIZATION_FAILED" in failures[0]
     assert len(cluster.values) == 100
+
+
+@pytest.mark.slow
+def test_the_first_rows_of_a_load_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = [json.loads(record.value or b"") for _, record in orders(30, 1, NOW_MS)]
+    columns = {
+        "partition": pa.array([2] * 31, pa.int32()),
+        "offset": pa.array(range(31)),
+        "timestamp": pa.array([NOW_MS * 1000] * 31, pa.timestamp("us", tz="UTC")),
+        "value": pa.array([None, *values]),
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "part-orders.parquet")
+    (tmp_path / "_headgate").mkdir()
+    (tmp_path / "_headgate" / "latest").write_text("1")
+    assert main(["--show", str(tmp_path), "--json"]) == 0
+    shown = capsys.readouterr()
+    rows = [json.loads(line) for line in shown.out.splitlines()]
+    place = {"partition": 2, "offset": 1, "timestamp": "2023-11-14 22:13:20"}
+    assert rows[0] == place | values[0], "a tombstone is no order"
+    assert [row["order"] for row in rows] == list(range(10))
+    assert "the first 10 of 31 rows" in shown.err
+    assert main(["--show", str(tmp_path / "none")]) == 1
 
 
 @pytest.mark.sockets
