@@ -338,11 +338,11 @@ class BrokerParts:
     def _make_offset_stores(self, groups: GroupCoordinator, shared: CoordinatorServices) -> OffsetStores | None:
         if self.zookeeper is None:
             return None
-        from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores, marked_groups
+        from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores, read_marks
 
         session = self.zookeeper.shared.session
         # Before the loop: no group has to wait for a ZooKeeper that goes away after the start
-        self._marked_groups = self.zookeeper.complete(partial(marked_groups, session), "which groups are dual")
+        self._marks = self.zookeeper.complete(partial(read_marks, session), "which groups are dual")
         return OffsetStores(session, groups, shared, self.config, self.metadata)
 
     def _listen(self) -> None:
@@ -385,7 +385,7 @@ class BrokerParts:
         self.groups.start()
         self.transactions.start()
         if self.services.offset_stores is not None:
-            self.services.offset_stores.start(self._marked_groups)
+            self.services.offset_stores.start(self._marks)
         self.log_loader.start()
         self._source.start()
 

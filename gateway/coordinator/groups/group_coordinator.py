@@ -6,7 +6,8 @@ Groups hear of topics that are created, grow or are deleted. Offsets of deleted 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from random import Random
 
 from headgate.gateway.config import BrokerConfig
@@ -97,6 +98,8 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         self._topics = ImageTopics(metadata)
         self._missed: dict[int, dict[str, int]] = {}
         """Partition -> topics that were deleted during the load of its shard, and when, in ms."""
+        self._when_forgotten: dict[int, list[Callable[[], None]]] = {}
+        """Partition -> what to call when their offsets are removed."""
 
     def _new_shard(self) -> GroupShard:
         return new_shard(self._settings, self._topics, self._random, self._clock.now_ms, self._configs_of)
@@ -150,6 +153,31 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
             self._topics.generation += 1
             self._scheduler.call_soon(lambda: self._topics_changed(list(names), new))
 
+    def forget_topics(self, deleted_ms: Mapping[str, int], done: Callable[[], None]) -> None:
+        """Remove the offsets of topics that were deleted, perhaps before this start: names, and when, in ms.
+
+        Partitions that are not led yet follow when they are loaded. Newer offsets stay. `done` is called once
+        nothing is left to write; never, if a partition is not loaded, or is loaded again meanwhile.
+        """
+        waiting = set(range(self._count))
+
+        def ended(index: int) -> None:
+            waiting.discard(index)
+            if not waiting:
+                done()
+
+        for index in range(self._count):
+            coordinator = self._coordinators.get(index)
+            shard = None if coordinator is None else coordinator.shard
+            if coordinator is None or shard is None:
+                self._missed.setdefault(index, {}).update(deleted_ms)
+                self._when_forgotten.setdefault(index, []).append(partial(ended, index))
+            else:
+                decisions = offset_expiration.forget_topics(shard, deleted_ms, keeps_newer=True)
+                coordinator.run_each(shard, _followed_by(decisions, partial(ended, index)))
+        if not self._count:
+            done()
+
     def _topics_changed(self, names: Sequence[str], new: Image) -> None:
         """Notify the consumer groups, and remove the offsets of deleted topics."""
         deleted = dict.fromkeys((name for name in names if name not in new.topics), self._clock.now_ms())
@@ -174,6 +202,15 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
 
     def _loaded(self, coordinator: Coordinator[GroupShard]) -> None:
         """Catch up with deletions of topics during the load."""
-        shard, missed = coordinator.shard, self._missed.pop(coordinator.partition.index, None)
+        index = coordinator.partition.index
+        shard, missed, ended = coordinator.shard, self._missed.pop(index, None), self._when_forgotten.pop(index, ())
         if shard is not None and missed:
-            coordinator.run_each(shard, offset_expiration.forget_topics(shard, missed))
+            decisions = offset_expiration.forget_topics(shard, missed, keeps_newer=bool(ended))
+            coordinator.run_each(shard, _followed_by(decisions, *ended))
+
+
+def _followed_by(decisions: Iterator[Decision], *ended: Callable[[], None]) -> Iterator[Decision]:
+    """The decisions; then calls."""
+    yield from decisions
+    for call in ended:
+        call()

@@ -93,8 +93,11 @@ def _group_tombstones(shard: GroupShard, group_id: str, gone: int) -> Records:
     return group.tombstones() if left == gone else []
 
 
-def forget_topics(shard: GroupShard, deleted_ms: Mapping[str, int]) -> Iterator[Decision]:
-    """Delete the groups' offsets of topics that were deleted: names, and when, in ms. The groups stay."""
+def forget_topics(shard: GroupShard, deleted_ms: Mapping[str, int], *, keeps_newer: bool = False) -> Iterator[Decision]:
+    """Delete the groups' offsets of topics that were deleted: names, and when, in ms. The groups stay.
+
+    Offsets that are newer stay if there is a new topic of that name; with `keeps_newer`, in any case.
+    """
     offsets = shard.offsets
     records: Records = []
     looked = 0
@@ -102,7 +105,7 @@ def forget_topics(shard: GroupShard, deleted_ms: Mapping[str, int]) -> Iterator[
         forgotten = offsets.tombstones(group_id, deleted_ms)
         for start in range(0, len(forgotten) or 1, OFFSETS_A_STEP):
             step = forgotten[start : start + OFFSETS_A_STEP]
-            records += [(key, None) for key, _ in step if not _is_of_new_topic(shard, key, deleted_ms)]
+            records += [(key, None) for key, _ in step if not _is_newer(shard, key, deleted_ms, is_new=keeps_newer)]
             looked += 1 + len(step)
             if looked >= OFFSETS_A_STEP:
                 yield Decision(records, is_atomic=False)
@@ -110,9 +113,9 @@ def forget_topics(shard: GroupShard, deleted_ms: Mapping[str, int]) -> Iterator[
     yield Decision(records, is_atomic=False)
 
 
-def _is_of_new_topic(shard: GroupShard, key: Any, deleted_ms: Mapping[str, int]) -> bool:
-    """Whether the offset was committed for a new topic of the same name, created since the deletion."""
-    if not shard.topics.partitions_of(key.topic):
+def _is_newer(shard: GroupShard, key: Any, deleted_ms: Mapping[str, int], *, is_new: bool) -> bool:
+    """Whether the offset was committed since the deletion, for a new topic of the same name."""
+    if not is_new and not shard.topics.partitions_of(key.topic):
         return False
     packed = shard.offsets.groups.get(key.group, {}).get(key.topic, {}).get(key.partition)
     return packed is not None and decode_offset(packed).commit_timestamp > deleted_ms[key.topic]

@@ -1,4 +1,7 @@
-"""`/brokers/topics`: the assignment of each topic, and the leader and in-sync replicas of each partition."""
+"""`/brokers/topics`: the assignment of each topic, and the leader and in-sync replicas of each partition.
+
+`/headgate/deleted_topics`: the topics that this broker has deleted, until no group has offsets of them.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Self
 
 from headgate.gateway.zookeeper.layout.node import (
+    MAX_INT64,
     NO_FIELDS,
     Fields,
     child_number,
     decode_fields,
+    encode_object,
     number_child_path,
     shown,
     topic_child_path,
@@ -19,6 +24,7 @@ from headgate.gateway.zookeeper.layout.node import (
 )
 
 TOPICS_PATH: Final = "/brokers/topics"
+DELETED_TOPICS_PATH: Final = "/headgate/deleted_topics"
 _ID_BYTES: Final = 16
 _NO_TOPIC_ID: Final = bytes(_ID_BYTES)
 
@@ -123,6 +129,35 @@ def partitions_path(topic: str) -> str:
     return f"{TopicAssignment.path(topic)}/partitions"
 
 
+class DeletedTopic(NamedTuple):
+    """The note of a deletion, written in the multi that deletes the topic: the topic's id, name, and the time.
+
+    A topic whose node is missing without such a note was not deleted by this broker.
+    """
+
+    topic_id: bytes
+    topic: str
+    timestamp_ms: int
+
+    @staticmethod
+    def path(topic_id: bytes) -> str:
+        return f"{DELETED_TOPICS_PATH}/{_encode_id(topic_id)}"
+
+    def encode(self) -> bytes:
+        return encode_object({"version": 1, "topic": self.topic, "timestamp": self.timestamp_ms})
+
+    @classmethod
+    def decode(cls, name: str, data: bytes | None) -> Self:
+        """Raises InvalidNode."""
+        fields = decode_fields(f"{DELETED_TOPICS_PATH}/{name}", data)
+        topic_id = _id_of(name)
+        if topic_id is None:
+            fields.fail(f"{shown(name)} is not an id of 16 bytes in base64")
+        topic = fields.text("topic")
+        TopicAssignment.path(topic)
+        return cls(topic_id, topic, fields.integer("timestamp", low=0, high=MAX_INT64))
+
+
 def partition_path(topic: str, partition: int) -> str:
     """The parent of a partition's state. Raises InvalidNode."""
     return number_child_path(partitions_path(topic), partition)
@@ -141,10 +176,16 @@ def _decode_id(fields: Fields) -> bytes | None:
     text = fields.text("topic_id", None)
     if text is None:
         return None
+    topic_id = _id_of(text)
+    if topic_id is None:
+        fields.fail(f"`topic_id` {shown(text)} is not an id of 16 bytes in base64")
+    return None if topic_id == _NO_TOPIC_ID else topic_id
+
+
+def _id_of(text: str) -> bytes | None:
+    """The id that a text stands for; None if the text is no id."""
     try:
         topic_id = base64.b64decode(f"{text}==", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        topic_id = b""
-    if len(topic_id) != _ID_BYTES or _encode_id(topic_id) != text:
-        fields.fail(f"`topic_id` {shown(text)} is not an id of 16 bytes in base64")
-    return None if topic_id == _NO_TOPIC_ID else topic_id
+        return None
+    return topic_id if len(topic_id) == _ID_BYTES and _encode_id(topic_id) == text else None

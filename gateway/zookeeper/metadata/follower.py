@@ -44,7 +44,7 @@ from headgate.gateway.zookeeper.layout.configs import (
     ConfigEntity,
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, TopicAssignment
+from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, DeletedTopic, TopicAssignment
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, TopicNodes, read_cluster
 from headgate.gateway.zookeeper.metadata import orders, plans
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
@@ -182,6 +182,19 @@ class ClusterFollower:
         """A change may be in ZooKeeper: whoever finds a topic gone or made anew then knows why."""
         self._deletions |= {record.topic_id for record in records if isinstance(record, RemoveTopicRecord)}
 
+    def deleted_without_note(self, records: Iterable[MetadataRecord], image: Image) -> Steps[list[Topic]]:
+        """The topics of a deletion in doubt whose nodes are gone, though this broker has not deleted them."""
+        before = self._store.written_image
+        gone = [
+            before.topics[before.topic_names[record.topic_id]]
+            for record in records
+            if isinstance(record, RemoveTopicRecord)
+            and record.topic_id in before.topic_names
+            and record.topic_id not in image.topic_names
+        ]
+        notes = yield from gather([exists(self._session, DeletedTopic.path(topic.topic_id)) for topic in gone])
+        return [topic for topic, note in zip(gone, notes, strict=True) if note is None]
+
     def look_again(self, image: Image, subjects: Touched) -> Steps[Image]:
         """The image with these subjects as they are in ZooKeeper, leaders included.
 
@@ -280,7 +293,7 @@ class ClusterFollower:
         before = self._store.written_image.topics.get(name)
         if name not in part.topics:
             self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
-            self._tell_missing(name, part, before)
+            yield from self._tell_missing(name, part, before)
             return
         if name in part.without_id:
             part = yield from self._give_id(name, part)
@@ -288,7 +301,7 @@ class ClusterFollower:
                 self._closely.add(name)  # others write the topic too, or another is the controller: a look follows
                 return
         self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
-        self._deletions.discard(part.image.topics[name].topic_id)
+        yield from self._void_deletion(part.image.topics[name])
         topic = _told_topic(part.image.topics[name], before, self._config)
         self._report_invalid(part)
         if before is not None and before.topic_id == topic.topic_id and len(topic.partitions) < len(before.partitions):
@@ -301,9 +314,26 @@ class ClusterFollower:
     def _read_topic(self, name: str) -> Steps[ClusterTree]:
         tree: Tree = yield from read_topic(self._session, name, self._watches.note)
         (self._watched.add if tree else self._watched.discard)(name)
-        return read_cluster(tree, partial(self._topic_id, name, tree))
+        known = self._store.written_image.topics.get(name)
+        is_deleted = known is not None and (yield from self._was_deleted(known))
+        return read_cluster(tree, partial(self._topic_id, name, tree, is_deleted=is_deleted))
 
-    def _topic_id(self, name: str, tree: Tree) -> bytes:
+    def _was_deleted(self, topic: Topic) -> Steps[bool]:
+        """Whether a deletion that was given up is done all the same: ZooKeeper has the note.
+
+        The note stays until the image has lost the topic.
+        """
+        if topic.topic_id not in self._deletions:
+            return False
+        return (yield from exists(self._session, DeletedTopic.path(topic.topic_id))) is not None
+
+    def _void_deletion(self, topic: Topic) -> Steps[None]:
+        """A topic is there whose deletion was in doubt. If it was done, somebody has written the topic again."""
+        if topic.topic_id in self._deletions:
+            self._deletions.discard(topic.topic_id)
+            yield from delete(self._session, DeletedTopic.path(topic.topic_id))
+
+    def _topic_id(self, name: str, tree: Tree, *, is_deleted: bool) -> bytes:
         """The id of a topic that has none in ZooKeeper: the one that its logs have, unless it was deleted meanwhile.
 
         Tools before 2.8 drop the id when they add partitions. Who makes the topic anew leaves no state of before.
@@ -311,7 +341,7 @@ class ClusterFollower:
         image = self._store.written_image
         known = image.topics.get(name)
         is_new = not any(path.endswith("/state") for path in tree)
-        if known is None or (is_new and known.topic_id in self._deletions):
+        if known is None or (is_new and is_deleted):
             return new_topic_id(self._random, image.topic_names)
         return known.topic_id
 
@@ -325,11 +355,11 @@ class ClusterFollower:
                 self._watches.note(CONTROLLER_PATH if results.place == 0 else f"{TOPICS_PATH}/{name}")
         return (yield from self._read_topic(name))
 
-    def _tell_missing(self, name: str, part: ClusterTree, before: Topic | None) -> None:
+    def _tell_missing(self, name: str, part: ClusterTree, before: Topic | None) -> Steps[None]:
         self._report_invalid(part)
         if before is None or part.invalid:
             return
-        if before.topic_id in self._deletions:
+        if (yield from self._was_deleted(before)):
             self._deletions.discard(before.topic_id)
             self._found.append(RemoveTopicRecord(topic_id=before.topic_id))
         else:

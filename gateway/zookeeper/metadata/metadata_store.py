@@ -22,7 +22,7 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from headgate.gateway.metadata.image import Image, Node
+from headgate.gateway.metadata.image import Image, Node, Topic
 from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
@@ -307,7 +307,9 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._check_producer_ids(head, image)
         wanted = overlay(image, records) if head.is_in_doubt else image.apply_all(records)
         names = touched(records, image, wanted).topics
-        return plans.change_image(self._nodes.tree(image), wanted, names, self._config.node_id)
+        nodes, now_ms = self._nodes.tree(image), self._clock.now_ms()
+        missing = plans.note_deletions(nodes, (yield from self._follower.deleted_without_note(records, image)), now_ms)
+        return missing + plans.change_image(nodes, wanted, names, self._config.node_id, now_ms)
 
     def _check_producer_ids(self, head: _Submitted, image: Image) -> None:
         """Raises ValueError if another broker has taken these producer ids."""
@@ -354,12 +356,18 @@ class ZooKeeperMetadataStore(MetadataStore):
         while leaderless and not records:
             for name, index in list(islice(leaderless, RAISED_AT_ONCE)):
                 topic = planned.topics.get(name)
-                if topic is None or index >= len(topic.partitions) or topic.partitions[index].leader == node_id:
+                # Somebody may have removed the topic's node: the other partitions do not wait for that one
+                if topic is None or self._nodes.topic(name) is None or _is_led(topic, index, node_id):
                     del leaderless[name, index]
                 else:
                     state = plans.led_by(topic.partitions[index], node_id, {node_id})
                     records += partition_records(topic.topic_id, index, (state,))
         return records
+
+
+def _is_led(topic: Topic, index: int, node_id: int) -> bool:
+    """Whether a partition needs no leader: the broker leads it, or it is gone."""
+    return index >= len(topic.partitions) or topic.partitions[index].leader == node_id
 
 
 def _refusal(head: _Submitted, error: ValueError) -> KafkaError:

@@ -25,6 +25,8 @@ from headgate.gateway.zookeeper.layout.cluster import (
 )
 from headgate.gateway.zookeeper.layout.configs import BROKERS, GROUPS, TOPICS, ConfigChange, ConfigEntity, EntityConfigs
 from headgate.gateway.zookeeper.layout.topics import (
+    DELETED_TOPICS_PATH,
+    DeletedTopic,
     LeaderAndIsr,
     ReplicaAssignment,
     TopicAssignment,
@@ -92,7 +94,9 @@ def led_by(state: PartitionState, node_id: int, alive: Container[int]) -> Partit
     return PartitionState(node_id, state.leader_epoch + 1, state.replicas, isr, state.partition_epoch + 1)
 
 
-def change_image(cluster: ClusterTree, new: Image, names: Iterable[str], node_id: int = -1) -> list[Multi]:
+def change_image(
+    cluster: ClusterTree, new: Image, names: Iterable[str], node_id: int = -1, now_ms: int = 0
+) -> list[Multi]:
     """Multis that turn the cluster's image into `new`; topics differ in `names` only.
 
     A changed partition must have the next partition epoch, which is the version of its node. Raises ValueError.
@@ -101,7 +105,7 @@ def change_image(cluster: ClusterTree, new: Image, names: Iterable[str], node_id
     for name in sorted(names):
         old, topic = cluster.image.topics.get(name), new.topics.get(name)
         if topic is None:
-            operations += () if old is None else _delete_topic(cluster, old)
+            operations += () if old is None else _delete_topic(cluster, old, now_ms)
         elif old is None:
             operations += _create_topic(cluster, topic)
         else:
@@ -162,20 +166,34 @@ def _change_topic(cluster: ClusterTree, old: Topic, topic: Topic) -> Iterator[Op
             yield from _write_state(cluster, topic.name, index, state)
 
 
-def _delete_topic(cluster: ClusterTree, topic: Topic) -> Iterator[Operation]:
-    """Children first; the order to delete last, so that the next controller goes on with it."""
+def _delete_topic(cluster: ClusterTree, topic: Topic, now_ms: int) -> Iterator[Operation]:
+    """Children first; the order to delete last, so that the next controller goes on with it.
+
+    The note goes with the topic's node: so an absent topic without a note was not deleted by a broker.
+    """
     nodes = cluster.topics.get(topic.name)
     if nodes is not None:
         for index in sorted(nodes.states):
             yield Delete(LeaderAndIsr.path(topic.name, index))
         for path in sorted(nodes.parents, reverse=True):
             yield Delete(path)
+    yield _note(topic, now_ms)
+    if nodes is not None:
         yield Delete(TopicAssignment.path(topic.name))
     entity = ConfigEntity(TOPICS, topic.name)
     if entity in cluster.configs:
         yield Delete(EntityConfigs.path(entity))
     if topic.name in cluster.deleting:
         yield Delete(TopicDeletion.path(topic.name))
+
+
+def note_deletions(cluster: ClusterTree, topics: Iterable[Topic], now_ms: int) -> list[Multi]:
+    """Multis with the notes of topics that were deleted here, and whose nodes somebody else has removed."""
+    return _guarded(cluster, (_note(topic, now_ms) for topic in topics))
+
+
+def _note(topic: Topic, now_ms: int) -> Operation:
+    return Create(DeletedTopic.path(topic.topic_id), DeletedTopic(topic.topic_id, topic.name, now_ms).encode())
 
 
 def _write_state(cluster: ClusterTree, name: str, index: int, state: PartitionState) -> Iterator[Operation]:
@@ -226,13 +244,16 @@ def _with_id(cluster: ClusterTree, name: str) -> TopicAssignment:
 
 
 def _guarded(cluster: ClusterTree, operations: Iterable[Operation]) -> list[Multi]:
-    """Multis of about MULTI_BYTES, each with the check of the controller's epoch."""
+    """Multis of about MULTI_BYTES, each with the check of the controller's epoch.
+
+    The note of a deletion and the operation behind it are in one multi.
+    """
     guard = Check(CONTROLLER_EPOCH_PATH, cluster.controller_epoch_version)
     multis: list[list[Operation]] = []
     room = 0
     for operation in operations:
         room -= OVERHEAD_BYTES + len(operation.path) + len(getattr(operation, "data", None) or b"")
-        if room < 0 or not multis:
+        if not multis or (room < 0 and not multis[-1][-1].path.startswith(f"{DELETED_TOPICS_PATH}/")):
             multis.append([guard])
             room = MULTI_BYTES
         multis[-1].append(operation)

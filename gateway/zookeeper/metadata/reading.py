@@ -26,7 +26,7 @@ from headgate.gateway.zookeeper.layout.cluster import (
 )
 from headgate.gateway.zookeeper.layout.configs import BROKERS, CONFIG_CHANGES_PATH, CONFIG_PATH, GROUPS, TOPICS
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, LeaderAndIsr, TopicAssignment
+from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, TOPICS_PATH, LeaderAndIsr, TopicAssignment
 from headgate.gateway.zookeeper.layout.tree import ZNode
 from headgate.gateway.zookeeper.session import NodeData, Session, Watch
 from headgate.gateway.zookeeper.steps import Steps, children, ensure, exists, gather, get, get_many
@@ -35,7 +35,7 @@ Tree = dict[str, ZNode]
 
 CONFIGURED: Final = tuple(f"{CONFIG_PATH}/{kind}" for kind in (BROKERS, GROUPS))
 """The parents of configs without an owner elsewhere in the tree."""
-_OWN_PATHS: Final = (f"{CONFIG_PATH}/{GROUPS}", OWN_FEATURES_PATH.rpartition("/")[0])
+_OWN_PATHS: Final = (f"{CONFIG_PATH}/{GROUPS}", OWN_FEATURES_PATH.rpartition("/")[0], DELETED_TOPICS_PATH)
 _ORDERS: Final = (REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
 
 

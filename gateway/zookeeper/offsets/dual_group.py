@@ -24,13 +24,14 @@ from typing import Any, Final, NamedTuple, Protocol
 from headgate.gateway.coordinator.decision import Decision, Records, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.zookeeper.layout.topics import TopicAssignment
 from headgate.gateway.zookeeper.offsets.background import Background
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
-from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, Found, NodeOffset, OffsetNodes, Targets
+from headgate.gateway.zookeeper.offsets.deleted_topics import OffsetsOfDeletedTopic, read_offsets
+from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, NO_OFFSET, Found, NodeOffset, OffsetNodes, Targets
 from headgate.gateway.zookeeper.offsets.partition_locks import Hold, Partition, PartitionLocks, Partitions
 from headgate.gateway.zookeeper.offsets.waiting_request import Parking, Request, ask_again, leaving, refusal
-from headgate.gateway.zookeeper.session import KeeperError, Session, Stat
+from headgate.gateway.zookeeper.session import KeeperError, Session
+from headgate.gateway.zookeeper.steps import run
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
 
@@ -100,7 +101,10 @@ class DualGroup:
         self._until_dual: deque[Hold] = deque()
         self._changed: set[Partition] = set()
         self._has_changed_wholly = False
+        self._is_known = False
+        """Whether all offsets were read since the connection began, with watches."""
         self._is_looking = False
+        self._unreadable: set[Partition] = set()
 
     # Requests
 
@@ -169,11 +173,8 @@ class DualGroup:
         self.decide(partial(self._take_up, found, is_whole=is_whole), done)
 
     def _take_up(self, found: Found, shard: GroupShard, ticket: Ticket, *, is_whole: bool) -> Decision:
-        """The reply has the topics that do not exist."""
-        records = self.differences(shard, found, is_whole=is_whole)
-        names = {topic for (topic, _), node in found.items() if node.version != ABSENT}
-        reply: Any = tuple(name for name in names if not shard.topics.partitions_of(name))
-        return Decision(records, [(ticket, reply)], is_atomic=False)
+        reply: Any = True
+        return Decision(self.differences(shard, found, is_whole=is_whole), [(ticket, reply)], is_atomic=False)
 
     def _request(self) -> Request:
         if not self._world.session.is_connected:
@@ -277,69 +278,34 @@ class DualGroup:
             def taken_up(reply: Any) -> None:
                 done(reply if isinstance(reply, KafkaError) else None)
 
-            def taken_up_wholly(reply: Any) -> None:
-                if isinstance(reply, KafkaError):
-                    ended(reply)
-                else:
-                    self._forget_gone(list(reply), found, ended)
+            self._is_known |= is_whole
+            self.take_up(found, taken_up, is_whole=is_whole)
+            self.release(hold)  # the log has the order of the calls
 
-            def ended(error: KafkaError | None) -> None:
-                self.release(hold)
-                done(error)
-
-            if hold.partitions is None:
-                self.take_up(found, taken_up_wholly, is_whole=True)
-            else:
-                self.take_up(found, taken_up, is_whole=False)
-                self.release(hold)  # the log has the order of the calls
-
+        is_whole = hold.partitions is None
         if hold.partitions is None:
             self.nodes.read_all(read, self.changed)
         else:
             self.nodes.read(hold.partitions, read, self.changed)
 
-    def _forget_gone(self, topics: list[str], found: Found, done: Ended) -> None:
-        """Delete the offsets of topics that do not exist: a new topic of that name would be read from there."""
-        if not topics:
-            done(None)
-            return
-        topic = topics.pop()
-
-        def looked(answer: Stat | KeeperError) -> None:
-            if answer is KeeperError.NO_NODE:
-                places = [place for place in found if place[0] == topic]
-                self.nodes.write(dict.fromkeys(places), written)
-            elif isinstance(answer, KeeperError):
-                done(refusal(answer))
-            else:  # the broker is about to hear of it
-                self._forget_gone(topics, found, done)
-
-        def written(failed: dict[Partition, KeeperError]) -> None:
-            if failed:
-                done(refusal(next(iter(failed.values()))))
-            else:
-                logger.info(
-                    "group %s has no offsets of the deleted topic %s in ZooKeeper any more", self.group_id, topic
-                )
-                self._forget_gone(topics, found, done)
-
-        self._world.session.exists(TopicAssignment.path(topic), looked)
-
     def differences(self, shard: GroupShard, found: Mapping[Partition, NodeOffset], *, is_whole: bool) -> Records:
-        """The records with which the log has what ZooKeeper has. `is_whole`: no other offsets are in ZooKeeper."""
+        """The records with which the log has what ZooKeeper has. `is_whole`: no other offsets are in ZooKeeper.
+
+        Offsets of topics that this broker does not know are kept as all others are.
+        """
         now_ms, records = shard.timestamp_ms(), Records()
         vector = shard.offsets.groups.get(self.group_id, {})
         for (topic, index), (offset, version) in found.items():
             packed = vector.get(topic, {}).get(index)
             key = OffsetCommitKey(self.group_id, topic, index)
-            if version == ABSENT:
+            if offset is None and version != ABSENT:
+                self._name_unreadable((topic, index))
+                continue
+            self._unreadable.discard((topic, index))
+            if offset is None:
                 if packed is not None:
                     records.append((key, None))
-            elif offset is None:
-                logger.warning("%s-%d of group %s has no number in ZooKeeper", topic, index, self.group_id)
-            elif (packed is None or decode_offset(packed).offset != offset) and index < shard.topics.partitions_of(
-                topic
-            ):
+            elif packed is None or decode_offset(packed).offset != offset:
                 records.append((key, OffsetCommitValue(offset, -1, "", now_ms)))
         if is_whole:
             records += [
@@ -349,6 +315,11 @@ class DualGroup:
                 if (topic, index) not in found
             ]
         return records
+
+    def _name_unreadable(self, place: Partition) -> None:
+        if place not in self._unreadable:
+            self._unreadable.add(place)
+            logger.warning("%s-%d of group %s has no number in ZooKeeper", *place, self.group_id)
 
     # Into both stores, and out of them
 
@@ -388,29 +359,68 @@ class DualGroup:
         for hold in waiting:
             hold.begin()
 
-    def forget_topic(self, topic: str) -> None:
-        """Delete the offsets of a topic that was deleted; later operations follow. What fails, a whole look does."""
-        if self.state is not State.DUAL:
-            self._has_changed_wholly = True
-            return
-        places = frozenset(place for place in self.nodes.versions if place[0] == topic)
-        if not places:
-            return
+    def forget_topic(self, topic: str, topic_id: bytes, reads: Background, done: Ended, *, is_gone: bool) -> None:
+        """Delete the offsets of a topic from both stores, if a note says that the topic was deleted.
+
+        Later operations follow. Offsets that were written after the note stay. `is_gone`: the topic was deleted just
+        now, and there is no new one: so a commit that was on its way is of the old one. `reads` bounds the reads of all
+        groups together.
+        """
 
         def begin() -> None:
-            if self.state is State.DUAL:
-                self.nodes.write(dict.fromkeys(places), ended)
+            known.update({place: version for place, version in self.nodes.versions.items() if place[0] == topic})
+            own.update(place for place in known if place in self.nodes.own)
+            is_without = self._is_known and not self._has_changed_wholly and not known
+            if self.state is not State.DUAL or is_without:
+                end(None)
             else:
-                self.release(hold)
+                steps = read_offsets(self._world.session, self.group_id, topic, topic_id)
+                reads.add(f"{topic} {self.group_id}", lambda ended: run(steps, partial(read, ended)))
 
-        def ended(failed: dict[Partition, KeeperError]) -> None:
+        def read(ended: Callable[[], None], found: OffsetsOfDeletedTopic | Exception | None) -> None:
+            ended()
+            if isinstance(found, Exception):
+                end(ask_again(str(found)))
+            elif found is None:
+                end(None)
+            else:
+                old = {
+                    place: stat.version
+                    for place, stat in found.nodes.items()
+                    if stat.mzxid < found.note_zxid or (is_gone and place in own and known[place] == stat.version)
+                }
+                self.nodes.versions.update(old)
+                self.nodes.write(dict.fromkeys(old), partial(written, old), as_read=True)
+
+        def written(old: Mapping[Partition, int], failed: dict[Partition, KeeperError]) -> None:
             if failed:
-                self._has_changed_wholly = True
-                self._look_later(RETRY_MS)
-            self.release(hold)
+                end(refusal(next(iter(failed.values()))))
+            else:
+                if old:
+                    logger.info("group %s has no offsets of the deleted topic %s any more", self.group_id, topic)
+                self.take_up(dict.fromkeys(old, NO_OFFSET), taken_up, is_whole=False)
 
-        hold = Hold(places, begin)
-        self._locks.acquire(hold)
+        def taken_up(reply: Any) -> None:
+            end(reply if isinstance(reply, KafkaError) else None)
+
+        def end(error: KafkaError | None) -> None:
+            self.release(hold)
+            done(error)
+
+        known: dict[Partition, int] = {}
+        own: set[Partition] = set()
+        hold = Hold(None, begin)
+        self.acquire(hold)
+
+    def look_at_topic(self, topic: str) -> None:
+        """Look at the offsets of a topic in a moment: the log may have lost some."""
+        self._changed.update(place for place in self.nodes.versions if place[0] == topic)
+        self._look_later(LOOK_AFTER_MS)
+
+    def forget_watches(self) -> None:
+        """The connection is lost, and all watches with it."""
+        self.nodes.forget_watches()
+        self._is_known = False
 
     # Transactions
 

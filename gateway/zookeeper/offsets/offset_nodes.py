@@ -72,6 +72,8 @@ class OffsetNodes:
         self.group_path = group_path(group_id)
         self.path = f"{self.group_path}/offsets"
         self.versions: dict[Partition, int] = {}
+        self.own: set[Partition] = set()
+        """The nodes that this broker was the last to write, as far as it knows."""
         self.session = session
         self.writes = writes
         self.group_id = group_id
@@ -170,10 +172,12 @@ class OffsetNodes:
         self.session.watch_many([paths[place] for place in unwatched], max(unwatched.values()), watch, answer)
 
     def _take(self, place: Partition, answer: NodeData | KeeperError) -> NodeOffset:
+        version = ABSENT if isinstance(answer, KeeperError) else answer.stat.version
+        if self.versions.get(place) != version:
+            self.own.discard(place)
+        self.versions[place] = version
         if isinstance(answer, KeeperError):
-            self.versions[place] = ABSENT
             return NO_OFFSET
-        version = self.versions[place] = answer.stat.version
         try:
             return NodeOffset(ConsumerOffset.decode(self.group_id, *place, answer.data).offset, version)
         except InvalidNode:
@@ -195,22 +199,27 @@ class OffsetNodes:
 
         def topics(answer: Children | KeeperError) -> None:
             if answer is KeeperError.NO_NODE:
-                self._await_node(watch, listed)
+                self._await_node(watch, listed, list_topics)
             elif isinstance(answer, KeeperError):
                 done(answer)
             else:
                 _each(answer.names, partial(self._list_topic, places, watch), listed)
 
-        self.session.sync(
-            self.group_path,
-            lambda error: done(error) if error is not None else self.session.children(self.path, topics, watch),
-        )
+        def list_topics() -> None:
+            self.session.children(self.path, topics, watch)
 
-    def _await_node(self, watch: Watch | None, done: Callable[[KeeperError | None], None]) -> None:
-        """There are no offsets yet: have the watch told of the first."""
+        self.session.sync(self.group_path, lambda error: list_topics() if error is None else done(error))
+
+    def _await_node(
+        self, watch: Watch | None, done: Callable[[KeeperError | None], None], list_topics: Callable[[], None]
+    ) -> None:
+        """There are no offsets yet: have the watch told of the first, unless that came meanwhile."""
 
         def looked(answer: Stat | KeeperError) -> None:
-            done(answer if isinstance(answer, KeeperError) and answer is not KeeperError.NO_NODE else None)
+            if isinstance(answer, KeeperError):
+                done(None if answer is KeeperError.NO_NODE else answer)
+            else:
+                list_topics()
 
         if watch is None:
             done(None)
@@ -377,6 +386,7 @@ class _Write:
         elif isinstance(answer, Refused):
             self._refused(places[answer.place], answer.error)
         else:
+            self._nodes.own.update(places)
             for place, result in zip(places, answer, strict=True):
                 versions[place] = (
                     result.version if isinstance(result, Stat) else ABSENT if self._targets[place] is None else 0

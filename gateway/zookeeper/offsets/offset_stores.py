@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.gateway.config import offset_store
 from headgate.gateway.config.offset_store import DUAL, OffsetStore
@@ -27,10 +27,12 @@ from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
 from headgate.gateway.zookeeper.layout.node import InvalidNode, child_path
+from headgate.gateway.zookeeper.layout.topics import DeletedTopic
 from headgate.gateway.zookeeper.offsets import version_zero
 from headgate.gateway.zookeeper.offsets.background import Background
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
-from headgate.gateway.zookeeper.offsets.dual_group import RETRY_MS, DualGroup, Ended, State, World
+from headgate.gateway.zookeeper.offsets.deleted_topics import RETRY_MS, DeletedTopics, read_notes
+from headgate.gateway.zookeeper.offsets.dual_group import DualGroup, Ended, State, World
 from headgate.gateway.zookeeper.offsets.marker_offsets import MarkerOffsets
 from headgate.gateway.zookeeper.offsets.partition_locks import Partitions
 from headgate.gateway.zookeeper.offsets.waiting_request import Request, ask_again, refusal
@@ -42,7 +44,7 @@ from headgate.gateway.zookeeper.session import (
     Session,
     SessionEvent,
 )
-from headgate.gateway.zookeeper.steps import Steps, children
+from headgate.gateway.zookeeper.steps import Steps, children, run
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -71,9 +73,17 @@ MOST_BY_PATTERN: Final = 20_000
 _MARK: Final = b'{"version":1}'
 
 
-def marked_groups(session: Session) -> Steps[tuple[str, ...]]:
-    """The groups whose offsets were carried over. Raises Failed."""
-    return (yield from children(session, MARKS_PATH))
+class Marks(NamedTuple):
+    """What earlier starts have noted: the groups whose offsets were carried over, and deleted topics."""
+
+    groups: Sequence[str] = ()
+    deleted: Sequence[DeletedTopic] = ()
+
+
+def read_marks(session: Session) -> Steps[Marks]:
+    """What earlier starts have noted. Raises Failed."""
+    groups = yield from children(session, MARKS_PATH)
+    return Marks(groups, (yield from read_notes(session)))
 
 
 class OffsetStores:
@@ -105,19 +115,22 @@ class OffsetStores:
         self._patterns = config.headgate_offsets_store
         self._by_pattern: dict[str, OffsetStore] = {}
         self._groups: dict[str, DualGroup] = {}
+        self._lost: dict[bytes, str] = {}
+        """Topics that the image has lost while it was not known which groups are dual."""
         self._is_ready = False
         self._is_stopped = False
         self._background = Background()
+        self._deleted = DeletedTopics(session, groups, services.scheduler, self._groups.values)
         self.markers = MarkerOffsets(groups, self.dual)
 
     # Life
 
-    def start(self, marked: Sequence[str] | None = None) -> None:
-        """`marked`: what `marked_groups` has read; without it, groups have to ask again until that is known."""
-        if marked is None:
+    def start(self, marks: Marks | None = None) -> None:
+        """`marks`: what `read_marks` has read; without it, groups have to ask again until that is known."""
+        if marks is None:
             self._read_marks()
         else:
-            self._know(marked)
+            self._know(marks)
 
     def stop(self) -> None:
         """Begin no more work."""
@@ -126,10 +139,11 @@ class OffsetStores:
     def follow_session(self, event: SessionEvent) -> None:
         """Watches end with a connection: look at everything when there is one again."""
         for group in self._groups.values():
-            group.nodes.forget_watches()
+            group.forget_watches()
         if event in (SessionEvent.CONNECTED, SessionEvent.RECONNECTED):
             if not self._is_ready:
                 self._read_marks()
+            self._deleted.go_on()
             for group in self._groups.values():
                 self._look(group)
 
@@ -141,32 +155,42 @@ class OffsetStores:
                 if resource_type == ResourceType.GROUP and old.configs.get(key) != new.configs.get(key):
                     self._apply(group_id)
         for name in names:
-            if name not in new.topics:
-                for group in self._groups.values():
-                    group.forget_topic(name)
+            before, after = old.topics.get(name), new.topics.get(name)
+            if before is None or (after is not None and after.topic_id == before.topic_id):
+                continue
+            if self._is_ready:
+                self._deleted.forget(name, before.topic_id, is_gone=after is None)
+            else:
+                self._lost[before.topic_id] = name
 
     def _read_marks(self) -> None:
-        def read(answer: Children | KeeperError) -> None:
-            if isinstance(answer, Children):
-                self._know(answer.names)
-            elif answer is KeeperError.NO_NODE:
-                self._know(())
+        def read(found: Marks | Exception) -> None:
+            if isinstance(found, Marks):
+                self._know(found)
             else:
                 self._retry(self._read_marks)
 
         if not self._is_ready and self._session.is_connected:
-            self._session.children(MARKS_PATH, read)
+            run(read_marks(self._session), read)
 
-    def _know(self, marked: Sequence[str]) -> None:
+    def _know(self, marks: Marks) -> None:
         if self._is_ready:
             return
         self._is_ready = True
-        for group_id in marked:
-            group = self._new_group(group_id, State.DUAL)
-            if group is not None:
-                self._look(group)
+        marked = [group for one in marks.groups if (group := self._new_group(one, State.DUAL)) is not None]
         configured = [name for kind, name in self._metadata.image.configs if kind == ResourceType.GROUP]
-        for group_id in {**dict.fromkeys(marked), **dict.fromkeys(configured)}:
+        for group_id in configured:
+            if group_id not in self._groups:
+                self._apply(group_id)
+        deleted, image = {one.topic_id: one.topic for one in marks.deleted} | self._lost, self._metadata.image
+        for topic_id, topic in deleted.items():  # before any look and any request
+            if topic_id in image.topic_names:  # somebody has written the topic again, with its id
+                self._session.delete(DeletedTopic.path(topic_id), ANY_VERSION, lambda _: None)
+            else:
+                self._deleted.forget(topic, topic_id, is_gone=False)
+        for group in marked:
+            self._look(group)
+        for group_id in marks.groups:
             self._apply(group_id)
         if any(one.store.store == DUAL for one in self._patterns):
             self._discover()
@@ -379,7 +403,7 @@ class OffsetStores:
             (name, index)
             for name, topic in named
             for index in topic.partition_indexes
-            if 0 <= index < self._partitions_of(name)  # the others have no offset
+            if 0 <= index < self._partitions_of(name)  # offsets of the others come by looks at the whole group
         )
 
     def gather(
@@ -459,7 +483,7 @@ class OffsetStores:
         )
 
         def assemble(replies: list[Any]) -> Any:
-            return _rows_of_zero(request, replies[0])
+            return _rows_of_zero(request, replies[0], self._partitions_of)
 
         def fetch(refused: dict[str, KafkaError]) -> Any:
             if refused:
@@ -485,7 +509,7 @@ class OffsetStores:
         return 0 if topic is None else len(topic.partitions)
 
 
-def _rows_of_zero(request: OffsetFetchRequest, row_of_group: Any) -> Any:
+def _rows_of_zero(request: OffsetFetchRequest, row_of_group: Any, partitions_of: Callable[[str], int]) -> Any:
     """The coordinator's rows of a group as version 0 has them."""
     if isinstance(row_of_group, KafkaError):
         raise row_of_group
@@ -495,6 +519,8 @@ def _rows_of_zero(request: OffsetFetchRequest, row_of_group: Any) -> Any:
 
     def row(topic: str, index: int) -> OffsetFetchResponsePartition:
         found = rows[topic, index]
+        if not 0 <= index < partitions_of(topic):
+            return OffsetFetchResponsePartition(index, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         code = found.error_code
         if found.committed_offset == -1 and not code:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

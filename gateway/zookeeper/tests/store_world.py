@@ -95,7 +95,11 @@ class StoreWorld:
             self.time.scheduler,
         )
         self.metadata.on_change(lambda old, new, names: self.seen.append((old, new, names)))
+        self.build()
         self.metadata.start()
+
+    def build(self) -> None:
+        """Build what else listens to the metadata; nothing runs yet."""
 
     def kill(self) -> None:
         """End the broker; ZooKeeper ends its session."""

@@ -120,3 +120,17 @@ def test_a_topic_that_is_deleted_and_made_again_during_a_load_has_no_offsets(ser
     assert fetch(served, "g") == [(0, {})]
     commit(served, "g", 2)
     assert fetch(served, "g") == [(0, {"t": 2})]
+
+
+def test_newer_offsets_outlive_the_note_of_a_deletion(served: Node) -> None:
+    """A broker that starts finds a note of a deletion: what was committed since then is of a new topic."""
+    commit(served, "g", 1)
+    deleted_ms = served.time.clock.now_ms()
+    served.time.advance(1)
+    commit(served, "g", 2, topic="u")
+    ended: list[str] = []
+    served.services.groups.forget_topics({"t": deleted_ms, "u": deleted_ms}, lambda: ended.append("ended"))
+    for _ in range(4):
+        served.time.advance()
+    assert fetch(served, "g") == [(0, {"u": 2})]
+    assert ended == ["ended"]

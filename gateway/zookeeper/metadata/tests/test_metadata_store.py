@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from headgate.gateway.metadata.image import PartitionState
+from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic
+from headgate.gateway.zookeeper.metadata.metadata_store import CHANGE_WITHIN_MS
 from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -133,3 +137,62 @@ def test_a_change_that_was_given_up_may_be_done(world: StoreWorld) -> None:
     assert len(world.image.topic("t").partitions) == 3
     assert world.image.topic("t").partitions[0].leader == 0
     world.check()
+
+
+def test_a_removed_topic_keeps_no_other_from_its_leader(world: StoreWorld) -> None:
+    """Somebody removes a topic's node after a start, before this broker leads its partitions."""
+    for name in ("a", "b"):
+        world.change(partial(world.metadata.create_topic, name, 1))
+    world.kill()
+    world.start()
+    for path in ("/partitions/0/state", "/partitions/0", "/partitions", ""):
+        world.tool.delete(f"/brokers/topics/a{path}")
+    world.settle(3_000)
+    assert [world.image.topic(name).partitions[0].leader for name in ("a", "b")] == [-1, 0]
+    world.tool.write_topic("a", [0])
+    world.settle(3_000)
+    assert world.image.topic("a").partitions[0].leader == 0
+
+
+def test_a_deletion_leaves_a_note_with_the_topic(world: StoreWorld) -> None:
+    world.change(lambda: world.metadata.create_topic("t", 2))
+    topic_id = world.image.topic("t").topic_id
+    world.change(lambda: world.metadata.delete_topic("t"))
+    (name,) = world.nodes_there[DELETED_TOPICS_PATH].children
+    note = DeletedTopic.decode(name, world.nodes_there[f"{DELETED_TOPICS_PATH}/{name}"].data)
+    assert note == DeletedTopic(topic_id, "t", world.time.clock.now_ms() - 400)
+
+
+def test_a_removed_topic_that_is_deleted_then_has_a_note_too(world: StoreWorld) -> None:
+    """Also if the connection ends before the answer, so that nothing but the order tells of the deletion."""
+    for name, faults in (("t", []), ("u", [Fault.BEFORE])):
+        world.change(partial(world.metadata.create_topic, name, 1))
+        for path in ("/partitions/0/state", "/partitions/0", "/partitions", ""):
+            world.tool.delete(f"/brokers/topics/{name}{path}")
+        world.settle()
+        world.session.faults += faults
+        change = world.metadata.delete_topic(name)
+        world.settle(2_000)
+        world.keeper.start()
+        world.settle(2_000)
+        assert change.is_settled
+        assert change.error is None
+    assert len(world.nodes_there[DELETED_TOPICS_PATH].children) == 2
+
+
+def test_a_deletion_in_doubt_is_believed_by_its_note_alone(world: StoreWorld) -> None:
+    """The deletion was never sent. Somebody removes the topic's node by mistake: the topic is served on."""
+    world.change(lambda: world.metadata.create_topic("t", 1))
+    topic_id = world.image.topic("t").topic_id
+    world.keeper.freeze()
+    change = world.metadata.delete_topic("t")
+    world.time.advance(CHANGE_WITHIN_MS)
+    assert change.error is not None
+    world.session.requests.clear()
+    world.keeper.time_out()
+    for path in ("/partitions/0/state", "/partitions/0", "/partitions", ""):
+        world.tool.delete(f"/brokers/topics/t{path}")
+    world.keeper.is_frozen = False
+    world.keeper.start()
+    world.settle(2_000)
+    assert world.image.topic("t").topic_id == topic_id

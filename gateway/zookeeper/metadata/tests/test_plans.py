@@ -10,6 +10,7 @@ import pytest
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic, raised_by
 from headgate.gateway.zookeeper.layout.tests.recordings import MIDDLE, NEW, OLD, steps
+from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, ZNode, read_cluster
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.plans import Multi
@@ -36,6 +37,9 @@ class World:
                 self.do((operations[write.verb],))
         if "/controller" in self.nodes:
             self.do((Delete("/controller"),))
+        for path in ("/headgate", DELETED_TOPICS_PATH):
+            if path not in self.nodes:
+                self.do((Create(path),))
 
     @property
     def nodes(self) -> Mapping[str, Any]:

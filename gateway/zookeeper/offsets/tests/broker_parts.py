@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from headgate.gateway.coordinator.coordinator import Coordinator
 from headgate.gateway.coordinator.gathering import Gathering, value_of
+from headgate.gateway.coordinator.groups import offset_expiration
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.gateway.coordinator.groups.shard_factory import new_shard
@@ -29,6 +30,13 @@ from headgate.gateway.zookeeper.tests.model import ModelSession, Queue, ZooKeepe
 GROUP: Final = "g"
 TOPIC: Final = "t"
 PARTITIONS: Final = 3
+TOPIC_ID: Final = bytes(15) + b"t"
+
+
+def image_of(configs: Any = None, topic_id: bytes | None = TOPIC_ID) -> Any:
+    """An image with the topic, or without any."""
+    topics = {} if topic_id is None else {TOPIC: SimpleNamespace(topic_id=topic_id, partitions=(None,) * PARTITIONS)}
+    return SimpleNamespace(configs=configs or {}, topics=topics, topic_names={})
 
 
 class SlowNetwork(ZooKeeperModel):
@@ -47,6 +55,13 @@ class FakeGroups:
 
     def __init__(self, coordinator: Coordinator[GroupShard]) -> None:
         self.coordinator = coordinator
+
+    def forget_topics(self, deleted_ms: Mapping[str, int], done: Callable[[], None]) -> None:
+        """The same tombstones; they are written before any later request."""
+        shard = self.coordinator.shard
+        assert shard is not None
+        self.coordinator.run_each(shard, offset_expiration.forget_topics(shard, deleted_ms))
+        done()
 
     def submit(self, key: str, decide: Any, failure_response: Any = None) -> Any:
         return self.coordinator.submit(key, decide)

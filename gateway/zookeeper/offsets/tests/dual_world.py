@@ -16,8 +16,8 @@ from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
 from headgate.gateway.tests.scripted import STORAGE_ERROR, ScriptedPartition
-from headgate.gateway.zookeeper.layout.topics import TopicAssignment
-from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP, PARTITIONS, TOPIC, Broker
+from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, TopicAssignment
+from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP, PARTITIONS, TOPIC, Broker, image_of
 from headgate.gateway.zookeeper.offsets.tests.lagging import LaggingServers
 from headgate.gateway.zookeeper.offsets.tests.offset_registers import Register
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, KeeperError, NodeData, Operation, Refused, Results
@@ -81,14 +81,20 @@ class DualWorld:
         self.registers = {place: Register() for place in PLACES}
         self.keeper = _Recorded(self.random, self.registers)
         self.topics = FakeTopics({TOPIC: PARTITIONS})
-        topics = {TOPIC: SimpleNamespace(partitions=(None,) * PARTITIONS)}
-        self.image = SimpleNamespace(configs={}, topics=topics, topic_names={})
+        self.image = image_of()
         self.metadata: Any = SimpleNamespace(image=self.image)
         self.partition = ScriptedPartition(cast("Any", None))
         self.old = self.keeper.session()
         self.old.start()
         self.keeper.run()
-        for path in ("/consumers", "/brokers", "/brokers/topics", TopicAssignment.path(TOPIC)):
+        for path in (
+            "/consumers",
+            "/brokers",
+            "/brokers/topics",
+            TopicAssignment.path(TOPIC),
+            "/headgate",
+            DELETED_TOPICS_PATH,
+        ):
             self.old.create(Create(path), lambda _: None)
         for group in GROUPS:
             for path in ("", "/offsets", f"/offsets/{TOPIC}"):

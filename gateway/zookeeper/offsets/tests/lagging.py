@@ -39,26 +39,26 @@ class LaggingSession(ModelSession):
             for watch in self.watches.pop((kind, path), ()):
                 self._keeper.put(self.events, partial(watch, self.relative(path)))
 
-    def get(self, *arguments: Any) -> None:
-        self._read(super().get, *arguments)
+    def get(self, *arguments: Any, **named: Any) -> None:
+        self._read(super().get, *arguments, **named)
 
     def get_many(self, *arguments: Any) -> None:
         self._read(super().get_many, *arguments)
 
-    def children(self, *arguments: Any) -> None:
-        self._read(super().children, *arguments)
+    def children(self, *arguments: Any, **named: Any) -> None:
+        self._read(super().children, *arguments, **named)
 
-    def exists(self, *arguments: Any) -> None:
-        self._read(super().exists, *arguments)
+    def exists(self, *arguments: Any, **named: Any) -> None:
+        self._read(super().exists, *arguments, **named)
 
     def lost(self, event: SessionEvent) -> None:
         self.behind = None
         self.missed.clear()
         super().lost(event)
 
-    def _read(self, request: Callable[..., None], *arguments: Any) -> None:
+    def _read(self, request: Callable[..., None], *arguments: Any, **named: Any) -> None:
         self._is_read = True
-        request(*arguments)
+        request(*arguments, **named)
         self._is_read = False
 
     def _ask(self, operations: Sequence[Operation], work: Callable[[], Any], done: Any) -> None:

@@ -21,10 +21,11 @@ from headgate.gateway.coordinator.groups.shard_factory import new_shard
 from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.zookeeper.layout.topics import TopicAssignment
+from headgate.gateway.zookeeper.layout.topics import DeletedTopic, TopicAssignment
 from headgate.gateway.zookeeper.offsets import dual_group
 from headgate.gateway.zookeeper.offsets.dual_group import State
-from headgate.gateway.zookeeper.offsets.tests.broker_parts import PARTITIONS, Broker
+from headgate.gateway.zookeeper.offsets.offset_stores import Marks
+from headgate.gateway.zookeeper.offsets.tests.broker_parts import PARTITIONS, TOPIC_ID, Broker, image_of
 from headgate.gateway.zookeeper.offsets.tests.dual_world import DualWorld, value_of_reply
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete, SetData
 from headgate.gateway.zookeeper.tests.model import Fault
@@ -243,19 +244,22 @@ def test_a_node_without_a_number_keeps_no_group_from_entering() -> None:
 
 
 def _delete_topic(scene: Scene) -> None:
-    scene.broker.coordinator.shard.topics.set("t", 0)  # type: ignore[union-attr]
-    scene.keeper.transact(0, [Delete(TopicAssignment.path("t"), ANY_VERSION)])
+    """As the store does it: the note is written with the deletion, and the image follows."""
+    note = Create(DeletedTopic.path(TOPIC_ID), DeletedTopic(TOPIC_ID, "t", 0).encode())
+    scene.keeper.transact(0, [note, Delete(TopicAssignment.path("t"), ANY_VERSION)])
+    _have_topic(scene, None)
+
+
+def _have_topic(scene: Scene, topic_id: bytes | None) -> None:
+    """The image has the topic with another id, or has it no more."""
+    scene.broker.coordinator.shard.topics.set("t", 0 if topic_id is None else PARTITIONS)  # type: ignore[union-attr]
     before = scene.image
-    scene.image = scene.metadata.image = SimpleNamespace(configs=before.configs, topics={}, topic_names={})
-    scene.broker.stores.follow(cast("Any", before), cast("Any", scene.image), ["t"])
+    scene.image = scene.metadata.image = image_of(before.configs, topic_id)
+    scene.broker.stores.follow(before, scene.image, ["t"])
 
 
 def _create_topic(scene: Scene) -> None:
-    scene.broker.coordinator.shard.topics.set("t", PARTITIONS)  # type: ignore[union-attr]
-    before = scene.image
-    topics = {"t": SimpleNamespace(partitions=(None,) * PARTITIONS)}
-    scene.image = scene.metadata.image = SimpleNamespace(configs=before.configs, topics=topics, topic_names={})
-    scene.broker.stores.follow(cast("Any", before), cast("Any", scene.image), ["t"])
+    _have_topic(scene, b"another id of 16")
 
 
 def test_a_deleted_topic_leaves_no_offsets_after_a_lost_request() -> None:
@@ -394,7 +398,7 @@ def test_a_group_that_is_not_dual_needs_no_zookeeper_later() -> None:
     scene.keeper.sessions.remove(scene.broker.session)
     scene.keeper.stop()
     scene.broker = scene._new_broker()
-    scene.broker.stores.start(())
+    scene.broker.stores.start(Marks())
     scene.drain(5, 400)
     replies = scene.send_commit(5)
     scene.drain()

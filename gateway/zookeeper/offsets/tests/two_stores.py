@@ -15,7 +15,8 @@ from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
 from headgate.gateway.tests.scripted import ScriptedPartition
-from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP, PARTITIONS, TOPIC, Broker, SlowNetwork
+from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic
+from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP, TOPIC, TOPIC_ID, Broker, SlowNetwork, image_of
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete, SetData
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitValue
@@ -40,8 +41,7 @@ class TwoStores:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.keeper = SlowNetwork(Random(0))
-        topics = {TOPIC: SimpleNamespace(partitions=(None,) * PARTITIONS)}
-        self.metadata: Any = SimpleNamespace(image=SimpleNamespace(configs={}, topics=topics, topic_names={}))
+        self.metadata: Any = SimpleNamespace(image=image_of())
         self.partition = ScriptedPartition(cast("Any", None))
         self.start()
 
@@ -81,7 +81,10 @@ class TwoStores:
 
     def delete_topic(self) -> None:
         old = self.metadata.image
-        self.metadata.image = SimpleNamespace(configs=old.configs, topics={}, topic_names={})
+        for path in ("/headgate", DELETED_TOPICS_PATH):
+            self.keeper.transact(99, [Create(path)])
+        self.keeper.transact(99, [Create(DeletedTopic.path(TOPIC_ID), DeletedTopic(TOPIC_ID, TOPIC, 0).encode())])
+        self.metadata.image = image_of(old.configs, None)
         self.broker.stores.follow(old, self.metadata.image, [TOPIC])
         self.run()
 

@@ -1,0 +1,80 @@
+"""Offsets of topics that come and go: histories by seed, and planted mistakes that they find."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headgate.gateway.zookeeper.layout.topics import DeletedTopic
+from headgate.gateway.zookeeper.offsets import offset_stores
+from headgate.gateway.zookeeper.offsets.deleted_topics import DeletedTopics
+from headgate.gateway.zookeeper.offsets.dual_group import DualGroup
+from headgate.gateway.zookeeper.offsets.tests.topic_history import TopicHistory
+from headgate.protocol.tests.examples import first_in_unit
+
+SEEDS = range(20_000) if "HEADGATE_SOAK" in os.environ else range(400)
+PARTS = 10
+
+
+def _run(seed: int) -> None:
+    history = TopicHistory(seed)
+    try:
+        history.run()
+    except BaseException as error:
+        error.add_note(f"seed {seed}: {'; '.join(history.log)}")
+        raise
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", list(first_in_unit(range(PARTS), 2)))
+def test_histories_by_seed(part: int) -> None:
+    for seed in SEEDS[part::PARTS]:
+        _run(seed)
+
+
+def _take_missing_for_deleted(patch: pytest.MonkeyPatch) -> None:
+    """The offsets of a topic that the broker does not know are deleted from both stores."""
+    take_up = DualGroup.take_up
+
+    def planted(self: DualGroup, found: Any, done: Callable[[Any], None], *, is_whole: bool) -> None:
+        known = self._world.groups._metadata.image.topics  # type: ignore[attr-defined]
+        gone = [place for place in found if place[0] not in known] if is_whole else []
+        kept = {place: node for place, node in found.items() if place not in gone}
+        self.nodes.write(dict.fromkeys(gone), lambda _: take_up(self, kept, done, is_whole=is_whole))
+
+    patch.setattr(DualGroup, "take_up", planted)
+
+
+def _forget_notes_of_earlier_starts(patch: pytest.MonkeyPatch) -> None:
+    def planted(_: Any) -> Any:
+        yield from ()
+        return []
+
+    patch.setattr(offset_stores, "read_notes", planted)
+
+
+def _remove_note_first(patch: pytest.MonkeyPatch) -> None:
+    """The note is gone before the offsets are."""
+    begin = DeletedTopics._begin
+
+    def planted(self: DeletedTopics, deletion: Any) -> None:
+        path = DeletedTopic.path(deletion.topic_id)
+        self._session.delete(path, -1, lambda _: begin(self, deletion))
+
+    patch.setattr(DeletedTopics, "_begin", planted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", [_take_missing_for_deleted, _forget_notes_of_earlier_starts, _remove_note_first])
+def test_a_planted_mistake_is_found(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        _run_all(range(400))
+
+
+def _run_all(seeds: range) -> None:
+    for seed in seeds:
+        _run(seed)
