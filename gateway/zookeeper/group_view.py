@@ -28,7 +28,7 @@ from headgate.gateway.zookeeper.layout.consumers import (
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.session import Session
-from headgate.gateway.zookeeper.steps import Steps, children, gather, get, run
+from headgate.gateway.zookeeper.steps import Steps, children, exists, gather, get, run
 
 logger = logging.getLogger("headgate.zookeeper")
 
@@ -86,7 +86,8 @@ class GroupView:
         """Those of the named groups that ZooKeeper has, each with its members."""
 
         def listed(listing: Listing) -> None:
-            self._describe([name for name in names if name in listing], done)
+            hidden = [name for name in names if name not in listing and _is_readable(name)] if self._is_cut else []
+            self._describe([*(name for name in names if name in listing), *hidden], done)
 
         self.list_groups(listed)
 
@@ -158,8 +159,11 @@ class GroupView:
         members = yield from gather([children(self._session, ids_path(name)) for name in names], AT_ONCE)
         return {name: bool(found) for name, found in zip(names, members, strict=True)}
 
-    def _read_group(self, name: str) -> Steps[ZooKeeperGroup]:
+    def _read_group(self, name: str) -> Steps[ZooKeeperGroup | None]:
+        """The group; None if there is no such group. An owner that is not registered is a member too."""
         session = self._session
+        if (yield from exists(session, group_path(name))) is None:
+            return None
         ids = (yield from children(session, ids_path(name)))[:MAX_NODES]
         topics = yield from children(session, f"{group_path(name)}/owners")
         registrations = yield from gather([_registration(session, name, one) for one in ids], AT_ONCE)
@@ -169,10 +173,10 @@ class GroupView:
         owners = yield from gather([_owner(session, name, *place) for place in places], AT_ONCE)
         partitions: dict[str, dict[str, list[int]]] = {one: {} for one in ids}
         for topic, index, consumer_id in sorted(owner for owner in owners if owner is not None):
-            partitions.get(consumer_id, {}).setdefault(topic, []).append(index)
+            partitions.setdefault(consumer_id, {}).setdefault(topic, []).append(index)
+        subscribed = dict(zip(ids, registrations, strict=True))
         members = [
-            ZooKeeperMember(one, _host(name, one), subscribed, partitions[one])
-            for one, subscribed in zip(ids, registrations, strict=True)
+            ZooKeeperMember(one, _host(name, one), subscribed.get(one, ()), owned) for one, owned in partitions.items()
         ]
         return ZooKeeperGroup(name, tuple(members))
 

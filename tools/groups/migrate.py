@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
 from headgate.protocol.errors import ErrorCode
-from headgate.tools.cluster import Cluster, Failure, TopicPartition
+from headgate.tools.cluster import Cluster, Failure, TopicPartition, shorten_list
 from headgate.tools.groups.members import ZOOKEEPER, describe_groups, list_groups
 from headgate.tools.groups.migration import (
     Decision,
@@ -55,6 +55,15 @@ class _Found(NamedTuple):
     settings: Mapping[str, StoreSettings]
 
     @property
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions with an offset of any of the groups."""
+        return {
+            partition
+            for group in self.groups.values()
+            for partition in group.partitions | group.zookeeper.unreadable.keys()
+        }
+
+    @property
     def failures(self) -> list[str]:
         """A sentence for each group that could not be read."""
         return [f"group {name}: {_reason(why)}" for name, why in self.failed.items()]
@@ -79,9 +88,12 @@ def run_verify(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     names, failures = _names(cluster, options.groups)
     rows: list[Row] = []
     count = equal = 0
+    missing = dict[str, None]()
     with _Bar(len(names)) as bar:
         for found in _in_parts(cluster, names, bar):
             failures += found.failures
+            problems = _problems(cluster, found.partitions)
+            missing |= dict.fromkeys(f"{one}: {why.text}" for one, why in problems.items())
             for group in found.groups.values():
                 different = _differences(cluster, group)
                 rows += [_difference_row(group, one) for one in different]
@@ -89,7 +101,10 @@ def run_verify(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
                 equal += len(group.partitions) - len(different)
     if rows:
         failures.append(f"the stores differ in {len(rows)} partitions of {len({row['group'] for row in rows})} groups")
-    return CommandResult(rows, failures, [f"{equal} offsets of {count} groups are the same in both stores"])
+    notes = [f"{equal} offsets of {count} groups are the same in both stores"]
+    if missing:
+        notes.append(f"offsets are kept of partitions that do not exist here: {shorten_list(sorted(missing))}")
+    return CommandResult(rows, failures, notes)
 
 
 def run_status(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
@@ -163,10 +178,14 @@ def _differences(cluster: Cluster, group: GroupStores) -> list[Difference]:
 
 
 def _problems(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Failure]:
-    """Partitions that do not exist: no store takes an offset for them."""
+    """Partitions that do not exist: their offsets are kept."""
     cluster.topics({partition.topic for partition in partitions})
     leaders = {partition: cluster.leader(partition) for partition in partitions}
-    return {partition: leader for partition, leader in leaders.items() if isinstance(leader, Failure)}
+    return {
+        partition: leader
+        for partition, leader in leaders.items()
+        if isinstance(leader, Failure) and leader.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
 
 
 # ------------------------------------------------------------------------------------------------------------- changes
@@ -199,13 +218,14 @@ def _plan(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandR
     with _Bar(len(names)) as bar:
         for found in _in_parts(cluster, names, bar):
             failures += found.failures
+            problems = _problems(cluster, found.partitions)
             for group in found.groups.values():
                 is_dual = group.settings.store == DUAL
                 decision = _decision(group, step, options, _differences(cluster, group) if is_dual else ())
                 failures += [f"group {group.name}: {decision.refusal}"] if decision.refusal else []
                 made += decision == Decision()
                 if decision.settings is not None:
-                    new = _effect_rows(group, decision.settings)
+                    new = _effect_rows(group, decision.settings, problems)
                     rows += new
                     changed += 1
                     equal += len(group.partitions) - len(new)
@@ -213,7 +233,7 @@ def _plan(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandR
     return CommandResult(rows, failures, [*notes, DRY_RUN])
 
 
-def _effect_rows(group: GroupStores, settings: StoreSettings) -> list[Row]:
+def _effect_rows(group: GroupStores, settings: StoreSettings, problems: Mapping[TopicPartition, Failure]) -> list[Row]:
     """A row for each partition in which the stores differ; out of DUAL there is none."""
     if settings.store != DUAL:
         return []
@@ -227,7 +247,7 @@ def _effect_rows(group: GroupStores, settings: StoreSettings) -> list[Row]:
             "after": one.after,
             "change": one.change,
         }
-        for one in effects(group, settings.source)
+        for one in effects(group, settings.source, problems)
     ]
 
 

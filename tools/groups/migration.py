@@ -20,6 +20,14 @@ from headgate.tools.groups.stores import DUAL, KAFKA, SEPARATE, StoreSettings, Z
 _NAMES: Final = {ZOOKEEPER: "ZooKeeper", KAFKA: "the coordinator"}
 
 
+_REMAINS: Final = {
+    KAFKA: "ZooKeeper keeps a killed member until its session ends: zookeeper.session.timeout.ms of that client, 6 s "
+    "by default, and the broker shows members for 3 s more",
+    SEPARATE: "the coordinator keeps a killed member for session.timeout.ms of that client, 45 s by default",
+}
+"""Store after a step -> how long a member that has ended is still named. No protocol tells the rest of a session."""
+
+
 class Step(Enum):
     """A step of the migration; the value is what a user types."""
 
@@ -67,12 +75,12 @@ class Difference(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What entering DUAL does to one partition. `after` is what both stores have then."""
+    """What entering DUAL does to one partition. `after`: what both stores have then; None if neither has an offset."""
 
     partition: TopicPartition
     zookeeper: int | None
     kafka: int | None
-    after: int
+    after: int | None
     change: str
 
 
@@ -134,7 +142,9 @@ def _finish(group: GroupStores, store: str, differences: Sequence[Difference], *
         what = (
             "may commit to ZooKeeper, and only you know their offsets.storage" if store == KAFKA else "commit to Kafka"
         )
-        return Decision(refusal=f"its members {what}: {_named(members)}; stop them, or --force if they do not")
+        return Decision(
+            refusal=f"its members {what}: {_named(members)}; stop them, or --force if they do not; {_REMAINS[store]}"
+        )
     return Decision(StoreSettings(store))
 
 
@@ -150,21 +160,27 @@ def _named(members: Sequence[Member]) -> str:
     return shorten_list([str(member) for member in members])
 
 
-def effects(group: GroupStores, source: str) -> Iterator[Effect]:
+def effects(group: GroupStores, source: str, problems: Mapping[TopicPartition, Failure] = {}) -> Iterator[Effect]:
     """What entering DUAL does to the partitions in which the stores differ, sorted.
 
-    The side that leads wins; where that side has no offset, the offset of the other side is taken.
+    The side that leads wins; where that side has no offset, the offset of the other side is taken. Nodes that cannot be
+    read, and `problems` of the partitions themselves, are named.
     """
-    zookeeper, kafka = group.zookeeper.offsets, group.kafka
-    for partition in sorted(zookeeper.keys() | kafka.keys()):
+    (zookeeper, unreadable), kafka = group.zookeeper, group.kafka
+    for partition in sorted(zookeeper.keys() | kafka.keys() | unreadable.keys()):
         ours, theirs = _offset(zookeeper, partition), _offset(kafka, partition)
         if ours is None or (theirs is not None and source == KAFKA):
             name, before, after = ZOOKEEPER, ours, theirs
         else:
             name, before, after = KAFKA, theirs, ours
+        changes = []
         if before != after and after is not None:
-            change = f"{name} gets it" if before is None else f"{name} moves by {after - before:+d}"
-            yield Effect(partition, ours, theirs, after, change)
+            changes.append(f"{name} gets it" if before is None else f"{name} moves by {after - before:+d}")
+        if partition in unreadable:
+            changes.append(_unreadable(unreadable[partition]))
+        if changes:
+            changes += [problems[partition].text] if partition in problems else []
+            yield Effect(partition, ours, theirs, after, "; ".join(changes))
 
 
 def compare(group: GroupStores, problems: Mapping[TopicPartition, Failure] = {}) -> Iterator[Difference]:
@@ -175,13 +191,17 @@ def compare(group: GroupStores, problems: Mapping[TopicPartition, Failure] = {})
         if ours == theirs and partition not in unreadable:
             continue
         if partition in unreadable:
-            what = f"the node in ZooKeeper cannot be read: {unreadable[partition].text}"
+            what = _unreadable(unreadable[partition])
         elif ours is None or theirs is None:
             what = f"only {_NAMES[KAFKA if ours is None else ZOOKEEPER]} has an offset"
         else:
             what = f"{_NAMES[ZOOKEEPER if ours > theirs else KAFKA]} is {abs(ours - theirs)} ahead"
         why = problems[partition].text if partition in problems else _state_as_cause(group.settings)
         yield Difference(partition, ours, theirs, f"{what}; {why}")
+
+
+def _unreadable(why: Failure) -> str:
+    return f"the node in ZooKeeper cannot be read: {why.text}"
 
 
 def _state_as_cause(settings: StoreSettings) -> str:

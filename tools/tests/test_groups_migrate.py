@@ -115,6 +115,35 @@ def test_verify_fails_with_each_difference(run: Run, model: ModelCluster) -> Non
     assert shown.errors[0] == "the stores differ in 4 partitions of 2 groups"
 
 
+def test_offsets_of_unknown_topics_and_bad_nodes_are_named(run: Run, model: ModelCluster) -> None:
+    model.zookeeper["app-b"]["later", 0] = 77
+    model.zookeeper["app-b"]["t", 1] = None
+    shown = run("plan", "app-b")
+    assert [(row["topic"], row["partition"], row["after"], row["change"]) for row in shown.rows] == [
+        ("later", 0, 77, "kafka gets it; there is no such topic"),
+        ("t", 0, 8, "kafka gets it"),
+        ("t", 1, None, "the node in ZooKeeper cannot be read: its data are no number"),
+    ]
+    del model.zookeeper["app-b"]["t", 1]
+    run("start", "app-b", "--execute")
+    shown = run("verify", "app-b")
+    assert shown.code == 0
+    assert shown.errors == [
+        "2 offsets of 1 groups are the same in both stores",
+        "offsets are kept of partitions that do not exist here: later-0: there is no such topic",
+    ]
+    del model.groups["app-b"].offsets["later", 0]
+    shown = run("verify", "app-b")
+    assert shown.code == 1
+    assert shown.rows[0]["cause"] == "only ZooKeeper has an offset; there is no such topic"
+
+
+def test_a_refused_finish_tells_how_long_members_stay(run: Run, model: ModelCluster) -> None:
+    run("start", "app-b", "--execute")
+    shown = run("finish", "app-b", "--execute")
+    assert "until its session ends: zookeeper.session.timeout.ms of that client, 6 s by default" in shown.errors[0]
+
+
 def test_a_commit_between_two_reads_is_no_difference(run: Run, model: ModelCluster) -> None:
     run("start", "app-b", "--execute")
 

@@ -89,9 +89,19 @@ def test_what_cannot_be_read_is_left_out() -> None:
     world.add_member("g", "one", b"no json")
     world.put("/consumers/g/owners/t/x", b"one-0")
     world.put("/consumers/g/owners/t/1", b"\xff")
-    world.put("/consumers/g/owners/t/2", b"gone-0")
     world.put("/consumers/g/owners/t?/2", b"one-0")
     assert world.described("g")["g"].members == (ZooKeeperMember("one", "one", (), {}),)
+
+
+def test_an_owner_that_is_not_registered_is_a_member() -> None:
+    """It reads, and may commit, though somebody has deleted its registration."""
+    world = Consumers()
+    world.add_member("g", "one", STATIC, [("t", 0)])
+    world.put("/consumers/g/owners/t/1", CONSUMER.encode() + b"-0")
+    assert world.described("g")["g"].members == (
+        ZooKeeperMember("one", "one", ("a", "t"), {"t": [0]}),
+        ZooKeeperMember(CONSUMER, "web-1.example", (), {"t": [1]}),
+    )
 
 
 def test_a_look_is_kept_for_some_seconds() -> None:
@@ -123,6 +133,16 @@ def test_the_number_of_groups_is_bounded(caplog: pytest.LogCaptureFixture) -> No
     world.time.advance(KEPT_MS)
     world.listed()
     assert [record.message for record in caplog.records] == ["ZooKeeper has 3 groups: 2 of them are shown"]
+
+
+def test_a_group_behind_the_limit_is_described() -> None:
+    world = Consumers(max_groups=1)
+    world.put("/consumers/a")
+    world.add_member("b", "one", STATIC)
+    assert world.listed() == {"a": False}
+    described = world.described("b", "a", "unknown", "a/b")
+    assert described.keys() == {"a", "b"}
+    assert [member.consumer_id for member in described["b"].members] == ["one"]
 
 
 def test_without_zookeeper_nothing_is_shown_and_one_line_says_so(caplog: pytest.LogCaptureFixture) -> None:
