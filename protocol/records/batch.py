@@ -45,6 +45,7 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
 MAX_SEQUENCE = 0x7FFF_FFFF
+_HAS_OTHER_BASE = LOG_APPEND_TIME | DELETE_HORIZON  # the base timestamp says nothing about the maximum
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 _new_tuple = tuple.__new__  # BatchHeader._make would be one more Python call
@@ -95,6 +96,17 @@ class BatchHeader(NamedTuple):
     def is_log_append_time(self) -> bool:
         """The broker set the time: `max_timestamp` is the time of all records."""
         return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def may_have_later_records(self) -> bool:
+        """A record may be later than `max_timestamp`: some producers write -1 there, or the base timestamp.
+
+        Several records with the same time have such a header too: only the records themselves tell.
+        """
+        if self.attributes & _HAS_OTHER_BASE:
+            return False
+        latest, base = self.max_timestamp, self.base_timestamp
+        return latest < base or (latest == base >= 0 and self.records_count > 1)
 
     @property
     def is_transactional(self) -> bool:
@@ -195,6 +207,12 @@ def set_log_append_time(view: memoryview | bytearray, log_append_time_ms: int) -
     set_crc(view)
 
 
+def set_max_timestamp(view: memoryview | bytearray, max_timestamp: int) -> None:
+    """Set the maximum timestamp of exactly one batch, in ms, in place."""
+    _MAX_TIMESTAMP.pack_into(view, _MAX_TIMESTAMP_POSITION, max_timestamp)
+    set_crc(view)
+
+
 def clear_log_append_time(view: memoryview | bytearray) -> None:
     """Set exactly one batch to CreateTime, in place: its records then have their own times."""
     (attributes,) = _ATTRIBUTES.unpack_from(view, _ATTRIBUTES_POSITION)
@@ -217,6 +235,12 @@ def recompress_steps(view: Buffer, codec: int, level: int | None = None) -> Step
     if header.compression != codecs.NONE:
         yield
     plain = codecs.decompress(header.compression, memoryview(view)[HEADER_SIZE : header.size])
+    return (yield from with_codec_steps(view, plain, codec, level))
+
+
+def with_codec_steps(view: Buffer, plain: Buffer, codec: int, level: int | None = None) -> Steps[bytearray]:
+    """Compress `plain`, the decompressed records of exactly one batch, into a copy of the batch, in steps."""
+    header = read_header(view)
     attributes = header.attributes & ~CODEC_MASK | codec
     body: Buffer = plain if codec == codecs.NONE else (yield from codecs.compress_steps(codec, plain, level))
     return _assemble(header._replace(attributes=attributes, batch_length=_batch_length(body)), body)

@@ -30,11 +30,12 @@ _FIRST_GUESS_RATIO = 8
 _MAPPED_BYTES = 16 * 1024 * 1024
 
 _SNAPPY_RATIO = 22  # the longest copy turns three bytes into 64
-_XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+XERIAL_HEADER_BYTES = len(_XERIAL_HEADER)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _LENGTH = struct.Struct(">i")
-_XERIAL_MAGIC_LENGTH = _LENGTH.unpack_from(_XERIAL_MAGIC)[0]  # the magic number, read as the length of a block
+_XERIAL_MAGIC_LENGTH = _LENGTH.unpack_from(XERIAL_MAGIC)[0]  # the magic number, read as the length of a block
 _STEP_BYTES = 64 * 1024
 # The level of conversions: gzip at its default level takes four times as long for 2 to 10 percent less.
 FAST_LEVEL = 1
@@ -185,18 +186,18 @@ def _snappy_into(data: Buffer, output: memoryview) -> int | None:
 def _snappy_blocks(data: Buffer) -> Iterator[memoryview]:
     """The raw blocks of a batch: those within xerial framing, or all of it."""
     view = memoryview(data)
-    if view[:8] != _XERIAL_MAGIC:
+    if view[:8] != XERIAL_MAGIC:
         yield view
         return
-    position = len(_XERIAL_HEADER)
+    position = XERIAL_HEADER_BYTES
     if len(view) < position:
         raise _corrupt("snappy", "the xerial header is cut")
     while position < len(view):
         if position + 4 > len(view):
             raise _corrupt("snappy", "a xerial block's length is cut")
         (length,) = _LENGTH.unpack_from(view, position)
-        if length == _XERIAL_MAGIC_LENGTH and view[position : position + 8] == _XERIAL_MAGIC:
-            position += len(_XERIAL_HEADER)  # concatenated streams, which snappy-java reads too
+        if length == _XERIAL_MAGIC_LENGTH and view[position : position + 8] == XERIAL_MAGIC:
+            position += XERIAL_HEADER_BYTES  # concatenated streams, which snappy-java reads too
             continue
         position += 4
         if length < 0 or position + length > len(view):

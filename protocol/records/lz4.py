@@ -19,12 +19,12 @@ from headgate.protocol.records import Buffer
 from headgate.protocol.steps import Steps
 
 _MAGIC = b"\x04\x22\x4d\x18"
-_SHORTEST_HEAD_BYTES = 7
+_SHORTEST_HEAD_BYTES, _LONGEST_HEAD_BYTES = 7, 15
 _VERSION_MASK, _VERSION = 0xC0, 0x40
 _INDEPENDENT_BLOCKS, _BLOCK_CHECKSUMS, _CONTENT_SIZE, _CONTENT_CHECKSUM = 0x20, 0x10, 0x08, 0x04
 _RESERVED_FLAGS = 0x03  # newer versions use bit 0 for a dictionary
 _RESERVED_DESCRIPTOR = 0x8F
-_SMALLEST_BLOCKS = 4  # 4 to 7 mean 64 KiB to 4 MiB
+_SMALLEST_BLOCKS, _LARGEST_BLOCKS = 4, 7  # 64 KiB to 4 MiB
 _PLAIN_BLOCK = 0x8000_0000
 _BLOCKS_AT_ONCE = 500
 _BLOCK_SIZE = struct.Struct("<I")
@@ -65,21 +65,39 @@ def without_block_checksums(frame: Buffer) -> bytes:
     return b"".join((*parts, view[position:]))
 
 
-def java_incompatibility_steps(frame: Buffer) -> Steps[str | None]:
-    """Return the reason why Kafka's Java clients refuse a sound frame; None if they read all of it.
+def headers_without_size() -> list[bytes]:
+    """Return every header that Kafka's Java clients accept, but those with the size of the content."""
+    checksums = (0, _BLOCK_CHECKSUMS, _CONTENT_CHECKSUM, _BLOCK_CHECKSUMS | _CONTENT_CHECKSUM)
+    sizes = range(_SMALLEST_BLOCKS, _LARGEST_BLOCKS + 1)
+    fields = [(_VERSION | _INDEPENDENT_BLOCKS | flags, size << 4, 0) for flags in checksums for size in sizes]
+    return [bytes(with_correct_checksum(_MAGIC + bytes(values))) for values in fields]
 
-    It works in steps, as each block may have a single byte.
-    """
-    if len(frame) < _SHORTEST_HEAD_BYTES or frame[:4] != _MAGIC:
+
+def header_fault(data: Buffer, start: int = 0) -> str | None:
+    """Return the reason why Kafka's Java clients refuse the header of a frame at `start`; None for a sound one."""
+    head = bytes(data[start : start + _LONGEST_HEAD_BYTES])
+    if head[:4] != _MAGIC or len(head) < _SHORTEST_HEAD_BYTES:
         return "it does not begin with a frame"
-    flags, descriptor = frame[4], frame[5]
+    flags, descriptor = head[4], head[5]
     if flags & _VERSION_MASK != _VERSION or flags & _RESERVED_FLAGS or descriptor & _RESERVED_DESCRIPTOR:
         return "its frame has a dictionary or another version"
     if descriptor >> 4 < _SMALLEST_BLOCKS:
         return "its maximum block size does not exist"
     if not flags & _INDEPENDENT_BLOCKS:
         return "its blocks depend on each other"
-    return (yield from _walk(frame, flags, 1 << (8 + 2 * (descriptor >> 4))))
+    if flags & _CONTENT_SIZE and len(head) < _LONGEST_HEAD_BYTES:
+        return "its frame is cut"
+    return None if with_correct_checksum(head) == head else "the checksum of its frame's header is wrong"
+
+
+def java_incompatibility_steps(frame: Buffer) -> Steps[str | None]:
+    """Return the reason why Kafka's Java clients refuse a frame; None if they read all of it.
+
+    It works in steps, as each block may have a single byte.
+    """
+    if fault := header_fault(frame):
+        return fault
+    return (yield from _walk(frame, frame[4], 1 << (8 + 2 * (frame[5] >> 4))))
 
 
 def _walk(frame: Buffer, flags: int, max_block_bytes: int) -> Steps[str | None]:

@@ -28,6 +28,7 @@ class RecordValidator:
         "_position",
         "errors",
         "left",
+        "max_timestamp",
     )
 
     def __init__(self, header: BatchHeader, data: bytes, *, needs_keys: bool, earliest: int, latest: int) -> None:
@@ -43,6 +44,8 @@ class RecordValidator:
         self.left = header.records_count
         self.errors: list[tuple[int, ErrorCode, str]] = []
         """The first fault of each refused record: its index, a code, a message; at most MAX_ERRORS records."""
+        self.max_timestamp = NO_TIMESTAMP
+        """The highest timestamp of the validated records, in ms, whatever the header says."""
 
     def validate_next(self, limit_bytes: int) -> None:
         """Validate the next records, about `limit_bytes` of them. `left` is the number of remaining records.
@@ -144,6 +147,7 @@ class RecordValidator:
         timestamp = self._header.base_timestamp + decode_zigzag(delta)
         if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
             raise IndexError(f"its timestamp is {timestamp}")
+        self.max_timestamp = max(self.max_timestamp, timestamp)
         return timestamp == NO_TIMESTAMP or self._earliest <= timestamp <= self._latest
 
     def _add_time_error(self, number: int, delta: int) -> None:

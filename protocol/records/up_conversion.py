@@ -12,7 +12,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records import Buffer, batch, compression, lz4
+from headgate.protocol.records import Buffer, batch, compression, frame_headers, lz4
 from headgate.protocol.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
@@ -360,6 +360,8 @@ class UpConversion:
         content: memoryview | bytearray = memoryview(messages.data)[message.value_start : message.end]
         if codec == LZ4 and messages.magic == 0:
             content = lz4.with_correct_checksum(content)
+        if not self._is_stored and (fault := frame_headers.fault(codec, content)):
+            raise invalid(f"Kafka's Java clients could not read the wrapper at byte {messages.position}: {fault}")
         yield
         inner = MessageReader(bytes(compression.decompress(codec, content)), 0, messages.magic, CODEC_MASK)
         has_append_time = message.attributes & LOG_APPEND_TIME if messages.magic else 0

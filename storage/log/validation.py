@@ -1,16 +1,17 @@
 """A leader's checks of a client's batch before the append, and the changes that a topic's configuration demands.
 
-The default checks only the header: CRC, count and offset deltas, sequence, time range, no control batch. Records are
-checked with validate="full", and on a compacted topic, where each needs a key. Apache Kafka always does both. Source:
-Apache Kafka's `LogValidator`.
+The default checks only the header: CRC, count and offset deltas, sequence, time range, no control batch, and the first
+bytes of compressed records. Records are read with validate="full", on a compacted topic, where each needs a key, for
+another codec, and where the maximum timestamp of the header cannot be right, or is out of range: then the records
+decide, and the header gets their maximum. Apache Kafka always reads them. Source: Apache Kafka's `LogValidator`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.records import batch, compression
+from headgate.protocol.records import Buffer, batch, compression
 from headgate.protocol.records.batch import (
     CODEC_MASK,
     CRC_START,
@@ -26,6 +27,7 @@ from headgate.protocol.records.batch import (
 )
 from headgate.protocol.records.checksum import crc32c
 from headgate.protocol.records.control import TRANSACTION_BITS
+from headgate.protocol.records.frame_headers import fault as frame_fault
 from headgate.protocol.steps import Steps, finish
 from headgate.storage.config import LOG_APPEND_TIME, LogConfig
 
@@ -58,14 +60,25 @@ def plain_batch(view: memoryview, config: LogConfig, now_ms: int) -> BatchHeader
     if size < HEADER_SIZE:
         return None
     header = _unpack_header(view)
-    base_offset, length, _, magic, crc, attributes, delta, _, timestamp, producer_id, _, sequence, count = header
+    base_offset, length, _, magic, crc, attributes, delta, base_time, timestamp, producer_id, _, sequence, count = (
+        header
+    )
     if (
         magic == MAGIC
         and length + LOG_OVERHEAD == size <= config.max_message_bytes
         and not base_offset
         and 0 <= delta == count - 1
-        and (0 <= attributes <= HIGHEST_CODEC or (attributes in _TRANSACTIONAL_ATTRIBUTES and producer_id >= 0))
+        and (
+            not attributes
+            or (0 < attributes <= HIGHEST_CODEC and frame_fault(attributes, view, HEADER_SIZE) is None)
+            or (
+                attributes in _TRANSACTIONAL_ATTRIBUTES
+                and producer_id >= 0
+                and (attributes == TRANSACTIONAL or frame_fault(attributes & CODEC_MASK, view, HEADER_SIZE) is None)
+            )
+        )
         and (producer_id == NO_PRODUCER_ID or sequence >= 0)
+        and base_time <= timestamp
         and -config.message_timestamp_before_max_ms <= timestamp - now_ms <= config.message_timestamp_after_max_ms
         and crc32c(view[CRC_START:]) == crc
     ):
@@ -113,7 +126,7 @@ def own_batch(view: memoryview, config: LogConfig) -> BatchHeader | None:
 
 
 def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> None:
-    """Check everything that the header has.
+    """Check everything that the header has, but the times of records: see `_is_doubtful`.
 
     Raises KafkaError: MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
     UNSUPPORTED_COMPRESSION_TYPE.
@@ -121,14 +134,10 @@ def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_m
     _check_size(len(view), config)
     if crc32c(view[CRC_START:]) != header.crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch is wrong")
-    timestamp = header.max_timestamp
-    if (
-        timestamp - now_ms > config.message_timestamp_after_max_ms
-        or now_ms - timestamp > config.message_timestamp_before_max_ms
-    ):
-        _check_time(timestamp, config, now_ms)
-    if not 0 <= header.attributes <= HIGHEST_CODEC:
-        _check_attributes(header, config)
+    if header.attributes:
+        _check_attributes(header, config, now_ms)
+        if fault := frame_fault(header.compression, view, HEADER_SIZE):
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"Kafka's Java clients could not read the records: {fault}")
     if header.base_offset:
         raise KafkaError(
             ErrorCode.INVALID_RECORD, f"the base offset of a produced batch is 0, not {header.base_offset}"
@@ -143,10 +152,10 @@ def prepare(view: memoryview, config: LogConfig, now_ms: int, validate: str) -> 
     """A client's batch in the form for a topic of this configuration: the same bytes, or new ones.
 
     Raises KafkaError: the errors of `batch.split` and `check_header`; INVALID_RECORD and INVALID_TIMESTAMP for records,
-    with `record_errors`; CORRUPT_MESSAGE and MESSAGE_TOO_LARGE for failed decompressions. If the header alone has a
-    wrong time, `record_errors` stay empty, as the search may take long: `prepare_steps` searches.
+    with `record_errors`; CORRUPT_MESSAGE and MESSAGE_TOO_LARGE for failed decompressions. INVALID_TIMESTAMP without
+    `record_errors`: the header has a time by which the records must be read, which may take long; `prepare_steps` does.
     """
-    return finish(prepare_steps(view, config, now_ms, validate, names_records=False))
+    return finish(prepare_steps(view, config, now_ms, validate, reads_for_times=False))
 
 
 def stored(view: memoryview, config: LogConfig, now_ms: int) -> list[tuple[BatchHeader, memoryview]]:
@@ -164,13 +173,13 @@ def prepare_steps(
     validate: str,
     *,
     may_be_many: bool = False,
-    names_records: bool = True,
+    reads_for_times: bool = True,
 ) -> Steps[memoryview]:
     """`prepare` in slices: yields before each call of a codec, and after some hundred microseconds of other work.
 
     `may_be_many`: batches made from a message set may be several, and the broker's own. A client sends one, as in
-    Kafka: the append of each takes the loop some microseconds. `names_records`: a refusal for a time in the header
-    lists the records.
+    Kafka: the append of each takes the loop some microseconds. `reads_for_times`: a header with a doubtful time has the
+    records read; otherwise the batch is refused.
     """
     if len(view) > _MAGIC_POSITION and view[_MAGIC_POSITION] < MAGIC:
         message = f"a message of magic {view[_MAGIC_POSITION]} in place of batches: that is for Produce 0 to 2"
@@ -181,35 +190,45 @@ def prepare_steps(
         for header, part in batches:
             _check_own(header, part)
         return view
+    reads_records = validate == FULL or config.is_compacted
+    made: list[Buffer] = []
     for header, part in batches:
-        try:
-            check_header(header, part, config, now_ms)
-        except KafkaError as error:
-            if names_records and error.code is ErrorCode.INVALID_TIMESTAMP:
-                yield from _inspect(header, part, config, now_ms)  # finds the records for the error
-            raise
-    if validate == FULL or config.is_compacted:
-        for header, part in batches:
-            yield from _inspect(header, part, config, now_ms)
-    for header, part in batches:
-        if header.is_log_append_time:
-            batch.clear_log_append_time(part)
-    codec = config.compression_codec
-    if codec is None or all(header.compression == codec for header, _ in batches):
+        check_header(header, part, config, now_ms)
+        is_doubtful = _is_doubtful(header, config, now_ms)
+        if is_doubtful and not reads_for_times:
+            times = f"times from {header.base_timestamp} to {header.max_timestamp}"
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"the batch has {times}; at {now_ms} its records decide")
+        made.append((yield from _form_steps(header, part, config, now_ms, reads_records or is_doubtful)))
+    if all(form is part for form, (_, part) in zip(made, batches, strict=True)):
         return view
-    return (yield from _recompress_steps(batches, codec, config))
-
-
-def _recompress_steps(
-    batches: Sequence[tuple[BatchHeader, memoryview]], codec: int, config: LogConfig
-) -> Steps[memoryview]:
-    """The batches with the codec of the topic. Raises KafkaError(MESSAGE_TOO_LARGE)."""
-    made: list[memoryview | bytearray] = []
-    level = config.compression_level(compression.CODEC_NAMES[codec])
-    for header, part in batches:
-        made.append(part if header.compression == codec else (yield from batch.recompress_steps(part, codec, level)))
-        _check_size(len(made[-1]), config)
     return memoryview(bytearray().join(made))
+
+
+def _form_steps(
+    header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int, reads_records: bool
+) -> Steps[Buffer]:
+    """A checked batch in the form for its topic: `view` itself, changed in place, or a batch in the topic's codec.
+
+    Raises KafkaError.
+    """
+    codec = config.compression_codec
+    if codec is None:
+        codec = header.compression
+    if not reads_records and codec == header.compression:
+        if header.is_log_append_time:
+            batch.clear_log_append_time(view)
+        return view
+    records = yield from _inspect(header, view, config, now_ms)
+    if header.is_log_append_time:
+        batch.clear_log_append_time(view)
+    if records.max_timestamp != header.max_timestamp:
+        batch.set_max_timestamp(view, records.max_timestamp)
+    if codec == header.compression:
+        return view
+    level = config.compression_level(compression.CODEC_NAMES[codec])
+    made = yield from batch.with_codec_steps(view, records.data, codec, level)
+    _check_size(len(made), config)
+    return made
 
 
 def _check_own(header: BatchHeader, view: memoryview) -> None:
@@ -221,7 +240,14 @@ def _check_own(header: BatchHeader, view: memoryview) -> None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the batch of a transaction needs a producer and offsets from 0 on")
 
 
-def _inspect(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> Steps[None]:
+class InspectedRecords(NamedTuple):
+    """The sound records of a batch, decompressed, and their highest timestamp."""
+
+    data: bytes
+    max_timestamp: int
+
+
+def _inspect(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: int) -> Steps[InspectedRecords]:
     """Check every record of a batch. Raises KafkaError with `record_errors`."""
     from headgate.protocol.records import lz4  # most brokers never need these
     from headgate.protocol.records.record_validation import RecordValidator
@@ -243,6 +269,7 @@ def _inspect(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: i
             yield
     if validator.errors:
         raise _refusal(validator.errors)
+    return InspectedRecords(data, header.max_timestamp if header.is_log_append_time else validator.max_timestamp)
 
 
 def _refusal(errors: list[tuple[int, ErrorCode, str]]) -> KafkaError:
@@ -260,28 +287,38 @@ def _check_size(size: int, config: LogConfig) -> None:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes exceeds {limit}")
 
 
-def _check_time(timestamp: int, config: LogConfig, now_ms: int) -> None:
-    if timestamp == NO_TIMESTAMP or config.message_timestamp_type == LOG_APPEND_TIME:
-        return
+def _is_doubtful(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether the records have to tell their times: the maximum of the header cannot be right, or is out of range.
+
+    With LogAppendTime in place of CreateTime the maximum is the time of all records, as in Kafka.
+    """
+    if config.message_timestamp_type == LOG_APPEND_TIME or header.is_log_append_time:
+        return False
+    return header.max_timestamp < header.base_timestamp or not _is_in_time(header.max_timestamp, config, now_ms)
+
+
+def _is_in_time(timestamp: int, config: LogConfig, now_ms: int) -> bool:
     before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
-    if not -before <= timestamp - now_ms <= after:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {timestamp} is out of range: it may be {before} ms before and {after} ms after {now_ms}",
-        )
+    return timestamp == NO_TIMESTAMP or -before <= timestamp - now_ms <= after
 
 
-def _check_attributes(header: BatchHeader, config: LogConfig) -> None:
+def _check_attributes(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     if header.is_control:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients are not allowed to write control batches")
     if header.is_transactional and header.producer_id < 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the batch of a transaction has no producer id")
     if header.compression > HIGHEST_CODEC:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {header.compression}")
-    if header.is_log_append_time and config.message_timestamp_type == LOG_APPEND_TIME:
-        # Otherwise Kafka treats the batch as CreateTime.
-        from headgate.protocol.records.record_validation import MAX_ERRORS
+    if header.is_log_append_time:
+        if config.message_timestamp_type == LOG_APPEND_TIME:
+            raise _refuse_times(header, "a producer cannot send timestamp type LogAppendTime")
+        if not _is_in_time(header.max_timestamp, config, now_ms):  # Kafka treats the batch as CreateTime
+            raise _refuse_times(header, f"timestamp {header.max_timestamp} is out of range at {now_ms}")
 
-        count = min(header.records_count, MAX_ERRORS)
-        message = "a producer cannot send timestamp type LogAppendTime"
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, message, [(number, message) for number in range(count)])
+
+def _refuse_times(header: BatchHeader, message: str) -> KafkaError:
+    """The refusal of all records of a batch."""
+    from headgate.protocol.records.record_validation import MAX_ERRORS
+
+    count = min(header.records_count, MAX_ERRORS)
+    return KafkaError(ErrorCode.INVALID_TIMESTAMP, message, [(number, message) for number in range(count)])

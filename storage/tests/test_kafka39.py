@@ -127,8 +127,9 @@ OTHERWISE: dict[str, tuple[bytes | bytearray, tuple[ErrorCode, list[int]] | None
     "two wrappers": (legacy.build(SOME, 1, codec=GZIP) * 2, None),
     "a message and a wrapper": (legacy.build(SOME, 1) + legacy.build(SOME, 1, codec=GZIP), None),
     # It fails without knowing why: UNKNOWN_SERVER_ERROR
-    "a wrapper of something else": (encode(1, GZIP, 0, NOW_MS, None, b"no gzip"), (CORRUPT_MESSAGE, [])),
-    "a batch of something else": (assemble(0, ZSTD, 0, NOW_MS, NOW_MS, 1, b"no zstd"), (CORRUPT_MESSAGE, [])),
+    "a wrapper of something else": (encode(1, GZIP, 0, NOW_MS, None, b"no gzip"), (INVALID_RECORD, [])),
+    "a batch of something else": (assemble(0, ZSTD, 0, NOW_MS, NOW_MS, 1, b"no zstd"), (INVALID_RECORD, [])),
+    "a damaged stream": (assemble(0, GZIP, 0, NOW_MS, NOW_MS, 1, b"\x1f\x8b\x08 damaged"), (CORRUPT_MESSAGE, [])),
     "lz4 that Java does not read": (assemble(0, LZ4, 2, NOW_MS, NOW_MS, 3, LINKED), (INVALID_RECORD, [])),
     "a codec that does not exist": (
         assemble(0, 5, 2, NOW_MS, NOW_MS, 3, BODY),

@@ -84,7 +84,7 @@ def _append(
         info = partition.stage(records, acks, now_ms)
     except (KafkaError, OSError) as error:
         if isinstance(error, KafkaError) and error.code is ErrorCode.INVALID_TIMESTAMP:
-            return _append_adapted(acks, topic, data, context, delayed)  # which finds the records to be named
+            return _append_adapted(acks, topic, data, context, delayed)  # its records decide, and not its header
         return _refuse(topic, data, error, context, delayed)
     row = PartitionProduceResponse(
         data.index, ErrorCode.NONE, info.first_offset, info.log_append_time_ms, info.log_start_offset
@@ -322,7 +322,7 @@ def _append_later(
     delayed: list[Delayed],
 ) -> PartitionProduceResponse:
     now_ms = context.broker.clock.now_ms()
-    # Now, not in the append's turn: after an INVALID_TIMESTAMP, `_append` finds the records to be named.
+    # Now, not in the append's turn: after an INVALID_TIMESTAMP, `_append` has the records read.
     records = prepare(records, partition.log.config, now_ms, partition.validate)
     check_transaction(partition, records)
     append = Append(partition, acks)

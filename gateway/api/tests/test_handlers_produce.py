@@ -299,7 +299,7 @@ def test_nothing_queues_up_behind_what_was_given_up(node: Node, monkeypatch: pyt
 def test_what_is_wrong_is_told_of_a_set_that_takes_long(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     thread = node.time.scheduler.hold_slices()
-    damaged = encode(1, 1, 0, 0, None, b"this is not gzip")
+    damaged = encode(1, 1, 0, 0, None, b"\x1f\x8b\x08 damaged")
     replies = parked(node, node.handle(request(("t", 0, damaged)), 2))
     thread.run_one()
     assert rows(replies[0]) == [(ErrorCode.CORRUPT_MESSAGE, -1)]
@@ -391,7 +391,7 @@ def test_with_acks_0_the_connection_waits_for_the_conversion(node: Node, monkeyp
 def test_acks_0_with_a_set_that_cannot_be_converted_disconnects(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     thread = node.time.scheduler.hold_slices()
-    damaged = encode(1, 1, 0, 0, None, b"this is not gzip")
+    damaged = encode(1, 1, 0, 0, None, b"\x1f\x8b\x08 damaged")
     replies = parked(node, node.handle(request(("t", 0, damaged), acks=0), 2))
     thread.run_one()
     assert isinstance(replies[0], CloseConnection)

@@ -1,6 +1,6 @@
-"""Apache Kafka 3.9's own message formats, conversions and checks: a process of Java over its jars.
+"""Apache Kafka's own message formats, conversions and checks: a process of Java over its jars.
 
-It is the last version that has all formats. compat_tests/java/broker39/src/MessageFormats.java says what can be asked.
+3.9 is the last version that has all formats. compat_tests/java/broker39/src/MessageFormats.java says what can be asked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import ClassVar, Final, NamedTuple, Self
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.records import Buffer
@@ -24,18 +24,20 @@ TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
 
 def run(program: Path, *arguments: str) -> list[str]:
-    """The lines that a program over its jars writes."""
-    done = subprocess.run([*_java(), str(program), *arguments], capture_output=True, text=True, timeout=60, check=False)
+    """The lines that a program over the jars of 3.9 writes."""
+    done = subprocess.run(
+        [*_java("broker39"), str(program), *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
-def _java() -> list[str]:
+def _java(jars: str) -> list[str]:
     java = shutil.which("java") or missing("java is not on the path: install a JDK, version 17 or newer")
-    if not next(JARS.glob("broker39/kafka-storage-*.jar"), None):
-        missing(f"{JARS / 'broker39'} is not here: run `make jars`")
+    if not next(JARS.glob(f"{jars}/kafka-storage-*.jar"), None):
+        missing(f"{JARS / jars} is not here: run `make jars`")
     options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    return [java, *options, "-cp", str(JARS / "broker39" / "*")]
+    return [java, *options, "-cp", str(JARS / jars / "*")]
 
 
 class Refused(Exception):
@@ -59,8 +61,11 @@ class Batch(NamedTuple):
 class Kafka39:
     """The process; a context manager, which ends it."""
 
+    jars: ClassVar[str] = "broker39"
+
     def __init__(self) -> None:
-        self._process = subprocess.Popen([*_java(), str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        command = [*_java(self.jars), str(PROGRAM)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> Self:
         return self
@@ -102,6 +107,10 @@ class Kafka39:
         where = (TYPES[append_time], str(compacted).lower(), now_ms, before_ms, after_ms, target)
         return base64.b64decode(self._ask("validate", *where, in_base64(data)))
 
+    def lookup(self, data: Buffer, times: Sequence[int]) -> list[int]:
+        """The first offset at or after each time, then that of the newest record, in stored batches; -1 for none."""
+        return [int(offset) for offset in self._ask("lookup", ",".join(map(str, times)), in_base64(data)).split(",")]
+
     def _ask(self, *words: object) -> str:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
@@ -115,6 +124,12 @@ class Kafka39:
             _, code, indexes, message = answer.split(" ", 3)
             raise Refused(ErrorCode(int(code)), [int(index) for index in indexes.split(",") if index], message)
         return answer
+
+
+class Kafka41(Kafka39):
+    """The classes of Kafka 4.1, which has no down-conversion."""
+
+    jars = "broker"
 
 
 def in_base64(data: Buffer | None) -> str:

@@ -1,15 +1,22 @@
 import java.io.BufferedReader;
+import java.io.File;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.lang.reflect.Constructor;
+import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
+import java.util.List;
 import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.record.CompressionType;
+import org.apache.kafka.common.record.FileRecords;
 import org.apache.kafka.common.record.MemoryRecords;
 import org.apache.kafka.common.record.MemoryRecordsBuilder;
 import org.apache.kafka.common.record.MutableRecordBatch;
@@ -32,8 +39,11 @@ import org.apache.kafka.storage.internals.log.RecordValidationException;
  *   build MAGIC CODEC TYPE BASE_OFFSET APPEND_TIME RECORDS      -> BYTES
  *   down MAGIC FIRST_OFFSET BYTES                               -> BYTES
  *   validate TYPE COMPACTED NOW BEFORE AFTER CODEC BYTES        -> BYTES; CODEC may be "producer"
+ *   lookup TIMES BYTES                                          -> the first offset at or after each time, then the offset of
+ *                                                                  the newest record, all joined by ","; -1 for none
  *
- * or "error CODE INDEXES MESSAGE", with the indexes of records that were refused.
+ * or "error CODE INDEXES MESSAGE", with the indexes of records that were refused. The jars are those of 3.9 or 4.1; 4.1 has
+ * no `down`.
  */
 public class MessageFormats {
     public static void main(String[] arguments) throws IOException {
@@ -51,11 +61,14 @@ public class MessageFormats {
                 case "build" -> build(words);
                 case "down" -> down(words);
                 case "validate" -> validate(words);
+                case "lookup" -> lookup(words[1].split(","), decoded(words[2]));
                 default -> throw new IllegalArgumentException(words[0]);
             };
         } catch (RecordValidationException refusal) {
             String indexes = refusal.recordErrors().stream().map(e -> "" + e.batchIndex).collect(Collectors.joining(","));
             return error(refusal.invalidException(), indexes);
+        } catch (InvocationTargetException call) {
+            return error((Exception) call.getCause(), "");
         } catch (Exception refusal) {
             return error(refusal, "");
         }
@@ -97,12 +110,13 @@ public class MessageFormats {
         return encoded(builder.build().buffer());
     }
 
-    private static String down(String[] words) {
-        byte magic = Byte.parseByte(words[1]);
-        return encoded(records(words[3]).downConvert(magic, Long.parseLong(words[2]), Time.SYSTEM).records().buffer());
+    private static String down(String[] words) throws Exception {
+        Object converted = MemoryRecords.class.getMethod("downConvert", byte.class, long.class, Time.class)
+            .invoke(records(words[3]), Byte.parseByte(words[1]), Long.parseLong(words[2]), Time.SYSTEM);
+        return encoded(((MemoryRecords) converted.getClass().getMethod("records").invoke(converted)).buffer());
     }
 
-    private static String validate(String[] words) {
+    private static String validate(String[] words) throws Exception {
         long now = Long.parseLong(words[3]);
         MemoryRecords records = records(words[7]);
         CompressionType source = CompressionType.NONE;
@@ -111,11 +125,39 @@ public class MessageFormats {
             source = batch.compressionType() == CompressionType.NONE ? source : batch.compressionType();
         }
         Compression target = words[6].equals("producer") ? Compression.of(source).build() : compression(words[6]);
-        LogValidator validator = new LogValidator(records, new TopicPartition("t", 0), fixed(now), source, target,
+        List<Object> values = new ArrayList<>(Arrays.asList(records, new TopicPartition("t", 0), fixed(now), source, target,
             Boolean.parseBoolean(words[2]), RecordBatch.MAGIC_VALUE_V2, TimestampType.forName(words[1]),
-            Long.parseLong(words[4]), Long.parseLong(words[5]), 0, AppendOrigin.CLIENT, MetadataVersion.latestProduction());
+            Long.parseLong(words[4]), Long.parseLong(words[5]), 0, AppendOrigin.CLIENT));
+        Constructor<?> constructor = LogValidator.class.getConstructors()[0];
+        if (constructor.getParameterCount() > values.size()) {  // until 3.9
+            values.add(MetadataVersion.latestProduction());
+        }
+        LogValidator validator = (LogValidator) constructor.newInstance(values.toArray());
         return encoded(validator.validateMessagesAndAssignOffsets(PrimitiveRef.ofLong(0), new Silent(),
             BufferSupplier.NO_CACHING).validatedRecords.buffer());
+    }
+
+    /** What ListOffsets answers for a segment with these batches; the rest of a broker only chooses the segment. */
+    private static String lookup(String[] times, byte[] batches) throws IOException {
+        File file = File.createTempFile("lookup", ".log");
+        try (FileRecords records = FileRecords.open(file)) {
+            records.append(MemoryRecords.readableRecords(ByteBuffer.wrap(batches)));
+            List<String> offsets = new ArrayList<>();
+            for (String time : times) {
+                FileRecords.TimestampAndOffset found = records.searchForTimestamp(Long.parseLong(time), 0, 0);
+                offsets.add(found == null ? "-1" : "" + found.offset);
+            }
+            RecordBatch newest = null;
+            for (RecordBatch batch : records.batches()) {
+                if (batch.maxTimestamp() > (newest == null ? -1 : newest.maxTimestamp())) {
+                    newest = batch;
+                }
+            }
+            offsets.add(newest == null ? "-1" : "" + newest.offsetOfMaxTimestamp().orElse(-1L));
+            return String.join(",", offsets);
+        } finally {
+            file.delete();
+        }
     }
 
     private static Compression compression(String id) {
