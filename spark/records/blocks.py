@@ -66,8 +66,8 @@ class TimeRange(NamedTuple):
     def excludes(self, header: BatchHeader) -> bool:
         """Whether the header of a batch says that no record has such a time."""
         newest = header.max_timestamp
-        if newest < 0:
-            return False  # no record has a time, or the producer did not tell the largest one
+        if newest < 0 or header.may_have_later_records:
+            return False  # no record has a time, or the producer did not write the largest one
         if self.first_ms is not None and newest < self.first_ms:
             return True
         if self.last_ms is None:

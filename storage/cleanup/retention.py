@@ -180,10 +180,4 @@ def _facts(
     for segment, following in zip_longest(segments, segments[1:]):
         end = end_offset if following is None else following.base_offset
         is_wanted = reads_times and end > start_offset
-        yield Expirable(end, segment.size, _newest_ms(segment, blocking) if is_wanted else NO_TIMESTAMP)
-
-
-def _newest_ms(segment: Segment, blocking: bool) -> int:
-    timestamp = segment.read_max_timestamp(blocking)
-    # Records have no timestamps before Kafka 0.10.
-    return timestamp if timestamp >= 0 or not segment.size else segment.modified_ms
+        yield Expirable(end, segment.size, segment.read_newest_ms(blocking) if is_wanted else NO_TIMESTAMP)

@@ -4,8 +4,10 @@ A time index gives the offset before which everything is older; from there on th
 of a batch that may have the time. Timestamps need not be in order.
 
 The result is exact if no record is later than the maximum timestamp in its batch's header. Where a header claims too
-much, the search continues, and finds the same after a longer time. By default no leader checks either; a record that is
-later than its header is found only together with others.
+much, the search continues, and finds the same after a longer time. By default no leader checks either. Where a header
+may claim too little (`may_have_later_records`), the search reads the batch. It also begins one segment earlier, as the
+last batch there may be such a one. So times that grow from batch to batch are found whatever such headers claim; any
+other record that is later than its header is found only together with others.
 
 The planner takes slices of a few segments at once. The search itself runs in time slices, also in a thread, as it may
 take long: a batch may hold a million records. If these segments were not enough, the search ends with `More`, for the
@@ -75,11 +77,15 @@ Found: TypeAlias = TimestampOffset | More | None
 
 
 class Wanted(NamedTuple):
-    """Records at or after a time, from an offset on: the first of them, or the first of the newest."""
+    """Records at or after a time, from an offset on: the first of them, or the first of the newest.
+
+    `ends_with_claims`: the search ends where, behind such a record, a header claims an older time than `timestamp_ms`.
+    """
 
     timestamp_ms: int
     start_offset: int
     is_newest: bool = False
+    ends_with_claims: bool = False
 
 
 class First(NamedTuple):
@@ -162,7 +168,7 @@ def _within(piece: FileSlice, wanted: Wanted) -> Steps[TimestampOffset | None]:
             break
         found = yield from _within_batches(_Made(made), wanted)
         if found is not None:
-            if not wanted.is_newest:
+            if not wanted.is_newest or wanted.ends_with_claims:
                 return found
             best, wanted = found, wanted._replace(timestamp_ms=found.timestamp + 1)
         yield
@@ -171,7 +177,7 @@ def _within(piece: FileSlice, wanted: Wanted) -> Steps[TimestampOffset | None]:
 
 def _within_batches(piece: FileSlice | _Made, wanted: Wanted) -> Steps[TimestampOffset | None]:
     window: bytes | bytearray = b""
-    best = None
+    best, claim = None, wanted.timestamp_ms
     start, position, batches_read = 0, 0, 0
     while len(piece) - position >= HEADER_SIZE:
         if position - start + HEADER_SIZE > len(window):
@@ -182,7 +188,10 @@ def _within_batches(piece: FileSlice | _Made, wanted: Wanted) -> Steps[Timestamp
             break
         if header.size > len(piece) - position:
             break
-        if header.max_timestamp >= wanted.timestamp_ms and header.last_offset >= wanted.start_offset:
+        if best is not None and wanted.ends_with_claims and header.max_timestamp < claim:
+            break
+        may_be_in_time = header.max_timestamp >= wanted.timestamp_ms or header.may_have_later_records
+        if may_be_in_time and header.last_offset >= wanted.start_offset:
             data = yield from piece.read_steps(position, header.size)
             found = yield from _among(header, data, wanted)
             if found is not None:
@@ -206,7 +215,8 @@ def _among(header: BatchHeader, data: bytes | bytearray, wanted: Wanted) -> Step
         return (yield from _scan(header, plain, wanted))
     except (KafkaError, IndexError):
         found = TimestampOffset(header.base_offset, header.max_timestamp, header.partition_leader_epoch)
-        return found if found.offset >= wanted.start_offset else None
+        is_wanted = found.offset >= wanted.start_offset and found.timestamp >= wanted.timestamp_ms
+        return found if is_wanted else None
 
 
 def _scan(header: BatchHeader, data: bytes, wanted: Wanted) -> Steps[TimestampOffset | None]:
@@ -242,12 +252,19 @@ def first_from(segments: Sequence[Segment], timestamp_ms: int, start_offset: int
     """
     pieces: list[FileSlice] = []
     more = None
+    older, before_ms = None, timestamp_ms - 1  # batches before the first one that claims the time may have it too
     for segment in segments:
-        if segment.read_max_timestamp(blocking) >= timestamp_ms:
-            if len(pieces) == SEGMENTS_AT_ONCE:
-                more = More(segment.base_offset)
-                break
-            pieces.append(_piece(segment, timestamp_ms, blocking))
+        if segment.read_max_timestamp(blocking) < timestamp_ms:
+            older = segment
+            continue
+        if len(pieces) >= SEGMENTS_AT_ONCE:
+            more = More(segment.base_offset)
+            break
+        if not pieces and older is not None:
+            pieces.append(_piece(older, before_ms, blocking))
+        pieces.append(_piece(segment, before_ms, blocking))
+    if not pieces and older is not None:
+        pieces.append(_piece(older, before_ms, blocking))
     return First(pieces, Wanted(timestamp_ms, start_offset), more)
 
 
@@ -261,7 +278,8 @@ def newest(segments: Sequence[Segment], start_offset: int, more: More | None = N
         claim = latest.max_timestamp
         if claim < 0:
             return First([], Wanted(0, start_offset), None)
-        return First([_piece(latest, claim, blocking)], Wanted(claim, start_offset), More(latest.base_offset, claim))
+        wanted = Wanted(claim, start_offset, is_newest=True, ends_with_claims=True)
+        return First([_piece(latest, claim, blocking)], wanted, More(latest.base_offset, claim))
     reached = Rank(more.claim, more.base_offset).key
     ranked = [(Rank(segment.read_max_timestamp(blocking), segment.base_offset), segment) for segment in segments]
     ranked = sorted([one for one in ranked if one[0].claim >= 0 and one[0].key >= reached], key=lambda one: one[0].key)

@@ -233,6 +233,14 @@ class Segment:
             self._load_max_timestamp(blocking)
         return self._max_timestamp
 
+    def read_newest_ms(self, blocking: bool) -> int:
+        """The time of the newest record; without times, of the last write. Raises OSError; WouldBlock.
+
+        Records have no timestamps before Kafka 0.10.
+        """
+        timestamp = self.read_max_timestamp(blocking)
+        return timestamp if timestamp >= 0 or not self.size else self.modified_ms
+
     def read_first_timestamp(self, blocking: bool) -> int:
         """`first_timestamp`. Raises WouldBlock if not `blocking`."""
         if self._first_timestamp == _UNKNOWN:

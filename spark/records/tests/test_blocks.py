@@ -125,3 +125,10 @@ def test_a_large_batch_does_not_make_blocks_small(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "BLOCK_BYTES", 8000)
     data = of(0, b"x" * 7900, codec=4) + b"".join(of(offset, b"y" * 50, codec=4) for offset in range(1, 101))
     assert [len(block.batches) for block in blocks_of(data)] == [1, 100]
+
+
+@pytest.mark.parametrize("claimed,count,is_excluded", [(-1, 2, False), (9, 1, False), (10, 2, False), (10, 1, True)])
+def test_no_batch_is_excluded_by_a_doubtful_maximum(claimed: int, count: int, is_excluded: bool) -> None:
+    """Some producers write -1, or the base timestamp; the format `kafka` compares the records."""
+    header = batch.read_header(batch.build([Record(timestamp=10), Record(timestamp=40)][:count]))
+    assert TimeRange(20, None).excludes(header._replace(max_timestamp=claimed)) is is_excluded

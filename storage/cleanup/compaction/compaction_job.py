@@ -118,7 +118,7 @@ def _facts(log: Log, up_to: int, blocking: bool) -> LogFacts:
             segment.size,
             segment.offsets.size,
             segment.times.size,
-            segment.read_max_timestamp(blocking) if with_times and segment is not active else NO_TIMESTAMP,
+            segment.read_newest_ms(blocking) if with_times and segment is not active else NO_TIMESTAMP,
             segment.read_first_timestamp(blocking)
             if with_ages and segment is not active and segment.size
             else NO_TIMESTAMP,

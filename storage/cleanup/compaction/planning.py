@@ -29,13 +29,16 @@ ABORT, COMMIT = 0, 1
 
 
 class SegmentFacts(NamedTuple):
-    """The facts of a segment that decide about its compaction. Sizes in bytes; times in ms, -1 if unknown."""
+    """The facts of a segment that decide about its compaction. Sizes in bytes; times in ms, -1 if unknown.
+
+    `newest_ms`: the time of the newest record, or of the last write where records have no times.
+    """
 
     base_offset: int
     size: int
     index_size: int
     time_index_size: int
-    max_timestamp: int
+    newest_ms: int
     first_timestamp: int
 
 
@@ -87,7 +90,7 @@ def assess(log: LogFacts, config: LogConfig, now_ms: int) -> CleanableRatio:
     limit = min(log.up_to, log.segments[-1].base_offset)
     if config.min_compaction_lag_ms > 0:
         too_young = now_ms - config.min_compaction_lag_ms
-        limit = min([limit, *(segment.base_offset for segment in dirty if segment.max_timestamp > too_young)])
+        limit = min([limit, *(segment.base_offset for segment in dirty if segment.newest_ms > too_young)])
     # Whole segments only: the segment that contains the limit stays.
     first_uncleanable = max((end for _, end in ended if end <= limit), default=first_dirty)
     return CleanableRatio(

@@ -47,7 +47,7 @@ def test_time_lookup_survives_unreadable_records() -> None:
 
 
 def lying(*timestamps: int, claim: int, codec: int = NONE) -> memoryview:
-    """A batch whose header says that its records are later than they are."""
+    """A batch whose header claims another maximum timestamp than its records have."""
     data = build([Record(timestamp=timestamp) for timestamp in timestamps], compression=codec)
     struct.pack_into(">q", data, 35, claim)
     set_crc(data)
@@ -82,6 +82,39 @@ def test_what_is_deleted_between_two_plans_is_not_found() -> None:
     log.advance_start(SEGMENTS_AT_ONCE + 1)
     found = finish(log.offset_for_time(NOW_MS + SEGMENTS_AT_ONCE, log.end_offset, more))
     assert found == (SEGMENTS_AT_ONCE + 1, NOW_MS + SEGMENTS_AT_ONCE + 1, 0)
+
+
+@pytest.mark.slow
+@given(
+    steps_ms=st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=5), min_size=1, max_size=20),
+    codec=st.sampled_from([NONE, LZ4, ZSTD]),
+)
+@settings(max_examples=share(100), deadline=None)
+def test_times_in_order_are_found_where_headers_have_the_base(steps_ms: list[list[int]], codec: int) -> None:
+    """Some producers write the base timestamp as the maximum. Apache Kafka reads the records, and stores their own."""
+    log, time, times = new_log(config=LogConfig(segment_bytes=400, index_interval_bytes=100)), NOW_MS, list[int]()
+    for steps in steps_ms:
+        first = len(times)
+        for step in steps:
+            time += step
+            times.append(time)
+        append(log, lying(*times[first:], claim=times[first], codec=codec))
+    for wanted in range(NOW_MS, time + 1, 2):
+        offset = next(offset for offset, its in enumerate(times) if its >= wanted)
+        assert by_time(log, wanted) == (offset, times[offset], 0)
+    assert by_time(log, time + 1) is None
+    assert the_newest(log) == (len(times) - 1, time, 0)
+
+
+def test_no_record_stands_for_a_time_that_no_header_claims() -> None:
+    """The records of the batch cannot be read, and its header may claim too little."""
+    log = new_log()
+    data = bytearray(batch(2))
+    data[-30:] = bytes(30)
+    set_crc(data)
+    append(log, memoryview(data))
+    assert by_time(log, NOW_MS + 1) is None
+    assert by_time(log, NOW_MS) == (0, NOW_MS, 0)
 
 
 # Every shape of batch, beside a model
