@@ -29,7 +29,7 @@ from headgate.protocol.records.checksum import crc32c
 from headgate.protocol.records.control import TRANSACTION_BITS
 from headgate.protocol.records.frame_headers import fault as frame_fault
 from headgate.protocol.steps import Steps, finish
-from headgate.storage.config import LOG_APPEND_TIME, LogConfig
+from headgate.storage.config import LOG_APPEND_TIME, LONG_MAX, LogConfig
 
 HEADER = "header"
 FULL = "full"
@@ -190,7 +190,9 @@ def prepare_steps(
         for header, part in batches:
             _check_own(header, part)
         return view
-    reads_records = validate == FULL or config.is_compacted
+    # The conversion of a set has read all times, but a batch tells only the latest one.
+    needs_earliest = may_be_many and config.message_timestamp_before_max_ms != LONG_MAX
+    reads_records = validate == FULL or config.is_compacted or needs_earliest
     made: list[Buffer] = []
     for header, part in batches:
         check_header(header, part, config, now_ms)
