@@ -25,11 +25,13 @@ While markers are written nobody is fenced: the client has the next epoch alread
 | CompleteAbort | invalid | invalid | done | Prepare |
 | Empty | fenced | invalid | fenced | Prepare |
 
-A fence at level 2 of transaction.version is an abort in the new protocol: the fenced producer may repeat it, hears the
-epoch of the abort, and is fenced again by whoever asks for its id. So a producer whose transaction was overdue aborts
-and goes on, as with Kafka 4.1.
+A fence counts as an abort in the new protocol: the fenced producer may repeat the abort, and gets its epoch; the next
+InitProducerId with this id fences the producer again. So a producer whose transaction was overdue aborts and goes on,
+as with Kafka 4.1.
 
-Source: TransactionCoordinator.endTransaction. Unlike Kafka, no end in the old protocol can be repeated in the new one.
+Source: TransactionCoordinator.endTransaction. Unlike in Kafka, an end in the old protocol cannot be repeated in the new
+one: a producer that was replaced would get the epoch of its successor. Where transaction.version is below 2, an abort
+can be repeated all the same, since its record is that of a fence. Clients do not speak the new protocol there.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def end_txn(shard: TransactionShard, key: str, request: EndTxnRequest, version: 
     transaction = find(shard, key)
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     is_new = version >= NEW_PROTOCOL_SINCE
-    is_repeated = is_new and producer == transaction.ended_by
+    is_repeated = is_new and producer in _may_repeat(shard, transaction)
     if not (is_new and transaction.is_prepared) and not is_repeated:
         check_holder(key, producer, transaction, knows_fenced=version >= FENCED_SINCE)
     if transaction.is_prepared:
@@ -73,6 +75,13 @@ def end_txn(shard: TransactionShard, key: str, request: EndTxnRequest, version: 
         message = f"the transaction of {key} is in state {transaction.state.title}: it cannot {verb}"
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, message)
     return Decision.reply(ticket, _response(transaction, is_new))
+
+
+def _may_repeat(shard: TransactionShard, transaction: Transaction) -> tuple[ProducerIdAndEpoch | None, ...]:
+    """The producers that may repeat the end of the last transaction in the new protocol."""
+    if shard.transaction_version() >= EPOCH_PER_TRANSACTION:
+        return (transaction.ended_by,)
+    return transaction.ended_by, transaction.maybe_fenced
 
 
 def _prepare(

@@ -135,6 +135,18 @@ class Transaction(NamedTuple):
             return None
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch - 1)
 
+    @property
+    def maybe_fenced(self) -> ProducerIdAndEpoch | None:
+        """The producer that the coordinator fenced, at a level of `transaction.version` below 2, if it fenced any.
+
+        The record of such a fence is that of an abort in the old protocol. So a level that has no new protocol is the
+        only one at which this may be asked: elsewhere the producer may be one that another has replaced long since.
+        """
+        is_abort = self.state in (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
+        if not is_abort or self.client_version >= EPOCH_PER_TRANSACTION or self.producer_epoch in (0, HIGHEST_EPOCH):
+            return None
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch - 1)
+
     def has(self, topic: str, index: int) -> bool:
         """Whether the transaction includes a partition."""
         return index in self.partitions.get(topic, ())

@@ -45,14 +45,8 @@ _EXHAUSTED_NEW = ("EndTxn v5: exhausted-new-fenced: fenced, (True|False)",)
 # By Kafka: questions, as regular expressions
 DIFFERENCES: dict[str, tuple[str, ...]] = {
     "4.1 at level 2": (*_EXHAUSTED, *_EXHAUSTED_NEW),
-    # An end in the old protocol cannot be repeated in the new one, which clients do not speak at these levels
-    "4.1 at level 1": (
-        "EndTxn v5: new-(fenced|overdue): (commit|abort) by a zombie",
-        "EndTxn v5: overdue: (abort )?after the time-out",
-        *_EXHAUSTED,
-        *_EXHAUSTED_NEW,
-    ),
-    "4.1 at level 0": ("EndTxn v5: overdue: (abort )?after the time-out", *_EXHAUSTED),
+    "4.1 at level 1": (*_EXHAUSTED, *_EXHAUSTED_NEW),
+    "4.1 at level 0": _EXHAUSTED,
     "3.9": (
         *_EXHAUSTED,
         # InitProducerId keeps the start of the last transaction there, and lists go by it
