@@ -104,6 +104,12 @@ class Producer:
                 return batch
         return None
 
+    def has_written(self, header: BatchHeader) -> bool:
+        """Whether a batch is a copy of one of the remembered ones."""
+        sequence = header.base_sequence
+        is_found = self.find(sequence, add_to_sequence(sequence, header.last_offset_delta)) is not None
+        return is_found and header.producer_epoch == self.epoch
+
 
 Recall = Callable[[int, int], Iterable[BatchHeader]]
 """(producer id, offset) -> headers of this producer's batches, in order, that end at or before the offset."""
@@ -170,7 +176,7 @@ class Producers:
         return verification
 
     def check_transaction(self, header: BatchHeader) -> None:
-        """Whether a client's batch may open its transaction, or go on with it.
+        """Whether a client's batch may open its transaction, or go on with it. A copy of a written batch opens none.
 
         Raises UnverifiedTransaction; KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
@@ -182,7 +188,13 @@ class Producers:
         verification = self._verified(header.producer_id, header.producer_epoch)
         if verification is None:
             raise UnverifiedTransaction(header)
-        verification.check(header, has_batches=producer is not None and bool(producer.batches))
+        highest = verification.highest_first_sequence(has_batches=producer is not None and bool(producer.batches))
+        if header.base_sequence > highest and (producer is None or not producer.has_written(header)):
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} begins a transaction at sequence {header.base_sequence}; it has sent"
+                f" sequence {highest} before, or has to begin there",
+            )
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, begins_at_zero: bool

@@ -34,8 +34,9 @@ class Verification:
                      protocol begins each transaction with a new epoch, and so with a new sequence
     begun_ms         the time of the first batch, to forget a verification that ended with no batch
     is_verified      set by the caller, once the coordinator has confirmed the transaction
-    lowest_sequence  of the batches that asked. Where the log has no batch of the producer, a higher one is refused: the
-                     lower batch comes again, and would be out of order behind the higher
+    lowest_sequence  of the batches that asked. A higher one is refused: the batch with the lowest is to open the
+                     transaction. A client may have used a sequence again that an earlier transaction in this epoch has:
+                     the log takes such a batch for a copy, and the next batch must not commit a transaction without it
     """
 
     __slots__ = ("begins_at_zero", "begun_ms", "epoch", "is_verified", "lowest_sequence")
@@ -47,16 +48,6 @@ class Verification:
         self.begins_at_zero = begins_at_zero
         self.is_verified = False
 
-    def check(self, header: BatchHeader, *, has_batches: bool) -> None:
-        """Check the sequence of the first batch; `has_batches`: batches of the producer are known in the partition.
-
-        Raises KafkaError(OUT_OF_ORDER_SEQUENCE_NUMBER).
-        """
-        if has_batches:
-            return  # the batch has to follow them; a late copy of one of them may have asked, and never comes again
-        sequence, expected = header.base_sequence, self.lowest_sequence
-        if self.begins_at_zero:
-            expected = 0
-        if sequence > expected:
-            message = f"producer {header.producer_id} begins a transaction at sequence {sequence}, not at {expected}"
-            raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+    def highest_first_sequence(self, *, has_batches: bool) -> int:
+        """The highest sequence that may open the transaction; `has_batches`: the log has batches of the producer."""
+        return 0 if self.begins_at_zero and not has_batches else self.lowest_sequence

@@ -38,7 +38,15 @@ from headgate.protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from headgate.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, TRANSACTIONAL, BatchHeader
+from headgate.protocol.records.batch import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    MAGIC,
+    MAX_SEQUENCE,
+    TRANSACTIONAL,
+    BatchHeader,
+)
 from headgate.storage.log.producers import Producers
 from headgate.storage.log.verification import UnverifiedTransaction, Verification
 
@@ -89,16 +97,16 @@ class UnverifiedAppend(Append):
         """Topic and index."""
         return self.topic, self.replica.index
 
-    def begin_verification(self, now_ms: int, *, adds: bool) -> None:
+    def begin_verification(self, context: HandlerContext) -> None:
         """Begin anew with each question: the marker of the producer's last transaction may have come meanwhile."""
         self.verification = None
         with suppress(KafkaError):  # an old epoch, with which the append will be refused
             self.verification = self.replica.log.producers.begin_verification(
                 self.header.producer_id,
                 self.header.producer_epoch,
-                self.header.base_sequence,
-                now_ms,
-                begins_at_zero=adds,
+                _first_sequence(self.header.base_sequence, context),
+                context.broker.clock.now_ms(),
+                begins_at_zero=context.version >= ADDS_PARTITIONS,
             )
 
     def confirm(self) -> None:
@@ -116,6 +124,12 @@ class UnverifiedAppend(Append):
         append = Append(self.replica, required_acks=0)
         append.fail(error)
         return append
+
+
+def _first_sequence(sequence: int, context: HandlerContext) -> int:
+    """The sequence that a verification notes as seen. Without verification any sequence may come first, as in Kafka."""
+    is_verified = context.version >= ADDS_PARTITIONS or context.broker.config.transaction_partition_verification_enable
+    return sequence if is_verified else MAX_SEQUENCE
 
 
 def check_transaction(partition: Replica, records: memoryview) -> None:
@@ -180,7 +194,8 @@ def verify_at_once(request: ProduceRequest, context: HandlerContext) -> None:
             return
         now_ms = broker.clock.now_ms()
         for producers, sequence in unverified:  # now, so that the log has nothing of a producer that is unknown
-            verification = producers.begin_verification(*producer, sequence, now_ms, begins_at_zero=adds)
+            first_sequence = _first_sequence(sequence, context)
+            verification = producers.begin_verification(*producer, first_sequence, now_ms, begins_at_zero=adds)
             verification.is_verified = True
 
 
@@ -267,7 +282,7 @@ class TransactionVerification:
 
     def _begin(self) -> None:
         for append in self._unverified:
-            append.begin_verification(self._context.broker.clock.now_ms(), adds=self._adds)
+            append.begin_verification(self._context)
 
     def _ask(self) -> Any:
         """Ask the coordinator about all batches."""

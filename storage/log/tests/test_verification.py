@@ -133,15 +133,46 @@ def test_a_higher_sequence_waits_for_a_lower_that_was_seen() -> None:
     assert append(log, transactional(1), transactional(2), transactional(3)) == 3
 
 
-def test_a_late_copy_of_a_written_batch_holds_up_no_later_transaction() -> None:
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_sequence_used_again_holds_up_its_transaction(is_commit: bool) -> None:
+    """As in Kafka: its client has sent records that the log takes for a copy. The transaction must not lack them."""
+    log = new_log()
+    verified(log, 0)
+    append(log, transactional(0), transactional(1))
+    append_own(log, marker(is_commit))
+    verified(log, 1)
+    info = log.append(transactional(1), leader_epoch=0, now_ms=NOW_MS)
+    assert (info.is_duplicate, info.first_offset) == (True, 1)
+    verified(log, 2)
+    assert refused(log, transactional(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append_own(log, marker(False))
+    verified(log, 2)
+    assert append(log, transactional(2)) == 5, "the next transaction begins anew"
+
+
+def test_a_refused_copy_holds_up_the_transaction_too() -> None:
+    """The coordinator has refused the copy. Kafka answers so: nobody knows whether it is a copy."""
     log = new_log()
     verified(log, 0)
     append(log, transactional(0), transactional(1))
     append_own(log, marker(False))
-    begin(log, 1)  # sent again before the abort; the coordinator refuses it
+    begin(log, 1)
     verified(log, 2)
-    append(log, transactional(2))
-    assert log.end_offset == 4
+    assert refused(log, transactional(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.parametrize("config", [SMALL, COMPACTED])
+def test_copies_behind_a_lower_sequence_are_copies(config: object) -> None:
+    log = new_log(config=config)  # type: ignore[arg-type]
+    verified(log, 0)
+    append(log, transactional(0), transactional(1), transactional(2))
+    append_own(log, marker(False))
+    verified(log, 0)
+    for sequence in (0, 2, 1):
+        info = log.append(transactional(sequence), leader_epoch=0, now_ms=NOW_MS)
+        assert (info.is_duplicate, info.first_offset) == (True, sequence)
+    verified(log, 0, epoch=1)
+    assert refused(log, transactional(1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "of an epoch of before"
 
 
 @pytest.mark.parametrize("begins_at_zero", [True, False])

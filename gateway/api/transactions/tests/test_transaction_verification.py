@@ -376,6 +376,21 @@ def test_without_verification_only_the_new_protocol_asks(tmp_path: Any) -> None:
     node.close()
 
 
+@pytest.mark.parametrize("confirms", [True, False])
+@pytest.mark.parametrize("is_verified", [True, False])
+def test_a_sequence_used_again_in_the_next_transaction(tmp_path: Any, is_verified: bool, confirms: bool) -> None:
+    """Of the old protocol. Without verification Kafka commits the transaction without its first records."""
+    node = Node(tmp_path / "data", transaction_partition_verification_enable=str(is_verified).lower())
+    bench = Bench(node)
+    bench.coordinator.confirms = confirms
+    assert bench.send(OLD, (0, batch(0))) + bench.send(OLD, (0, batch(1))) == [(0, 0), (0, 1)]
+    bench.end(False)
+    assert bench.send(OLD, (0, batch(1))) == [(0, 1)], "taken for a copy"
+    refusal = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+    assert bench.send(OLD, (0, batch(2))) == [refusal if is_verified else (0, 3)]
+    node.close()
+
+
 def test_a_request_without_a_transactional_id_is_refused(bench: Bench) -> None:
     """As a whole, whether the transaction is open or not: without its id nobody may write to a transaction."""
     error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1

@@ -41,13 +41,24 @@ _LINES = (Path(__file__).parent / "transactions_of_kafka.txt").read_text().split
 # question twice is answered twice; Kafka gives out the epoch that is kept for a fence, after which it knows no answer
 # but UNKNOWN_SERVER_ERROR
 _EXHAUSTED = ("__transaction_state exhausted-.* 0[4567]", "InitProducerId v4: exhausted-.*: the last one again")
+# A producer that was replaced gets no epoch of its successor, where the record tells an end from a fence
+_REPLACED = ("EndTxn v5: ended-committed: (commit|abort) in the epoch before",)
+# Kafka recalls the last batch alone, and refuses copies of the others
+_RESTARTED = ("Produce v9: restart-(first-.*: 07 0|open-.*: 09 2)",)
 _EXHAUSTED_NEW = ("EndTxn v5: exhausted-new-fenced: fenced, (True|False)",)
 # By Kafka: questions, as regular expressions
 DIFFERENCES: dict[str, tuple[str, ...]] = {
-    "4.1 at level 2": (*_EXHAUSTED, *_EXHAUSTED_NEW),
-    "4.1 at level 1": (*_EXHAUSTED, *_EXHAUSTED_NEW),
-    "4.1 at level 0": _EXHAUSTED,
+    "4.1 at level 2": (
+        "EndTxn v5: ended-aborted: (commit|abort) in the epoch before",
+        *_REPLACED,
+        *_RESTARTED,
+        *_EXHAUSTED,
+        *_EXHAUSTED_NEW,
+    ),
+    "4.1 at level 1": (*_REPLACED, *_RESTARTED, *_EXHAUSTED, *_EXHAUSTED_NEW),
+    "4.1 at level 0": (*_REPLACED, *_RESTARTED, *_EXHAUSTED),
     "3.9": (
+        *_RESTARTED,
         *_EXHAUSTED,
         # InitProducerId keeps the start of the last transaction there, and lists go by it
         "DescribeTransactions v0: (add.: new|(commit|abort).: in the end|overdue: anew|exhausted-.*: at last).*",
@@ -66,6 +77,9 @@ class Patient:
 
     def pause(self, for_ms: int) -> None:
         self.node.time.advance(for_ms)
+
+    def restart(self) -> None:
+        self.node.restart()
 
     def renew(self, transactional_id: str, times: int) -> None:
         """By one record, as if all those requests had come."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import socket
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Protocol
 
 from headgate.gateway.coordinator.groups.tests.response_lines import ResponseLines
@@ -26,6 +28,7 @@ from headgate.protocol.messages.describe_producers import DescribeProducersReque
 from headgate.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from headgate.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.protocol.messages.find_coordinator import TRANSACTION, FindCoordinatorRequest
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -52,6 +55,7 @@ from headgate.protocol.schema import Message, Struct
 TIMESTAMP_MS = 1_700_000_000_000
 PREPARED = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 SETTLED_WITHIN_MS = 30_000
+RESTARTED_WITHIN_S = 120
 _STEP_MS = 20
 _TIMES = frozenset(("transaction_last_update_timestamp_ms", "commit_timestamp", "expire_timestamp"))
 # Of Produce, which other clients are told too: a duplicate's time, and where the log starts when a batch is refused
@@ -79,6 +83,9 @@ class Broker(Protocol):
     def renew(self, transactional_id: str, times: int) -> None:
         """Raise the epoch of a new id as often as so many InitProducerId do, quickly."""
 
+    def restart(self) -> None:
+        """Stop in order, and start again."""
+
 
 class TransactionLines(ResponseLines):
     """Responses and records as lines; knows producer ids by name."""
@@ -86,6 +93,7 @@ class TransactionLines(ResponseLines):
     def __init__(self) -> None:
         super().__init__()
         self.producers: dict[int, str] = {}
+        self.was_restarted = False
 
     def producer(self, producer_id: int) -> str:
         """The name of a producer id."""
@@ -110,9 +118,15 @@ class TransactionLines(ResponseLines):
             return "made"
         if name in _MADE_TIMES:
             return "made" if value >= 0 else "none"
+        if name == "coordinator_epoch":
+            return self._coordinator_epoch(value)
         if name == "transaction_status":
             return transactions.state_name(value)
         return super()._field(name, value, version, ordered)
+
+    def _coordinator_epoch(self, epoch: int) -> str:
+        """A restart raises it by one or by two."""
+        return "later" if self.was_restarted and epoch > 0 else str(epoch)
 
     def batch(self, header: BatchHeader, view: memoryview) -> str:
         """A text for a batch: where it is, whose it is, what it is."""
@@ -120,7 +134,9 @@ class TransactionLines(ResponseLines):
         if header.is_control:
             marker = control.read(view)
             assert marker is not None
-            kind = f"{'commit' if marker.is_commit else 'abort'} epoch {marker.coordinator_epoch}"
+            kind = (
+                f"{'commit' if marker.is_commit else 'abort'} epoch {self._coordinator_epoch(marker.coordinator_epoch)}"
+            )
         else:
             kind = "transactional" if header.is_transactional else "plain"
         whose = f"{self.producer(header.producer_id)}:{header.producer_epoch}:{header.base_sequence}"
@@ -159,11 +175,16 @@ class TransactionLines(ResponseLines):
 
 
 class Play:
-    """One run: what was said to each question. `level`: that of transaction.version; -1 if there is no such feature."""
+    """One run: what was said to each question.
+
+    level      of transaction.version; -1 if there is no such feature
+    unlogged   transactional ids whose records in the internal topics are left out
+    """
 
     def __init__(self, broker: Broker, level: int) -> None:
         self.broker = broker
         self.level = level
+        self.unlogged: set[str] = set()
         self.answers: dict[str, str] = {}
         self.told = TransactionLines()
 
@@ -185,6 +206,10 @@ class Play:
             name = f"{type(request).__name__.removesuffix('Request')} v{version}: {label}"
             self.note(name, self.told.line(response, version))
         return response
+
+    def restart(self) -> None:
+        self.broker.restart()
+        self.told.was_restarted = True
 
     def note(self, name: str, answer: str) -> None:
         assert name not in self.answers, name
@@ -248,7 +273,7 @@ class Play:
         ((row,),) = (each.partitions for each in response.responses)
         counts: defaultdict[str, int] = defaultdict(int)
         for name, text in self.told.records(row.records or b""):
-            if _EPOCHS_BETWEEN.search(text):
+            if _EPOCHS_BETWEEN.search(text) or name in self.unlogged:
                 continue
             counts[name] += 1
             self.note(f"{topic} {name} {counts[name]:02}", text)
@@ -353,9 +378,29 @@ class Remote:
     """A broker behind a port of this machine. It makes its coordinators when it is first asked for one."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), 30.0)
+        self._port = port
+        self._connect()
+
+    def _connect(self) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", self._port), 30.0)
         self._peer = ClientConnection("transactions")
         self.ask(ApiVersionsRequest("headgate", "1"), 3)
+
+    def restart(self) -> None:
+        """Ask on standard error for a restart by hand, and wait for it."""
+        sys.stderr.write(f"restart the broker at port {self._port}\n")
+        sys.stderr.flush()
+        self._socket.settimeout(RESTARTED_WITHIN_S)
+        with suppress(ConnectionError):
+            assert not self._socket.recv(1), "the broker closes the connection when it stops"
+        self._socket.close()
+        for _ in range(RESTARTED_WITHIN_S):
+            time.sleep(1)
+            with suppress(ConnectionError):
+                self._connect()
+                break
+        self.ask(FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["first"]), 4)
+        time.sleep(5)  # until it leads every partition again
 
     def pause(self, for_ms: int) -> None:
         time.sleep(for_ms / 1000)

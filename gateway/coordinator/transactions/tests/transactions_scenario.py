@@ -6,7 +6,8 @@
         transactions_of_kafka.txt
 
 The last line records the answers of four new Apache Kafkas on this machine with `SETTINGS`, those of `KAFKAS`: 4.1.2 at
-each level of the feature transaction.version (KIP-890), and 3.9.1, which has no such feature.
+each level of the feature transaction.version (KIP-890), and 3.9.1, which has no such feature. Standard error says when
+to restart each of them.
 
 Every step has transactional ids of its own, so that a version that one broker does not serve changes no other answer.
 """
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from headgate.gateway.coordinator.transactions.tests.transaction_play import Broker, Play, Producer, Remote, Topics
+from headgate.gateway.coordinator.transactions.tests.transaction_repetitions import REPETITIONS, restarted_repetitions
 from headgate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -62,6 +64,8 @@ def play(broker: Broker, level: int) -> dict[str, str]:
         step(made)
     if level != WITHOUT_FEATURE:
         _levels(made)
+        set_level(made, level, "for the restart")
+    restarted_repetitions(made)
     made.log("__transaction_state")
     made.log("__consumer_offsets")
     return made.answers
@@ -673,6 +677,7 @@ STEPS: list[Callable[[Play], None]] = [
     _markers,
     _members,
     _exhausted,
+    *REPETITIONS,
 ]
 
 
