@@ -7,8 +7,11 @@ A client may repeat a request that failed with a retriable code, usually after a
 from __future__ import annotations
 
 import enum
+import traceback
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 _RETRIABLE = True
 
@@ -190,6 +193,31 @@ class KafkaError(Exception):
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"
 
+    def copy(self) -> KafkaError:
+        """Return an equal error to be raised where this one is kept: a raised exception gets a traceback."""
+        return KafkaError(self.code, self.message, self.record_errors)
+
 
 class MalformedRequest(Exception):
     """Invalid bytes of a message. A read of a message raises no other error."""
+
+
+def without_frames(error: E) -> E:
+    """Free the frames of an exception that is kept, or passed on as a result. Return the exception.
+
+    A traceback keeps the local variables of each function that the exception has passed: buffers of a batch, or an
+    object that refers to the exception, which is a cycle. A KafkaError or OSError is an answer, which the log shows by
+    its text: it loses its traceback. Any other exception is a fault, and the log needs the lines of its traceback: only
+    the variables are cleared.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        lines, chained = seen.__traceback__, seen.__cause__ or seen.__context__
+        if isinstance(seen, KafkaError | OSError):
+            seen.__traceback__ = seen.__context__ = None
+        elif lines is not None:
+            traceback.clear_frames(lines)
+            # The caller caught the exception: the caller's frame is the first, still runs, and keeps its variables.
+            seen.__traceback__ = lines.tb_next or lines
+        seen = chained
+    return error

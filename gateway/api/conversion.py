@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.records import batch, compression
 from headgate.storage.config import LogConfig
 from headgate.storage.log import validation
@@ -174,7 +174,7 @@ def errors_as_results(steps: Steps[T]) -> Steps[T | KafkaError | OSError]:
     try:
         return (yield from steps)
     except (KafkaError, OSError) as error:
-        return error
+        return without_frames(error)
 
 
 class _Job(NamedTuple):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from headgate.gateway.api.fetch_sessions import FEW, CachedPartition, FetchTurn, SessionTurn, TopicKey
 from headgate.gateway.runtime.disk_reads import DiskReads
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -178,7 +178,7 @@ class DelayedFetch:
                     if not is_done.waiters and turn.pending_update is None:  # the client has disconnected
                         return
             except Exception as error:  # noqa: BLE001  `attempt` raises the error again
-                failed.append(error)
+                failed.append(without_frames(error))
 
         def attempt(_: WaitList) -> FetchResponse | Waiting:
             if failed:

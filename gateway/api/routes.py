@@ -15,7 +15,7 @@ from headgate.gateway.api.throttling import Quota, Throttling
 from headgate.gateway.runtime.metrics import Histogram
 from headgate.protocol import compiler, registry
 from headgate.protocol.compiler import Splice, StepReader
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.header import write_response_header
 from headgate.protocol.messages.produce import ProduceRequest
 from headgate.protocol.schema import Message
@@ -141,6 +141,7 @@ class Route:
             code, message = error.code, error.message
         else:
             logger.error("%s version %d from %s failed", type(request).__name__, self.version, client, exc_info=error)
+        without_frames(error)  # an exception of an earlier phase was raised again, and its frames refer to it
         self.errors[code] = self.errors.get(code, 0) + 1
         response = request.error_response(self.version, code, message)
         if self._throttling is not None:

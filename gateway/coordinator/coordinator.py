@@ -35,7 +35,7 @@ from headgate.gateway.replication.replica import GATHER_BYTES, Replica
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.gateway.runtime.scheduler import Timer
 from headgate.gateway.runtime.time_slices import SLICE_MS
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.schema import Struct
 from headgate.storage.log.log import Made
 from headgate.storage.log.pending_write import AppendInfo
@@ -254,7 +254,7 @@ class Coordinator(Generic[S]):
         try:
             decision = decide(shard, ticket or _NOBODY)
         except KafkaError as error:
-            decision = Decision(replies=[(ticket, error)] if ticket is not None else [])
+            decision = Decision(replies=[(ticket, without_frames(error))] if ticket is not None else [])
         if decision.records or decision.marker:
             self._append(key, decision, ticket, failure_response)
         else:
@@ -296,7 +296,7 @@ class Coordinator(Generic[S]):
                     promise = _StagedReply(self, response, failure_response)
                     self.services.appends.promise(partition, staged, promise.refuse)
         except KafkaError as error:
-            self._failed(key, decision, error, is_tick=ticket is None)
+            self._failed(key, decision, without_frames(error), is_tick=ticket is None)
             return
         self._replay(decision, info, now_ms)
 

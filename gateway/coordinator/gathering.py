@@ -7,7 +7,7 @@ from typing import Any
 
 from headgate.gateway.coordinator.decision import NEVER
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
-from headgate.protocol.errors import KafkaError
+from headgate.protocol.errors import KafkaError, without_frames
 
 
 class Gathering:
@@ -63,4 +63,4 @@ def value_of(make: Callable[[], Any]) -> Any:
     try:
         return make()
     except KafkaError as error:
-        return error
+        return without_frames(error)

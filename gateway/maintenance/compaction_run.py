@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.scheduler import StoppedError
-from headgate.protocol.errors import KafkaError
+from headgate.protocol.errors import KafkaError, without_frames
 from headgate.storage.cleanup.compaction import log_compaction
 from headgate.storage.cleanup.compaction.compaction_job import Collected, Rewritten
 from headgate.storage.cleanup.compaction.log_compaction import CompactionAborted
@@ -64,11 +64,11 @@ class CompactionRun:
         except StopIteration:
             self._end(None)
         except (OSError, KafkaError, StorageError, CompactionAborted) as error:
-            self._end(error)
+            self._end(without_frames(error))
         except BaseException as error:
             if error is not answer:
                 raise
-            self._end(error)
+            self._end(without_frames(error))
         else:
             rate = self._cleaning.share_of_bytes_per_second
             if isinstance(request, log_compaction.Collect):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
+from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest, without_frames
 from headgate.protocol.internal.metadata import MetadataRecord, decode, encode
 from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
@@ -120,7 +120,7 @@ class MetadataLog:
         try:
             writing.run()
         except OSError as error:
-            failure = error
+            failure = without_frames(error)
         self._end_write(writing, failure)
 
     def _check(self) -> None:

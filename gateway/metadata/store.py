@@ -30,7 +30,7 @@ from headgate.gateway.metadata.planning import topics as topic_plans
 from headgate.gateway.metadata.planning.producer_ids import take_producer_ids
 from headgate.gateway.metadata.planning.topics import NewTopic
 from headgate.gateway.runtime.purgatory import WaitList
-from headgate.protocol.errors import KafkaError
+from headgate.protocol.errors import KafkaError, without_frames
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -207,9 +207,9 @@ class MetadataStore(ABC):
         try:
             self._write(change)
         except KafkaError as error:
-            self._written(change, error)
+            self._written(change, without_frames(error))
         if change.error is not None:
-            raise change.error
+            raise change.error.copy()
         return change
 
     def _last_pending(self) -> Change | None:

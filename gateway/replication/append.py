@@ -24,7 +24,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.storage.log.pending_write import AppendInfo
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Append:
             return
         if self.state is CONVERTING:
             self.replica.converting -= 1
-        self.error = error
+        self.error = without_frames(error)
         self._end(FAILED)
 
     def _end(self, state: AppendState) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler, Timer
+from headgate.protocol.errors import without_frames
 
 logger = logging.getLogger("headgate.waiting")
 
@@ -179,4 +180,4 @@ def _reply_or_error(make: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return make(*arguments)
     except Exception as error:  # noqa: BLE001
-        return error
+        return without_frames(error)

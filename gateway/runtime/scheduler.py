@@ -21,6 +21,7 @@ import trio
 
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.workers import BoundedExecutor, Workers, max_threads
+from headgate.protocol.errors import without_frames
 
 T = TypeVar("T")
 logger = logging.getLogger("headgate.scheduler")
@@ -228,7 +229,7 @@ class Scheduler:
         try:
             result = await work()
         except Exception as error:  # noqa: BLE001  the caller decides what a failure means
-            result = error
+            result = without_frames(error)
         _call(done, result)
         _call(self._settle)
 

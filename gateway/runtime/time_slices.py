@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.protocol.errors import without_frames
 
 logger = logging.getLogger("headgate.groups")
 
@@ -54,7 +55,7 @@ class Work:
                 return True
             result = self.result
         except Exception as error:  # noqa: BLE001  the caller decides what a failure means
-            self._steps, result = None, error
+            self._steps, result = None, without_frames(error)
         try:
             self._done(result)
         except Exception:

@@ -15,6 +15,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from headgate.protocol.errors import without_frames
+
 T = TypeVar("T")
 
 MAX_THREADS_PER_EXECUTOR = 8
@@ -83,7 +85,7 @@ class Workers:
 
     def _serve(self) -> None:
         while (item := self._queue.get()) is not None:
-            self._ended.append((item[1], _result(item[0])))
+            self._ended.append((item[1], result_of(item[0])))
             del item  # otherwise the item would be referenced until the next one comes
             self._wake()
 
@@ -188,8 +190,9 @@ class BoundedExecutor:
         self._scheduler.call_soon(partial(work.done, UnwantedError("the work is not wanted any more")))
 
 
-def _result(work: Callable[[], Any]) -> object:
+def result_of(work: Callable[[], T]) -> T | BaseException:
+    """The result of `work`, or the exception that `work` raised, without its frames."""
     try:
         return work()
     except BaseException as error:  # noqa: BLE001  the caller decides what a failure means
-        return error
+        return without_frames(error)

@@ -31,6 +31,7 @@ from headgate.gateway.zookeeper.session import (
     Stat,
     Watch,
 )
+from headgate.protocol.errors import without_frames
 
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ def _advance(steps: Steps[T], done: Callable[[T | Exception], None], answer: Any
     except StopIteration as end:
         done(end.value)
     except Exception as error:  # noqa: BLE001  the caller decides what a failure means
-        done(error)
+        done(without_frames(error))
     else:
         ask(partial(_advance, steps, done))
 

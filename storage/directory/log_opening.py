@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from random import Random
 
-from headgate.protocol.errors import KafkaError
+from headgate.protocol.errors import KafkaError, without_frames
 from headgate.protocol.steps import Steps, finish
 from headgate.storage.config import LogConfig
 from headgate.storage.disk import layout
@@ -73,7 +73,7 @@ class LogOpening:
             )
             self._log_loss(self.log.end_offset)
         except NotALog as error:
-            self.error = error
+            self.error = without_frames(error)
             logger.warning("%s; the directory stays unchanged", error)
         except (StorageError, OSError, KafkaError) as error:
             self.error = _storage_error(recovery, error)
@@ -97,10 +97,10 @@ class LogOpening:
 def _storage_error(recovery: RecoveryInput, error: Exception) -> StorageError:
     """The error as a StorageError. Its cause is an error of the system, if any, which may soon be over."""
     if isinstance(error, StorageError):
-        return error
+        return without_frames(error)
     result = StorageError(f"{recovery}: {error}")
     result.__cause__ = error.__cause__ if isinstance(error.__cause__, OSError) else error
-    return result
+    return without_frames(result)
 
 
 ConfigOf = Callable[[str], LogConfig]

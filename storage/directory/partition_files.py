@@ -18,7 +18,7 @@ from collections.abc import Callable, Container, Sequence
 from random import Random
 from typing import NamedTuple
 
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.storage.config import LogConfig
 from headgate.storage.disk import layout
 from headgate.storage.disk.checkpoint import TopicPartition
@@ -82,11 +82,11 @@ class PartitionCreation:
             try:
                 self.log, self.error = self._make(target, directory), None
             except KafkaError as error:
-                self.error = error
+                self.error = without_frames(error)
             except OSError as error:
                 message = f"{self.key[0]}-{self.key[1]} cannot be created: {error}"
                 self.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
-                self.error.__cause__ = error
+                self.error.__cause__ = without_frames(error)
                 is_last = target is self.targets[-1]
                 # If the directory is left here, the partition must not be created in a second one.
                 if not is_last and not target.pool.files.exists(directory):

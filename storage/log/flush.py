@@ -14,6 +14,7 @@ import contextlib
 import errno
 from collections.abc import Callable, Iterable, Sequence
 
+from headgate.protocol.errors import without_frames
 from headgate.storage.files import NO_DESCRIPTORS, File, Files
 from headgate.storage.segment.segment import Segment
 
@@ -84,7 +85,7 @@ class Flush:
             self._sync_each(self._files.sync_directory, self._directories)
         except OSError as error:
             if error.errno not in NOT_BEGUN:
-                self.error = error
+                self.error = without_frames(error)
             raise
         self.is_done = True
 

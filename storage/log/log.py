@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import NO_TIMESTAMP, TRANSACTIONAL, BatchHeader, patch, patch_head
 from headgate.protocol.records.control import Marker
@@ -304,7 +304,7 @@ class Log(LogReader):
         try:
             self._segments.active.finish_append(staged.written, interval_bytes, error, in_memory=True)
         except OSError as failure:
-            raise self._undo_staged(staged, failure) from failure
+            raise self._undo_staged(staged, without_frames(failure)) from failure
         self._written(staged)
 
     def _undo_staged(self, staged: PendingWrite, error: OSError | KafkaError) -> KafkaError:
@@ -316,7 +316,7 @@ class Log(LogReader):
         self.sync_with_next_flush([active.path])  # an empty segment has no offset to be flushed
         staged.restore(self.producers)
         staged.error = self.disk_error(error) if isinstance(error, OSError) else error
-        return staged.error
+        return staged.error.copy()
 
     def _written(self, staged: PendingWrite) -> None:
         """Note that the staged batches are in the page cache; flush if due. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
@@ -330,7 +330,7 @@ class Log(LogReader):
         try:
             self.flush()
         except KafkaError as error:
-            staged.error = error
+            staged.error = error.copy()
             raise
 
     def roll(self, now_ms: int) -> None:

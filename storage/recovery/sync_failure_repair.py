@@ -22,7 +22,7 @@ from contextlib import suppress
 from random import Random
 from typing import NamedTuple
 
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.records.control import TRANSACTION_BITS
 from headgate.protocol.steps import Steps, finish
 from headgate.storage.disk.layout import base_of, replace_topic_id
@@ -137,7 +137,7 @@ class SyncFailureRepair:
             self._files.sync_directory(self._directory)
             self._files.sync_directory(parent(self._directory))
         except (OSError, KafkaError) as error:
-            self.error = error
+            self.error = without_frames(error)
             if self._quarantined is not None:  # the log still has the bytes; each try would leave another copy
                 with suppress(OSError):
                     self._files.remove(self._quarantined)
@@ -251,7 +251,7 @@ class SyncFailureRepair:
                 if facts.base_offset == base_offset:
                     yield from self._renew(pool, facts, facts.size)
         except (OSError, KafkaError) as error:
-            self.error = error
+            self.error = without_frames(error)
 
     def _segment(self, pool: Pool, facts: _Facts) -> Segment:
         segment = Segment(pool, self._directory, facts.base_offset, (facts.size, -1, -1, -1))
@@ -296,7 +296,7 @@ class SyncFailureRepair:
             self._sync_epochs()
             files.sync_directory(self._directory)
         except (OSError, KafkaError) as error:
-            self.error = error
+            self.error = without_frames(error)
 
     def _sync_epochs(self) -> None:
         path = self._log.epochs.path

@@ -6,6 +6,7 @@ from typing import Any
 
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.workers import result_of
 from headgate.protocol.steps import finish
 
 Threads = Callable[[Callable[[], Any], Callable[[Any], None]], None]
@@ -14,7 +15,7 @@ Threads = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 
 def at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
     """Threads whose work ends before the call returns."""
-    done(_result(work))
+    done(result_of(work))
 
 
 def hung(_work: Callable[[], Any], _done: Callable[[Any], None]) -> None:
@@ -40,7 +41,7 @@ class HeldThreads:
     def run_one(self, result: object = None, number: int = 0) -> None:
         """Run one that waits, or have it end with this result, or with this error."""
         work, done = self.waiting.pop(number)
-        done(_result(work) if result is None else result)
+        done(result_of(work) if result is None else result)
         self._end_turn()
 
     def run_all(self) -> None:
@@ -119,10 +120,3 @@ class ManualTime:
     def advance(self, milliseconds: float = 0.0) -> None:
         self.clock.elapsed_ms += milliseconds
         self.scheduler.run_due()
-
-
-def _result(work: Callable[[], Any]) -> Any:
-    try:
-        return work()
-    except Exception as error:  # noqa: BLE001  as the scheduler hands it on
-        return error
