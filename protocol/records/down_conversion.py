@@ -56,7 +56,7 @@ class MessageEncoder:
         "timestamp_type",
     )
 
-    def __init__(self, header: BatchHeader, data: bytes, magic: int, first_offset: int) -> None:
+    def __init__(self, header: BatchHeader, data: bytes | memoryview, magic: int, first_offset: int) -> None:
         self._data = data
         self._magic = magic
         self._base_offset = header.base_offset
@@ -157,7 +157,7 @@ class MessageEncoder:
                 message += NULL
             else:
                 at = position + (byte >> 1)
-                message += pack_int(byte >> 1) + data[position:at]
+                message = message + pack_int(byte >> 1) + data[position:at]  # the value is copied once
                 position = at
             if position >= end:  # a record has at least a count of headers after its value
                 raise IndexError(f"the record that ends at byte {end} has fields after that")
@@ -261,7 +261,7 @@ class DownConversion:
             content = self._data[position + HEADER_SIZE : end]
             if header.compression != NONE:
                 yield
-            plain = bytes(compression.decompress(header.compression, content))
+            plain = compression.decompress_records(header.compression, content)
             encoder = MessageEncoder(header, plain, self._magic, self._first_offset)
             try:
                 while not encoder.skip_unwanted(STEP_BYTES):
@@ -298,8 +298,8 @@ class DownConversion:
             last = 0  # the position of the last message
             while encoder.left and len(inner) < limit:
                 parts = encoder.encode_next(min(STEP_BYTES, limit - len(inner)))
-                inner += b"".join(parts)
-                last = len(inner) - len(parts[-1]) - len(parts[-2])
+                size = _move(parts, inner)
+                last = len(inner) - size
                 if encoder.left:
                     yield
             content = yield from compression.compress_steps(codec, inner, FAST_LEVEL)
@@ -310,6 +310,21 @@ class DownConversion:
                 encoder.position, encoder.left = position, left
             else:
                 self._add(wrapper, encoder.last_offset + 1)
+
+
+def _move(parts: list[bytes], out: bytearray) -> int:
+    """Move messages of two parts each to the end of `out`. Return the size of the last message.
+
+    A large message comes alone: a join would be one more copy of it.
+    """
+    size = len(parts[-1]) + len(parts[-2])
+    if len(parts) == 2:
+        out += parts[0]
+        out += parts[1]
+    else:
+        out += b"".join(parts)
+    parts.clear()
+    return size
 
 
 def down_convert_steps(

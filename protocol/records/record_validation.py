@@ -31,7 +31,9 @@ class RecordValidator:
         "max_timestamp",
     )
 
-    def __init__(self, header: BatchHeader, data: bytes, *, needs_keys: bool, earliest: int, latest: int) -> None:
+    def __init__(
+        self, header: BatchHeader, data: bytes | memoryview, *, needs_keys: bool, earliest: int, latest: int
+    ) -> None:
         """`earliest`, `latest`: the range of valid timestamps, in ms. No timestamp, -1, is always valid."""
         self._header = header
         self._data = data
@@ -160,7 +162,7 @@ class RecordValidator:
             self.errors.append((number, code, message))
 
 
-def header_parts(data: bytes, position: int, count: int) -> tuple[int, int]:
+def header_parts(data: bytes | memoryview, position: int, count: int) -> tuple[int, int]:
     """Return the number of names and values, and their position. `count`: the first byte of the number of headers."""
     if count > 0x7F:
         count, position = read_rest(data, position, count)
@@ -169,7 +171,7 @@ def header_parts(data: bytes, position: int, count: int) -> tuple[int, int]:
     return count, position
 
 
-def skip_headers(data: bytes, position: int, parts: int, stop_at: int) -> tuple[int, int]:
+def skip_headers(data: bytes | memoryview, position: int, parts: int, stop_at: int) -> tuple[int, int]:
     """Skip names and values up to `stop_at`; return the position and the number left, which is even before a name."""
     while parts and position < stop_at:
         byte = data[position]

@@ -120,7 +120,7 @@ class MessageReader:
 
     __slots__ = ("_view", "data", "end", "magic", "mask", "position")
 
-    def __init__(self, data: bytes, position: int, magic: int, mask: int) -> None:
+    def __init__(self, data: bytes | memoryview, position: int, magic: int, mask: int) -> None:
         """`mask`: the attributes that all messages of a batch share.
 
         Outside of wrappers they include the timestamp type.
@@ -363,7 +363,7 @@ class UpConversion:
         if not self._is_stored and (fault := frame_headers.fault(codec, content)):
             raise invalid(f"Kafka's Java clients could not read the wrapper at byte {messages.position}: {fault}")
         yield
-        inner = MessageReader(bytes(compression.decompress(codec, content)), 0, messages.magic, CODEC_MASK)
+        inner = MessageReader(compression.decompress_records(codec, content), 0, messages.magic, CODEC_MASK)
         has_append_time = message.attributes & LOG_APPEND_TIME if messages.magic else 0
         builder = BatchBuilder(codec | has_append_time)
         while inner.position < inner.end:
@@ -378,9 +378,8 @@ class UpConversion:
             builder.max_timestamp = message.timestamp
         if self._is_stored and messages.magic:
             builder.base_offset = _base_of_wrapper(message.offset, builder)
-        builder.body[HEADER_SIZE:] = yield from compression.compress_steps(
-            codec, memoryview(bytes(builder.body))[HEADER_SIZE:], FAST_LEVEL
-        )
+        plain, builder.body = builder.body, bytearray(HEADER_SIZE)
+        builder.body += yield from compression.compress_steps(codec, memoryview(plain)[HEADER_SIZE:], FAST_LEVEL)
         self._add(builder)
         messages.position = message.end
 

@@ -31,13 +31,13 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
             raise IndexError("a varint has more than ten bytes")
 
 
-def read_zigzag(data: bytes, position: int) -> tuple[int, int]:
+def read_zigzag(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """Read a number in zigzag form; return it, and the position after it."""
     byte = data[position]
     return (byte, position + 1) if byte < 0x80 else read_rest(data, position + 1, byte)
 
 
-def read_rest(data: bytes, position: int, first: int) -> tuple[int, int]:
+def read_rest(data: bytes | memoryview, position: int, first: int) -> tuple[int, int]:
     """Read the bytes of a varint after `first`; return the number in zigzag form, and the position after it."""
     value = first & 0x7F
     for shift in range(7, 7 * _MAX_BYTES, 7):

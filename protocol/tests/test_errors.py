@@ -1,11 +1,15 @@
-"""Error codes, against kio's, and the two exceptions."""
+"""Error codes, against kio's, the two exceptions, and exceptions that are kept."""
 
 from __future__ import annotations
+
+import gc
+import traceback
+import weakref
 
 import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from headgate.protocol.errors import MAX_MESSAGE_LENGTH, ErrorCode, KafkaError
+from headgate.protocol.errors import MAX_MESSAGE_LENGTH, ErrorCode, KafkaError, without_frames
 
 
 @pytest.mark.parametrize("theirs", KioErrorCode, ids=lambda code: str(code.name))
@@ -31,3 +35,54 @@ def test_a_long_message_is_cut() -> None:
     error = KafkaError(ErrorCode.INVALID_REQUEST, "x" * 40_000)
     assert len(error.message) == MAX_MESSAGE_LENGTH
     assert error.message.endswith("...")
+
+
+class Buffer:
+    """An object that a frame holds; a weak reference tells when it is freed."""
+
+
+def caught(raised: Exception, buffers: list[weakref.ref[Buffer]]) -> Exception:
+    """The exception with a context, each raised by a function that holds a buffer."""
+
+    def fail(error: Exception) -> None:
+        held = Buffer()
+        buffers.append(weakref.ref(held))
+        raise error
+
+    def fail_twice() -> None:
+        held = Buffer()
+        buffers.append(weakref.ref(held))
+        try:
+            fail(ValueError("first"))
+        except ValueError:
+            fail(raised)
+
+    try:
+        fail_twice()
+    except Exception as error:  # noqa: BLE001  as a thread hands it over
+        return without_frames(error)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("raised", [KafkaError(ErrorCode.CORRUPT_MESSAGE), OSError(5, "it is"), IndexError("a fault")])
+def test_a_kept_exception_holds_no_buffers(raised: Exception) -> None:
+    buffers: list[weakref.ref[Buffer]] = []
+    gc.disable()
+    try:
+        error = caught(raised, buffers)
+        assert error is raised
+        assert [buffer() for buffer in buffers] == [None] * 3
+    finally:
+        gc.enable()
+
+
+def test_a_fault_keeps_the_lines_for_the_log() -> None:
+    lines = "".join(traceback.format_exception(caught(IndexError("a fault"), [])))
+    assert "in fail_twice" in lines
+    assert "ValueError: first" in lines
+    assert caught(KafkaError(ErrorCode.CORRUPT_MESSAGE), []).__traceback__ is None
+
+
+def test_a_copy_of_an_error_is_equal() -> None:
+    error = KafkaError(ErrorCode.INVALID_RECORD, "refused", [(3, "no key")])
+    assert vars(error.copy()) == vars(error)

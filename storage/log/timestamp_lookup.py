@@ -211,7 +211,7 @@ def _among(header: BatchHeader, data: bytes | bytearray, wanted: Wanted) -> Step
     if header.compression != compression.NONE:
         yield
     try:
-        plain = bytes(compression.decompress(header.compression, content))
+        plain = compression.decompress_records(header.compression, content)
         return (yield from _scan(header, plain, wanted))
     except (KafkaError, IndexError):
         found = TimestampOffset(header.base_offset, header.max_timestamp, header.partition_leader_epoch)
@@ -219,7 +219,7 @@ def _among(header: BatchHeader, data: bytes | bytearray, wanted: Wanted) -> Step
         return found if is_wanted else None
 
 
-def _scan(header: BatchHeader, data: bytes, wanted: Wanted) -> Steps[TimestampOffset | None]:
+def _scan(header: BatchHeader, data: bytes | memoryview, wanted: Wanted) -> Steps[TimestampOffset | None]:
     """Read the length, the time and the offset of each record. Raises IndexError where there is no record."""
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     least, best = wanted.timestamp_ms, None

@@ -259,7 +259,7 @@ def _inspect(header: BatchHeader, view: memoryview, config: LogConfig, now_ms: i
         yield
         if header.compression == compression.LZ4 and (fault := (yield from lz4.java_incompatibility_steps(content))):
             raise KafkaError(ErrorCode.INVALID_RECORD, f"Kafka's Java clients could not read this lz4 frame: {fault}")
-    data = bytes(compression.decompress(header.compression, content))
+    data = compression.decompress_records(header.compression, content)
     earliest, latest = MIN_TIMESTAMP, MAX_TIMESTAMP
     if config.message_timestamp_type != LOG_APPEND_TIME and not header.is_log_append_time:
         earliest = now_ms - config.message_timestamp_before_max_ms

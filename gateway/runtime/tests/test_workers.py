@@ -253,3 +253,18 @@ def test_new_work_is_not_checked_before_the_turn_ends() -> None:
     scheduler.run_soon()
     threads.run_all()
     assert results == list(range(1_000))
+
+
+def test_an_exception_comes_back_without_the_buffers_of_its_frames() -> None:
+    loop, buffers = Loop(most=1), list[weakref.ref[set[int]]]()
+
+    def fail() -> None:
+        buffer = {1, 2, 3}
+        buffers.append(weakref.ref(buffer))
+        raise ValueError(len(buffer))
+
+    loop.run(fail)
+    loop.wait_for(1)
+    assert isinstance(loop.results[0], ValueError)
+    assert buffers[0]() is None
+    loop.workers.close()
