@@ -14,10 +14,13 @@ from compat_tests.apache_kafka import CONSOLE_CONSUMER, CONSUMER_GROUPS, DUMP_LO
 from compat_tests.groups.committed import committed_offsets
 from compat_tests.groups.group import PARTITIONS, Group
 from compat_tests.groups.member import SERVER, Kind
+from compat_tests.topics import new_topic
 
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSET_KEY, GROUP_KEY = 1, 2
 CLASSIC = Kind("confluent-kafka", "range")
+SHORT = Kind("kafkajs-1.12", "roundrobin", has_static_members=False)
+"""Its subscription has version 1, and the fields of version 0 alone."""
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +81,21 @@ def test_offsets_are_reset_and_deleted_and_groups_too(group: Group) -> None:
     assert "successful" in str(consumer_groups(group, "--delete", *name))
     assert [group.name] not in consumer_groups(group, "--list")
     assert committed(group) == {}
+
+
+def test_offsets_of_a_topic_that_no_member_reads_are_deleted(group: Group) -> None:
+    """While the group has members. Kafka's coordinator reads the fields of version 0 of their subscriptions alone."""
+    other = new_topic(group.broker.bootstrap, 1)
+    name = ("--group", group.name)
+    for topic in (group.topic, other):
+        consumer_groups(group, "--reset-offsets", *name, "--topic", topic, "--to-offset", "0", "--execute")
+    group.join(SHORT)
+    group.settle()
+    said = consumer_groups(group, "--delete-offsets", *name, "--topic", group.topic, "--topic", other)
+    assert [other, "0", "Successful"] in said
+    refused = [" ".join(row) for row in said if row[0] == group.topic]
+    assert len(refused) == PARTITIONS
+    assert all("subscribed" in row for row in refused), refused
 
 
 def committed(group: Group) -> dict[int, int]:

@@ -46,7 +46,7 @@ class Kind:
         return COMMANDS[self.client]()
 
     def environment(self) -> Mapping[str, str] | None:
-        return Kafkajs().environment() if self.client == "kafkajs" else None
+        return Kafkajs().environment() if self.client.startswith("kafkajs") else None
 
 
 def python(module: str) -> Callable[[], list[str]]:
@@ -68,6 +68,7 @@ COMMANDS: dict[str, Callable[[], list[str]]] = {
     "franz-go": lambda: [toolchain.go_program("franz-go"), "member"],
     "sarama": lambda: [toolchain.go_program("sarama"), "member"],
     "kafkajs": lambda: [*Kafkajs().command(), "member"],
+    "kafkajs-1.12": lambda: [*Kafkajs().command(), "member", "--package", "kafkajs-1.12"],
 }
 
 KINDS = (

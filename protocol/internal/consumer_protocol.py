@@ -4,9 +4,16 @@ An int16, the version, precedes each message (KIP-62, KIP-429 cooperative rebala
 racks). A newer version only adds fields at the end. So a reader takes an unknown version for the newest that it knows,
 and ignores the bytes after the known fields. Bytes after the fields of an older version are ignored too.
 
+Some clients write a version without its fields: kafkajs 1 writes version 1 with the fields of version 0. Fields that a
+later version adds, and the bytes lack, are at their defaults.
+
 The broker reads these messages of classic groups for two purposes. It needs the topics of the members before it deletes
-or expires their offsets; and it migrates groups between the protocols (KIP-848).
+or expires their offsets. There Kafka reads the fields of version 0 alone, whatever the version and the later bytes are.
+And it migrates groups between the protocols (KIP-848), for which it reads everything.
 """
+
+from contextlib import suppress
+from typing import TypeVar
 
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.internal import version_prefix
@@ -15,6 +22,9 @@ from headgate.protocol.schema import Message, Struct, array, int32, nullable_blo
 PROTOCOL_TYPE = "consumer"
 
 _NO_KEY = -1  # the messages are not an API
+_DATA = "a consumer's protocol data"
+
+M = TypeVar("M", bound=Message)
 
 
 class TopicPartition(Struct):
@@ -46,19 +56,32 @@ def encode(message: ConsumerProtocolSubscription | ConsumerProtocolAssignment, v
     return version_prefix.encode(version, message, version)
 
 
+def decode_topics(data: bytes | memoryview) -> list[str]:
+    """Return the topics of a subscription in any version, a negative one too. Raises MalformedRequest."""
+    version_prefix.read_prefix(data, _DATA)
+    return version_prefix.decode_start(ConsumerProtocolSubscription, 0, data)[0].topics
+
+
 def decode_subscription(data: bytes | memoryview) -> ConsumerProtocolSubscription:
     """Return the subscription in a member's metadata of a JoinGroup. Raises MalformedRequest."""
-    return version_prefix.decode_start(ConsumerProtocolSubscription, _readable_version(data), data)[0]
+    return _decode(ConsumerProtocolSubscription, data)
 
 
 def decode_assignment(data: bytes | memoryview) -> ConsumerProtocolAssignment:
     """Return the assignment of a member in a SyncGroup. Raises MalformedRequest."""
-    return version_prefix.decode_start(ConsumerProtocolAssignment, _readable_version(data), data)[0]
+    return _decode(ConsumerProtocolAssignment, data)
 
 
-def _readable_version(data: bytes | memoryview) -> int:
-    """Return the version of the data, or the newest declared one if that is lower. Raises MalformedRequest."""
-    version = version_prefix.read_prefix(data, "a consumer's protocol data")
-    if version < 0:
-        raise MalformedRequest(f"a consumer's protocol data has version {version}")
-    return min(version, ConsumerProtocolSubscription.versions.last)
+def _decode(cls: type[M], data: bytes | memoryview) -> M:
+    """Read the fields of the version, or of the newest known one; or those of an older one, if the bytes end there."""
+    newest = version_prefix.read_prefix(data, _DATA)
+    if newest < 0:
+        raise MalformedRequest(f"{_DATA} has version {newest}")
+    newest = min(newest, cls.versions.last)
+    try:
+        return version_prefix.decode_start(cls, newest, data)[0]
+    except MalformedRequest:
+        for version in reversed(range(newest)):
+            with suppress(MalformedRequest):
+                return version_prefix.decode(cls, version, data)
+        raise

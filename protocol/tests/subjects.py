@@ -460,6 +460,11 @@ OTHERS = [
         lambda: good_protocol(consumer_protocol.ConsumerProtocolSubscription),
     ),
     Subject(
+        "subscribed-topics",
+        consumer_protocol.decode_topics,
+        lambda: good_protocol(consumer_protocol.ConsumerProtocolSubscription),
+    ),
+    Subject(
         "assignment",
         consumer_protocol.decode_assignment,
         lambda: good_protocol(consumer_protocol.ConsumerProtocolAssignment),

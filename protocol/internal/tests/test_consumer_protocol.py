@@ -13,6 +13,7 @@ from headgate.protocol.internal.consumer_protocol import (
     TopicPartition,
     decode_assignment,
     decode_subscription,
+    decode_topics,
     encode,
 )
 from headgate.protocol.tests.definitions import assert_defined, definition
@@ -84,6 +85,39 @@ def test_bytes_after_the_known_fields_are_ignored() -> None:
     assert decode_assignment(bytes.fromhex(f"0000{ASSIGNMENT_BYTES}0123")) == ASSIGNMENT
 
 
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 0x7FFF])
+@pytest.mark.parametrize("until, subscription, kafkas", SUBSCRIPTIONS[:-1])
+def test_missing_fields_of_later_versions_are_at_their_defaults(
+    version: int, until: int, subscription: ConsumerProtocolSubscription, kafkas: str
+) -> None:
+    """As kafkajs 1 writes them: version 1 with the fields of version 0."""
+    if version > until:
+        assert decode_subscription(bytes.fromhex(f"{version:04x}{kafkas[4:]}")) == subscription
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_field_that_is_cut_is_not_missing(version: int) -> None:
+    whole = bytes.fromhex(SUBSCRIPTIONS[version][2])
+    ends = {len(bytes.fromhex(kafkas)) for _, _, kafkas in SUBSCRIPTIONS[:version]}
+    for end in range(2, len(whole)):
+        if end not in ends:
+            with pytest.raises(MalformedRequest):
+                decode_subscription(whole[:end])
+
+
+@pytest.mark.parametrize("version", [-0x8000, -1, 0, 1, 2, 3, 4, 0x7FFF])
+@pytest.mark.parametrize("rest", ["", "00", "7fffffff", OWNED_BYTES])
+def test_topics_are_read_whatever_comes_behind(version: int, rest: str) -> None:
+    prefix = version.to_bytes(2, "big", signed=True)
+    assert decode_topics(prefix + bytes.fromhex(SUBSCRIPTION_V0[4:] + rest)) == ["orders"]
+
+
+@pytest.mark.parametrize("size", range(len(SUBSCRIPTION_V0) // 2))
+def test_topics_need_the_fields_of_version_0(size: int) -> None:
+    with pytest.raises(MalformedRequest):
+        decode_topics(bytes.fromhex(SUBSCRIPTION_V0)[:size])
+
+
 @BOTH
 @pytest.mark.parametrize("version", range(4))
 @given(data=st.data())
@@ -122,4 +156,5 @@ def test_any_bytes_are_read_or_refused(version: int, data: bytes) -> None:
         except MalformedRequest:
             continue
         assert version >= 0
-        assert bytes_read[2:].startswith(encode(message, min(version, 3))[2:])
+        written = encode(message, min(version, 3))[2:]
+        assert data.startswith(written) or written.startswith(data), "the end is missing, and is the defaults"

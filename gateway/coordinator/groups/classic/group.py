@@ -310,7 +310,7 @@ class ClassicGroup:
         names: set[str] = set()
         try:
             for member in self.recorded.members if self.recorded else ():
-                names.update(consumer_protocol.decode_subscription(member.subscription).topics)
+                names.update(consumer_protocol.decode_topics(member.subscription))
         except MalformedRequest:
             return None
         return frozenset(names)

@@ -346,10 +346,10 @@ def _same_topics(protocol_type: str, old: bytes, new: bytes) -> bool:
     if protocol_type != consumer_protocol.PROTOCOL_TYPE:
         return True
     try:
-        before, after = consumer_protocol.decode_subscription(old), consumer_protocol.decode_subscription(new)
+        before, after = consumer_protocol.decode_topics(old), consumer_protocol.decode_topics(new)
     except MalformedRequest:
         return True
-    return set(before.topics) == set(after.topics)
+    return set(before) == set(after)
 
 
 def _refuse_join(ticket: Ticket, code: ErrorCode, member_id: str, request_context: RequestContext) -> Decision:

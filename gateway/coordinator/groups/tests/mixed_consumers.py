@@ -30,7 +30,7 @@ class ClassicConsumer:
     """A client of one topic: it joins, leads if it is told so, syncs, and does what heartbeats say, a `step` at a time.
 
     An eager one gives up all before it joins; a cooperative one keeps what it has, gives up what it is not assigned
-    any more, and joins again.
+    any more, and joins again. The subscription of one that `is_short` has version 1 and the fields of version 0.
     """
 
     def __init__(
@@ -43,9 +43,11 @@ class ClassicConsumer:
         instance_id: str | None = None,
         protocol_type: str = PROTOCOL_TYPE,
         user_data: bytes | None = None,
+        is_short: bool = False,
     ) -> None:
         self.desk = desk
         self.topic = topic
+        self.is_short = is_short
         self.cooperative = cooperative
         self.version = version
         self.instance_id = instance_id
@@ -102,6 +104,9 @@ class ClassicConsumer:
             self.reads = set()
         owned = [TopicPartition(self.topic, sorted(self.reads))] if self.reads else []
         subscription = ConsumerProtocolSubscription([self.topic], None, owned, self.generation)
+        metadata = consumer_protocol.encode(subscription, 2)
+        if self.is_short:
+            metadata = b"\0\1" + consumer_protocol.encode(subscription, 0)[2:]
         request = JoinGroupRequest(
             GROUP,
             SESSION_MS,
@@ -109,7 +114,7 @@ class ClassicConsumer:
             self.member_id,
             self.instance_id,
             self.protocol_type,
-            [JoinGroupRequestProtocol("range", consumer_protocol.encode(subscription, 2))],
+            [JoinGroupRequestProtocol("range", metadata)],
         )
         self.then = self.joined
         reply = self.ask(

@@ -279,6 +279,17 @@ def test_topics_of_a_new_generation_are_read_anew() -> None:
     assert desk.group.subscribes_to("y")
 
 
+@pytest.mark.parametrize("version", [-1, 1, 2, 3, 4])
+@pytest.mark.parametrize("rest", [b"", b"\0\0\0\1"])
+def test_topics_are_those_of_version_0_whatever_comes_behind(version: int, rest: bytes) -> None:
+    """As in Kafka; kafkajs 1 writes version 1 with the fields of version 0."""
+    short = member("a", topics=("x",))
+    short.subscription = version.to_bytes(2, "big", signed=True) + short.subscription[2:] + rest
+    group = loaded(generation(1, short)).group
+    assert [group.subscribes_to(topic) for topic in "xy"] == [True, False]
+    assert group.expires_from(5) == 5
+
+
 def test_a_consumer_with_an_unknown_subscription_reads_everything() -> None:
     garbled = member("a")
     garbled.subscription = b"?"

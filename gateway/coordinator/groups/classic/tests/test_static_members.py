@@ -92,6 +92,15 @@ def test_a_static_member_that_returns_with_other_topics_rebalances() -> None:
     assert asked.reply.generation_id == 2
 
 
+@pytest.mark.parametrize("version", [b"\0\1", b"\0\2", b"\xff\xff"])
+def test_other_topics_are_seen_where_later_fields_lack(version: bytes) -> None:
+    """Of kafkajs 1, which writes version 1 with the fields of version 0."""
+    desk = ClassicDesk()
+    desk.stable(0, ["worker"], protocols={"range": version + wants("a")["range"][2:]})
+    asked = desk.join("", "worker", protocols={"range": version + wants("b")["range"][2:]})
+    assert asked.reply.generation_id == 2
+
+
 def test_a_static_member_that_returns_with_other_user_data_does_not() -> None:
     desk = ClassicDesk()
     desk.stable(1, ["worker"], protocols=wants("b", "a", version=1, owned_partitions=[]))

@@ -106,6 +106,20 @@ def test_the_assignment_comes_with_sync_in_the_version_of_the_member(desk: Desk)
     assert code_of(ask(desk, HeartbeatRequest(GROUP, 2, "old"))) is ErrorCode.NONE
 
 
+@pytest.mark.parametrize("version", [b"\0\1", b"\0\2", b"\0\x09"])
+def test_a_member_without_the_later_fields_of_its_version(desk: Desk, version: bytes) -> None:
+    """Of kafkajs 1, for example: version 1 with the fields of version 0."""
+    short = version + consumer_protocol.encode(ConsumerProtocolSubscription(["orders"]), 0)[2:]
+    reply = ask(desk, joining(protocols=[JoinGroupRequestProtocol("range", short)]))
+    assert code_of(reply) is ErrorCode.NONE
+    assert group_of(desk).members["old"].topics == {"orders"}
+    settle(Client(desk, "new", "orders"))
+    ask(desk, joining(protocols=[JoinGroupRequestProtocol("range", short)]))
+    reply = ask(desk, SyncGroupRequest(GROUP, 2, "old"), 5)
+    (topic,) = consumer_protocol.decode_assignment(reply.assignment).assigned_partitions
+    assert (topic.topic, len(topic.partitions)) == ("orders", 3)
+
+
 def test_a_cooperative_member_gives_up_by_joining_again(desk: Desk) -> None:
     old = ClassicConsumer(desk, "orders")
     new = Client(desk, "new", "orders")

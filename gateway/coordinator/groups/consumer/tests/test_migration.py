@@ -76,6 +76,21 @@ def test_a_consumer_member_converts_the_group_and_others_keep_theirs(
     desk.check_rebuilt()
 
 
+def test_members_without_the_later_fields_of_their_version_are_converted() -> None:
+    """And back. Kafka refuses: see `test_subscriptions_like_kafka`."""
+    desk = desk_with()
+    first, second = classic_pair(desk, cooperative=False, is_short=True)
+    new = Client(desk, "new", "orders")
+    settle_all(desk, (first, second, new))
+    assert sorted(len(reads) for reads in (first.reads, second.reads, new.reads.get("orders", set()))) == [2, 2, 2]
+    new.quit()
+    settle_all(desk, (first, second))
+    assert classic_group(desk).subscribes_to("orders")
+    assert not classic_group(desk).subscribes_to("other")
+    assert (first.reads | second.reads, len(first.reads)) == (set(range(6)), 3)
+    desk.check_rebuilt()
+
+
 def test_members_that_wait_for_a_rebalance_are_sent_to_the_new_group() -> None:
     desk = desk_with()
     first, second = classic_pair(desk)
