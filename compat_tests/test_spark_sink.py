@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -153,9 +154,8 @@ class CopyQuery:
             target = {"kafka.bootstrap.servers": self.broker.bootstrap, "topic": self.output, "queryName": self.output}
             writer = writer.format("headgate").options(**target)
         else:
-            from headgate.spark.sink.sink import Sink
-
-            writer = writer.foreachBatch(Sink(self.broker.bootstrap, topic=self.output, name=self.output))
+            sink = import_module("headgate.spark.sink.sink").Sink
+            writer = writer.foreachBatch(sink(self.broker.bootstrap, topic=self.output, name=self.output))
         query = writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start()
         try:
             query.awaitTermination()

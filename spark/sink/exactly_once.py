@@ -146,8 +146,8 @@ class ExactlyOnce:
             metadata = f"query {query_batch.query_id} batch {query_batch.batch_id}"  # as `marker_of_group` reads it
             transaction.commit_positions(self._connection, producer, self._group, positions, metadata)
         now_ms = self._now_ms()
-        query_id, batch_id, positions, others, _ = query_batch
-        value = encode_marker(Marker(query_id, batch_id, positions, now_ms, others))
+        query_id, batch_id, ends, others, _ = query_batch
+        value = encode_marker(Marker(query_id, batch_id, ends, now_ms, others))
         record = batch.Record(timestamp=now_ms, key=self._name.encode(), value=value)
         BatchWriter(self._connection, producer).write({PARTITION: (1, batch.build([record], is_transactional=True))})
 

@@ -97,7 +97,8 @@ def test_a_restart_lists_no_folder_that_grows(log: LoadLog, monkeypatch: pytest.
         log.begin(PLAN)
         log.complete(log.publish(PLAN, [], None))
         listed: list[str] = []
-        monkeypatch.setattr(OutputFolder, "list", lambda _, name: listed.append(name) or [])
+        monkeypatch.setattr(OutputFolder, "remove_temporary", lambda _, name: listed.append(name))
+        monkeypatch.setattr(OutputFolder, "list", lambda *_: pytest.fail("a folder is listed"))
         assert log.recover() is not None
         assert listed == ["_headgate", "_headgate/plans"]
 

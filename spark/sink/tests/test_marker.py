@@ -156,8 +156,8 @@ class Query:
         """One batch, as Spark plans and repeats batches. `action`: what happens to the driver."""
         before = self.offsets[self.commits - 1] if self.commits else {}
         if len(self.offsets) == self.commits:
-            ends = {name: min(end, before.get(name, 0) + limit) for name, end in self.ends.items()}
-            self.offsets.append(ends)
+            planned = {name: min(end, before.get(name, 0) + limit) for name, end in self.ends.items()}
+            self.offsets.append(planned)
         after = self.offsets[self.commits]
         if action == "kill before":
             return
