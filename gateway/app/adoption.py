@@ -15,7 +15,7 @@ import contextlib
 import logging
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
@@ -119,11 +119,13 @@ class Adopted:
         self.notes.append((logging.WARNING, sentence))
 
 
-def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bool:
+def adopt(
+    config: BrokerConfig, files: Files, random: Random, now_ms: int, last_check: Callable[[], None] = lambda: None
+) -> bool:
     """Adopt Kafka's data directories. Returns False, with nothing changed, if they are Headgate's already.
 
-    Raises StorageError, with nothing changed, if the directories contradict each other or the configuration;
-    DirectoryLocked while Kafka runs; OSError.
+    `last_check` is called before anything is written, and raises OSError to refuse. Raises StorageError, with nothing
+    changed, if the directories contradict each other or the configuration; DirectoryLocked while Kafka runs; OSError.
     """
     paths = [path.rstrip("/") for path in config.log_directories if files.exists(path)]
     kafka_directory.check_not_carried(files, paths)
@@ -144,6 +146,7 @@ def adopt(config: BrokerConfig, files: Files, random: Random, now_ms: int) -> bo
         adopted = plan(survey, known, config, random, transactional, guessed)
         for level, sentence in adopted.notes:
             logger.log(level, "%s", sentence)
+        last_check()
         _write_topic_ids(files, paths, survey, adopted)
         new_metadata_log.write(files, paths[0], adopted.records, random, now_ms)
         new_metadata_log.keep_from_kafka(files, paths)

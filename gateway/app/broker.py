@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import signal
+import socket
 from collections.abc import Callable, Sequence, Sized
 from functools import partial
 
@@ -13,6 +14,7 @@ import trio
 from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.app.ready_line import ready_line
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.network.addresses import Addresses
 from headgate.storage.errors import StorageError
 
 logger = logging.getLogger("headgate.broker")
@@ -24,16 +26,17 @@ SHUTDOWN_GRACE_S = 1.0
 YOUNG_OBJECTS = 20_000
 # After so many new partitions the collector freezes them: a scan of the partitions of 10,000 topics took 170 ms.
 FREEZE_PARTITIONS = 100
+MAX_BACKLOG = 0xFFFF  # some systems take no more than 16 bits of it
 
 
-def serve(config: BrokerConfig, started: Callable[[], None] = lambda: None) -> None:
+def serve(config: BrokerConfig, started: Callable[[], None], addresses: Addresses) -> None:
     """Run a broker until SIGTERM or SIGINT. Raises the error that prevents a start, before `started` is called."""
-    trio.run(_serve, config, started)
+    trio.run(_serve, config, started, addresses)
 
 
-async def _serve(config: BrokerConfig, started: Callable[[], None]) -> None:
+async def _serve(config: BrokerConfig, started: Callable[[], None], addresses: Addresses) -> None:
     gc.disable()  # most objects of a start stay: repeated scans of them take a tenth of the start
-    broker = Broker(config)
+    broker = Broker(config, addresses=addresses)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)
@@ -73,13 +76,18 @@ def freezing(partitions: Sized) -> Callable[..., None]:
 class Broker:
     """One node: its parts, their nursery, and its listeners."""
 
-    def __init__(self, config: BrokerConfig, seams: Seams | None = None) -> None:
-        """Raises StorageError, OSError."""
+    def __init__(self, config: BrokerConfig, seams: Seams | None = None, addresses: Addresses | None = None) -> None:
+        """Bind `addresses` before anything is written; without them, `run` binds them. Raises StorageError, OSError."""
         self.config = config
+        self._addresses = Addresses.of(config) if addresses is None else addresses
         self.endpoints: list[str] = []
         self.metrics_port: int | None = None
         self._ports: dict[str, int] = {}
-        self.parts = BrokerParts(config, seams or Seams())
+        try:
+            self.parts = BrokerParts(config, seams or Seams(), self._addresses.bind if addresses else lambda: None)
+        except BaseException:
+            self._addresses.close()
+            raise
         self.services = self.parts.services
         self.server = self.parts.server
 
@@ -91,7 +99,9 @@ class Broker:
         """Serve on `listeners`, or the configured ones, until `stop` or cancelled; then close the log manager."""
         try:
             if listeners is None:
-                listeners = await self._listen()
+                listeners = self._listen()
+            else:
+                self._addresses = Addresses((), self.config.headgate_metrics_listener)
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.services.scheduler.run)
                 self.parts.start()
@@ -102,6 +112,7 @@ class Broker:
                 await self.server.stopped.wait()
                 nursery.cancel_scope.cancel()
         finally:
+            self._addresses.close()
             self.parts.close()
 
     async def _announce(self) -> None:
@@ -121,10 +132,11 @@ class Broker:
         """Serve metrics, if that is configured. Raises OSError if nothing can listen there."""
         if self.config.headgate_metrics_listener is None:
             return
-        from headgate.gateway.network.metrics_listener import MetricsListener, open_listeners
+        from headgate.gateway.network.metrics_listener import BACKLOG, MetricsListener
         from headgate.gateway.runtime.exposition import CONTENT_TYPE_LATEST, exposition
 
-        listeners = await open_listeners(*self.config.headgate_metrics_listener)
+        self._addresses.bind()
+        listeners = [_listening(bound, BACKLOG) for bound in self._addresses.metrics]
         host, port = listeners[0].socket.getsockname()[:2]
         logger.info("metrics are served at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
         self.metrics_port = port
@@ -136,13 +148,18 @@ class Broker:
         self.parts.stop()
         await self.server.stop(SHUTDOWN_GRACE_S)
 
-    async def _listen(self) -> list[tuple[str, trio.SocketListener]]:
+    def _listen(self) -> list[tuple[str, trio.SocketListener]]:
+        self._addresses.bind()
         opened: list[tuple[str, trio.SocketListener]] = []
-        for listener in self.config.listeners:
-            host, backlog = listener.host or None, self.config.socket_listen_backlog_size
-            for socket_listener in await trio.open_tcp_listeners(listener.port, host=host, backlog=backlog):
-                opened.append((listener.name, socket_listener))
-                host, port = socket_listener.socket.getsockname()[:2]
-                self._ports.setdefault(listener.name, port)  # a name with several addresses opens several
-                self.endpoints.append(f"{listener.name}://{f'[{host}]' if ':' in host else host}:{port}")
+        for name, bound in self._addresses.sockets:
+            listener = _listening(bound, self.config.socket_listen_backlog_size)
+            opened.append((name, listener))
+            host, port = listener.socket.getsockname()[:2]
+            self._ports.setdefault(name, port)  # a name with several addresses opens several
+            self.endpoints.append(f"{name}://{f'[{host}]' if ':' in host else host}:{port}")
         return opened
+
+
+def _listening(bound: socket.socket, backlog: int) -> trio.SocketListener:
+    bound.listen(min(backlog, MAX_BACKLOG))
+    return trio.SocketListener(trio.socket.from_stdlib_socket(bound))

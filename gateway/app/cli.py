@@ -285,8 +285,10 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
         logger.warning("%s", too_few)
     gc.disable()  # imported modules are no garbage; a search for garbage in them takes a tenth of a start
     from headgate.gateway.app import broker
+    from headgate.gateway.network.addresses import Addresses
 
     gc.enable()
+    addresses = Addresses.of(settings)
     outcome = "did not start"
 
     def started() -> None:
@@ -295,14 +297,14 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
 
     try:
         if is_adopting:
-            _adopt(settings)
-        broker.serve(settings, started)
+            _adopt(settings, addresses.bind)
+        broker.serve(settings, started, addresses)
     except Exception as error:  # noqa: BLE001 - an unexplained error is raised again
         return _explain(error, settings, f"the broker {outcome}")
     return 0
 
 
-def _adopt(settings: BrokerConfig) -> None:
+def _adopt(settings: BrokerConfig, last_check: Callable[[], None]) -> None:
     if settings.zookeeper_connect is not None:
         import logging
 
@@ -318,7 +320,7 @@ def _adopt(settings: BrokerConfig) -> None:
     from headgate.gateway.runtime.clock import SystemClock
     from headgate.storage.files import Files
 
-    adoption.adopt(settings, Files(), Random(), SystemClock().now_ms())
+    adoption.adopt(settings, Files(), Random(), SystemClock().now_ms(), last_check)
 
 
 def _explain(error: BaseException, settings: BrokerConfig, outcome: str) -> int:

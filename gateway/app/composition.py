@@ -74,10 +74,16 @@ class Foundation:
 
 
 class MetadataSource(Protocol):
-    """The origin of the metadata. Construction reads the metadata, before any log of a topic is opened."""
+    """The origin of the metadata. Construction checks the start, and reads the metadata; it writes nothing."""
 
     image: Image
     """The metadata as they were read. Nobody asks for them after `open`."""
+
+    def begin(self) -> None:
+        """Claim the log directories: every check has passed. No log of a topic is open. Raises StorageError, OSError.
+
+        `image` is complete afterwards.
+        """
 
     def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
         """The store, and whether this start has raised all leader epochs. Raises StorageError, OSError."""
@@ -120,9 +126,15 @@ class EmbeddedSource:
         loaded = snapshot.load(log)
         config.change(*loaded.image.broker_configs(config.node_id))
         log_manager.removed |= loaded.removed
-        log_manager.remove_strays(loaded.image.has_partition)
-        log_manager.resolve_duplicates(loaded.image.topic_id_of)
+        log_manager.check_duplicates(loaded.image.topic_id_of)
         return loaded
+
+    def begin(self) -> None:
+        """Claim the directories, and clear them of logs of deleted topics. Raises StorageError, OSError."""
+        log_manager = self._base.log_manager.claim()
+        if (METADATA_TOPIC, 0) in log_manager:
+            log_manager.remove_strays(self.image.has_partition)
+            log_manager.resolve_duplicates(self.image.topic_id_of)
 
     def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
         """Register this start. Raises StorageError, OSError."""
@@ -209,8 +221,11 @@ class Seams:
 class BrokerParts:
     """All parts of one broker, built in the order in which they need each other."""
 
-    def __init__(self, config: BrokerConfig, seams: Seams) -> None:
-        """Take the log directories, read the metadata, open logs. Raises StorageError, OSError: nothing is kept."""
+    def __init__(self, config: BrokerConfig, seams: Seams, last_check: Callable[[], None] = lambda: None) -> None:
+        """Take the log directories, read the metadata, open logs. Raises StorageError, OSError: nothing is kept.
+
+        `last_check` is called before anything is written, and raises OSError to refuse the start.
+        """
         self.config, self.clock, self.random = config, seams.clock, seams.random
         self.metrics = Metrics()
         self.appends = WriteBatcher()
@@ -227,7 +242,7 @@ class BrokerParts:
                 cluster_id=None if self.zookeeper is None else self.zookeeper.cluster_id,
             )
             try:
-                self._build(seams)
+                self._build(seams, last_check)
             except BaseException:
                 self._give_up()
                 raise
@@ -252,11 +267,13 @@ class BrokerParts:
         else:
             self.log_manager.abandon()
 
-    def _build(self, seams: Seams) -> None:
+    def _build(self, seams: Seams, last_check: Callable[[], None]) -> None:
         config, clock, scheduler, metrics = self.config, self.clock, self.scheduler, self.metrics
         self._source = seams.metadata(
             Foundation(config, clock, self.random, scheduler, self.log_manager, self.zookeeper)
         )
+        last_check()
+        self._source.begin()
         self.log_loader = LogLoader(
             self.log_manager,
             partial(_log_config, config, self._source.image),

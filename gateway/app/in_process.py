@@ -20,6 +20,7 @@ from headgate.gateway.app.broker import Broker
 from headgate.gateway.app.composition import Seams
 from headgate.gateway.app.headgate import HeadgateError
 from headgate.gateway.config import BrokerConfig, ConfigError
+from headgate.gateway.network.addresses import Addresses
 from headgate.gateway.runtime.clock import SystemClock
 from headgate.gateway.runtime.scheduler import TrioClock
 
@@ -91,7 +92,7 @@ class InProcess:
             ready.put(())
 
     async def _serve(self, config: BrokerConfig, ready: SimpleQueue[Sequence[str]]) -> None:
-        broker = Broker(config, Seams(clock=TrioClock(SystemClock().now_ms())))
+        broker = Broker(config, Seams(clock=TrioClock(SystemClock().now_ms())), Addresses.of(config))
         self._stopping = trio.Event()
         async with trio.open_nursery() as nursery:
             await nursery.start(broker.run)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-ANY_ADDRESS = frozenset(("0.0.0.0", "::", "0:0:0:0:0:0:0:0"))  # noqa: S104 - to refuse them
 LOOPBACK = "127.0.0.1"
 
 
@@ -20,6 +19,11 @@ class Listener(NamedTuple):
 
 class ListenerProblem(ValueError):
     """An unusable address; the text says why, and what to do."""
+
+
+def is_every_address(host: str) -> bool:
+    """Whether a host is the unspecified address, of IPv4 or of IPv6 in any notation, or empty."""
+    return not host.strip("0.:")
 
 
 def parse(text: str) -> tuple[Listener, ...]:
@@ -101,7 +105,7 @@ def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener
     for endpoint in advertised:
         if endpoint.name not in names:
             raise ListenerProblem(f"{endpoint.name} is not among listeners, which has {', '.join(names)}")
-        if endpoint.host in ANY_ADDRESS or not endpoint.host:
+        if is_every_address(endpoint.host):
             shown = endpoint.host or "an empty host"
             raise ListenerProblem(
                 f"clients cannot connect to {shown}, which means every address of this machine; name an address that"
@@ -113,7 +117,7 @@ def check_registered(listeners: tuple[Listener, ...], advertised: tuple[Listener
     """Check that each listener has an address for ZooKeeper. Raises ListenerProblem."""
     named = {endpoint.name for endpoint in advertised}
     for listener in listeners:
-        if listener.name not in named and (not listener.host or listener.host in ANY_ADDRESS):
+        if listener.name not in named and is_every_address(listener.host):
             shown = listener.host or "an empty host"
             raise ListenerProblem(
                 f"{listener.name} listens on {shown}, which is every address of this machine, and ZooKeeper has to tell"

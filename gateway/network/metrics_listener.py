@@ -23,11 +23,6 @@ logger = logging.getLogger("headgate.metrics")
 Exposition = Callable[[], Iterator[bytes]]
 
 
-async def open_listeners(host: str, port: int) -> list[trio.SocketListener]:
-    """Listen on this address. Raises OSError."""
-    return await trio.open_tcp_listeners(port, host=host, backlog=BACKLOG)
-
-
 class MetricsListener:
     """Answers each GET with the current metrics."""
 

@@ -121,6 +121,9 @@ class SharedSource:
         self._cluster = cluster
         self._base = base
 
+    def begin(self) -> None:
+        self._base.log_manager.claim()
+
     def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
         return SharedMetadata(self._cluster, self._base.config, self._base.random, prepare, touch), False
 

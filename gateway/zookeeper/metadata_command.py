@@ -159,10 +159,7 @@ def _read_embedded(config: BrokerConfig, world: World) -> _Embedded:
             raise log_manager.failed.get((METADATA_TOPIC, 0)) or TransferRefused(f"{OWN_METADATA} cannot be opened")
         return _Embedded(log.directory, log_manager.cluster_id, snapshot.load(log).image)
     finally:
-        if log_manager.was_clean:
-            log_manager.close()
-        else:  # logs that were not left in order must not seem so
-            log_manager.abandon()
+        log_manager.abandon()  # nothing is claimed: the directories are as the last stop left them
 
 
 @contextlib.contextmanager

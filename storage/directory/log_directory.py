@@ -82,6 +82,7 @@ class LogDirectory:
             for name in (HIGH_WATERMARKS, START_OFFSETS, RECOVERY_POINTS, CLEANED_OFFSETS)
         }
         self._was_clean = False
+        self._is_claimed = False
         self._is_open = True
 
     @classmethod
@@ -96,10 +97,10 @@ class LogDirectory:
         cluster_id: str | None = None,
         pool: Pool | None = None,
     ) -> LogDirectory:
-        """Take a log directory, creating a missing one. Opens no log: all partitions are in `unopened`.
+        """Take a log directory: lock it, creating a missing one, and check whose it is. All partitions are `unopened`.
 
-        Raises DirectoryLocked, naming the other process; StorageError for the directory of another node or cluster;
-        OSError.
+        Nothing else is written before `claim`: a start may still be refused. Raises DirectoryLocked, naming the other
+        process; StorageError for the directory of another node or cluster; OSError.
         """
         directory = directory.rstrip("/")
         if not files.exists(directory):
@@ -107,13 +108,25 @@ class LogDirectory:
             files.sync_directory(parent(directory))
         lock = files.lock(f"{directory}/{LOCK}")
         try:
-            meta = layout.own(files, directory, node_id, cluster_id, random)
+            meta = layout.identify(files, directory, node_id, cluster_id, random)
             log_directory = cls(directory, pool or Pool(files), lock, meta, config, random)
             log_directory._read_directory()
         except BaseException:
             lock.release()
             raise
         return log_directory
+
+    def claim(self) -> LogDirectory:
+        """Begin to use the directory: write the identity of a new one, and remove the mark of the last clean stop.
+
+        Returns itself. Raises OSError.
+        """
+        files = self.pool.files
+        layout.own(files, self.directory, self.meta)
+        files.remove(self._path(CLEAN_SHUTDOWN))
+        files.sync_directory(self.directory)
+        self._is_claimed = True
+        return self
 
     def __repr__(self) -> str:
         return f"LogDirectory({self.directory}, {len(self.logs)} logs)"
@@ -147,8 +160,6 @@ class LogDirectory:
         self._start_offsets = self._read_checkpoint(START_OFFSETS)
         self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
         self._cleaned_offsets = self._read_checkpoint(CLEANED_OFFSETS)
-        files.remove(self._path(CLEAN_SHUTDOWN))
-        files.sync_directory(self.directory)
         for key in self._partitions(names):
             self._states.move(key, LogState.UNOPENED)
         if self.unopened and not self._was_clean:
@@ -447,9 +458,12 @@ class LogDirectory:
         """Flush and checkpoint all logs; mark the stop as clean if every log could be opened and closed.
 
         A log that was not opened is as the previous stop left it. `high_watermarks`: the present ones, if they may
-        differ from the last checkpoint.
+        differ from the last checkpoint. A directory that was not claimed is only released.
         """
         if not self._is_open:
+            return
+        if not self._is_claimed:
+            self.abandon()
             return
         self._is_open = False
         try:

@@ -66,10 +66,10 @@ class LogManager:
         random: Random,
         cluster_id: str | None = None,
     ) -> LogManager:
-        """Take log directories, creating missing ones. Opens no log.
+        """Take log directories: lock them, creating missing ones, and check whose they are. Opens no log.
 
-        Raises DirectoryLocked; WrongDirectory for a directory of another node or cluster; OSError or StorageError if
-        no directory can be used.
+        Nothing else is written before `claim`: a start may still be refused. Raises DirectoryLocked; WrongDirectory for
+        a directory of another node or cluster; OSError or StorageError if no directory can be used.
         """
         cluster_id = cluster_id or _common_cluster(files, paths)
         open_files = min(MAX_OPEN_SEGMENTS, files.open_limit() // 2)
@@ -99,8 +99,28 @@ class LogManager:
         if not log_directories:
             raise next(iter(refused.values()))
         for path, reason in refused.items():
-            logger.error("the log directory %s cannot be used; its partitions stay offline: %s", path, reason)
+            _log_refusal(path, reason)
         return cls(log_directories, refused)
+
+    def claim(self) -> LogManager:
+        """Begin to use the directories, as `LogDirectory.claim`: every check of a start has passed. Returns itself.
+
+        A directory that the system refuses joins `refused`, unless a log in it is open. Raises OSError.
+        """
+        for log_directory in self._directories:
+            try:
+                log_directory.claim()
+            except OSError as error:
+                if log_directory.logs or len(self._directories) == 1:
+                    raise
+                self._drop(log_directory, error)
+        return self
+
+    def _drop(self, log_directory: LogDirectory, error: OSError) -> None:
+        self._directories = tuple(other for other in self._directories if other is not log_directory)
+        self.refused[log_directory.directory] = error
+        log_directory.abandon()
+        _log_refusal(log_directory.directory, error)
 
     def __repr__(self) -> str:
         return f"LogManager({', '.join(map(repr, self._directories))})"
@@ -165,44 +185,58 @@ class LogManager:
 
     # Opening
 
+    @property
+    def duplicates(self) -> dict[TopicPartition, list[LogDirectory]]:
+        """The partitions of which several directories have a log, and these directories."""
+        holders: dict[TopicPartition, list[LogDirectory]] = {}
+        for log_directory in self._directories:
+            for key in [*log_directory.logs, *log_directory.unopened]:
+                holders.setdefault(key, []).append(log_directory)
+        return {key: several for key, several in holders.items() if len(several) > 1}
+
+    def check_duplicates(self, topic_id_of: Callable[[str], bytes | None]) -> None:
+        """Check that `resolve_duplicates` can do its work. Raises StorageError if several logs would remain."""
+        self._plan_duplicates(topic_id_of)
+
     def resolve_duplicates(self, topic_id_of: Callable[[str], bytes | None]) -> None:
         """Resolve duplicates, so that each partition is in one directory. `topic_id_of(topic)`: the present topic's id.
 
         Of several logs of one name, those of deleted topics and unused ones are removed. Such a log comes from a
         directory that was absent when the topic was deleted, or that could not complete a creation. A log of another
-        topic that is not in `removed` is quarantined. Raises StorageError if several logs remain, KafkaError if one
-        cannot be deleted.
+        topic that is not in `removed` is quarantined. Raises StorageError if several logs remain, and then changes
+        nothing; KafkaError if one cannot be deleted.
         """
-        holders: dict[TopicPartition, list[LogDirectory]] = {}
-        for log_directory in self._directories:
-            for key in [*log_directory.logs, *log_directory.unopened]:
-                holders.setdefault(key, []).append(log_directory)
-        for (topic, partition), several in holders.items():
-            if len(several) > 1:
-                self._keep_one(topic, partition, several, topic_id_of(topic))
+        for clear in self._plan_duplicates(topic_id_of):
+            clear()
 
-    def _keep_one(self, topic: str, partition: int, several: Sequence[LogDirectory], topic_id: bytes | None) -> None:
+    def _plan_duplicates(self, topic_id_of: Callable[[str], bytes | None]) -> list[Callable[[], None]]:
+        plan: list[Callable[[], None]] = []
+        for (topic, partition), several in self.duplicates.items():
+            plan += self._keep_one(topic, partition, several, topic_id_of(topic))
+        return plan
+
+    def _keep_one(
+        self, topic: str, partition: int, several: Sequence[LogDirectory], topic_id: bytes | None
+    ) -> list[Callable[[], None]]:
+        plan: list[Callable[[], None]] = []
         kept: dict[str, LogDirectory] = {}
         for log_directory in several:
             path = f"{log_directory.directory}/{layout.partition_name(topic, partition)}"
             known = None
             with suppress(OSError, BadFile):
                 known = layout.read_topic_id(log_directory.pool.files, path)
-            if topic_id is None or known in (None, topic_id):
+            if known in (None, topic_id) or (topic_id is None and known not in self.removed):
                 kept[path] = log_directory
             else:
-                self._clear(log_directory, topic, partition, known)
+                plan.append(partial(self._clear, log_directory, topic, partition, known))
         if topic_id is not None:
-            for path in _unused(kept):
-                logger.warning(
-                    "%s is empty, and the partition is in another log directory; removing the directory", path
-                )
-                kept.pop(path).delete(topic, partition, remove=False)
+            plan += [partial(_remove_unused, kept.pop(path), path, topic, partition) for path in _unused(kept)]
         if len(kept) > 1:
             raise StorageError(
                 f"one partition is in two log directories, {' and '.join(kept)}; move the unwanted one elsewhere, and"
                 " start again"
             )
+        return plan
 
     def open_now(self, key: TopicPartition, config: LogConfig, now_ms: int) -> Log | None:
         """Open one log at once; None if that fails, or if there is no such partition."""
@@ -363,6 +397,10 @@ class LogManager:
             log_directory.abandon()
 
 
+def _log_refusal(path: str, reason: Exception) -> None:
+    logger.error("the log directory %s cannot be used; its partitions stay offline: %s", path, reason)
+
+
 def _rank(log_directory: LogDirectory, now_ms: int, avoided: Collection[str]) -> tuple[bool, bool, int]:
     """The rank of a directory for a new partition; the lowest is the best."""
     refused_ms = log_directory.refused_creation_ms
@@ -391,6 +429,11 @@ def _unused(kept: Mapping[str, LogDirectory]) -> list[str]:
     """
     unused = [path for path, log_directory in kept.items() if _is_new(log_directory.pool.files, path)]
     return unused if len(unused) < len(kept) else unused[1:]
+
+
+def _remove_unused(log_directory: LogDirectory, path: str, topic: str, partition: int) -> None:
+    logger.warning("%s is empty, and the partition is in another log directory; removing the directory", path)
+    log_directory.delete(topic, partition, remove=False)
 
 
 def _is_new(files: Files, path: str) -> bool:

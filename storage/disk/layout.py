@@ -161,8 +161,8 @@ def write_meta(files: Files, directory: str, meta: Meta) -> None:
     checkpoint.replace(files, f"{directory}/{META_PROPERTIES}", text.encode())
 
 
-def own(files: Files, directory: str, node_id: int, cluster_id: str | None, random: Random) -> Meta:
-    """Read the identity of a data directory, or give a new one its identity.
+def identify(files: Files, directory: str, node_id: int, cluster_id: str | None, random: Random) -> Meta:
+    """The identity of a data directory, or one for a new directory; nothing is written.
 
     Raises WrongDirectory for the directory of another node or cluster; StorageError if that cannot be told.
     """
@@ -174,21 +174,26 @@ def own(files: Files, directory: str, node_id: int, cluster_id: str | None, rand
             raise StorageError(
                 f"{directory} holds {orphan} but no {META_PROPERTIES}, which says whose it is; bring that file back"
             )
-        meta = Meta(cluster_id or random_id(random), node_id, random_id(random))
-        write_meta(files, directory, meta)
-    elif meta.node_id != node_id:
+        return Meta(cluster_id or random_id(random), node_id, random_id(random))
+    if meta.node_id != node_id:
         raise WrongDirectory(
             f"{directory} belongs to node.id={meta.node_id}, not {node_id}; set that node.id, or another log.dirs"
         )
-    elif cluster_id not in (None, meta.cluster_id):
+    if cluster_id not in (None, meta.cluster_id):
         raise WrongDirectory(
             f"{directory} belongs to cluster {meta.cluster_id}, not {cluster_id}; set another log.dirs"
         )
-    elif not meta.directory_id:  # as Kafka before 3.7 left it
-        meta = meta._replace(directory_id=random_id(random))
-        with contextlib.suppress(OSError):  # without room, the next start gives it another one
+    return meta._replace(directory_id=meta.directory_id or random_id(random))  # Kafka before 3.7 gave none
+
+
+def own(files: Files, directory: str, meta: Meta) -> None:
+    """Write the identity of `identify` into a directory that lacks it, or lacks the directory's id. Raises OSError."""
+    found = read_meta(files, directory)
+    if found is None:
+        write_meta(files, directory, meta)
+    elif found != meta:
+        with contextlib.suppress(OSError):  # without room, the next start gives the directory another id
             write_meta(files, directory, meta)
-    return meta
 
 
 def check_same(files: Files, directory: str, meta: Meta) -> None:

@@ -62,7 +62,7 @@ def open_all(log_directory: LogDirectory, now_ms: int) -> None:
 
 def open_directory(directory: str, *, now_ms: int, **settings: Any) -> LogDirectory:
     """`LogDirectory.take`, with every log open. A damaged partition stays in `failed`; the others open."""
-    log_directory = LogDirectory.take(directory, **settings)
+    log_directory = LogDirectory.take(directory, **settings).claim()
     try:
         open_all(log_directory, now_ms)
     except BaseException:

@@ -10,7 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from headgate.gateway.app.broker import FREEZE_PARTITIONS, freezing
+from headgate.gateway.app.broker import FREEZE_PARTITIONS, Broker, freezing
+from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata import snapshot
 from headgate.gateway.metadata.metadata_log import replay
 from headgate.gateway.tests.builders import records
@@ -375,3 +376,43 @@ def test_without_a_listener_of_metrics_the_library_is_not_loaded(tmp_path: Path)
         "h.load(); sys.exit('prometheus_client' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.sockets
+@pytest.mark.slow
+def test_clients_of_both_families_at_one_listener(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An IPv4 client has an IPv4 address: in what is advertised, in the limit for each address, and in the log."""
+    overrides = {
+        "listeners": "PLAINTEXT://[::]:0",
+        "headgate.metrics.listener": "[::]:0",
+        "log.dirs": str(tmp_path),
+        "max.connections.per.ip": "1",
+    }
+
+    async def connect(broker: Broker, host: str) -> WireClient:
+        return WireClient(await trio.open_tcp_stream(host, int(broker.endpoints[0].rpartition(":")[2])))
+
+    async def main() -> None:
+        broker = Broker(BrokerConfig.load("", overrides))
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.run)
+            assert len(broker.endpoints) == 1
+            clients = []
+            for host in ("127.0.0.1", "::1"):
+                clients.append(await connect(broker, host))
+                response = await clients[-1].ask(MetadataRequest([]), 1)
+                assert [one.host for one in response.brokers] == [host]
+                clients.append(await connect(broker, host))
+                with pytest.raises((EOFError, trio.BrokenResourceError)):
+                    await clients[-1].ask(MetadataRequest([]), 1)
+                assert broker.metrics_port is not None
+                await (await trio.open_tcp_stream(host, broker.metrics_port)).aclose()
+            for client in clients:
+                await client.stream.aclose()
+            await broker.stop()
+
+    trio.run(main)
+    refused = [message for message in caplog.messages if "refused a connection" in message]
+    assert len(refused) == 2
+    assert "127.0.0.1:" in refused[0]
+    assert "ffff" not in caplog.text

@@ -23,11 +23,11 @@ Served = list[BrokerConfig]
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     """What the broker would have been started with."""
     configs: Served = []
-    replace_broker(monkeypatch, lambda config, started: configs.append(config))
+    replace_broker(monkeypatch, lambda config, *_: configs.append(config))
     return configs
 
 
-def replace_broker(monkeypatch: pytest.MonkeyPatch, serve: Callable[[BrokerConfig, Callable[[], None]], None]) -> None:
+def replace_broker(monkeypatch: pytest.MonkeyPatch, serve: Callable[..., None]) -> None:
     module = ModuleType("headgate.gateway.app.broker")
     module.serve = serve  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "headgate.gateway.app.broker", module)
@@ -193,7 +193,7 @@ def test_what_has_no_effect_is_logged_at_start(served: Served, caplog: pytest.Lo
 def test_why_a_broker_does_not_start(
     error: Exception, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def serve(config: BrokerConfig, started: Callable[[], None]) -> None:
+    def serve(config: BrokerConfig, started: Callable[[], None], addresses: object) -> None:
         raise error
 
     replace_broker(monkeypatch, serve)
@@ -205,7 +205,7 @@ def test_why_a_broker_does_not_start(
 def test_what_ends_a_broker_that_had_started(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def serve(config: BrokerConfig, started: Callable[[], None]) -> None:
+    def serve(config: BrokerConfig, started: Callable[[], None], addresses: object) -> None:
         started()
         raise StorageError("its log is gone")
 
@@ -215,7 +215,7 @@ def test_what_ends_a_broker_that_had_started(
 
 
 def test_our_own_mistakes_are_not_dressed_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    def serve(config: BrokerConfig, started: Callable[[], None]) -> None:
+    def serve(config: BrokerConfig, started: Callable[[], None], addresses: object) -> None:
         raise ExceptionGroup("", [ZeroDivisionError("a bug")])
 
     replace_broker(monkeypatch, serve)
@@ -261,10 +261,12 @@ def a_log(directory: Path) -> None:
     (directory / "00000000000000000000.log").touch()
 
 
+@pytest.mark.sockets
 def test_adoption_comes_before_the_broker(served: Served, tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=0\nbroker.id=7\ncluster.id=abc\n")
     a_log(tmp_path / "t-0")
-    assert cli.main(["serve", "--adopt", "--override", f"log.dirs={tmp_path}"]) == 0
+    settings = ["--override", f"log.dirs={tmp_path}", "--override", "listeners=PLAINTEXT://127.0.0.1:0"]
+    assert cli.main(["serve", "--adopt", *settings]) == 0
     assert (tmp_path / "__headgate_metadata-0").is_dir()
     assert [config.node_id for config in served] == [7]
 

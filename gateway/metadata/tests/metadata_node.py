@@ -36,6 +36,7 @@ class MetadataNode:
         self._source = EmbeddedSource(
             Foundation(self.config, self.time.clock, Random(2), self.time.scheduler, self.stores)
         )
+        self._source.begin()
         self.metadata = self._source.build(self._prepare)
         self.generator = self._source.generator
         self.metadata.on_change(self._source.follow)

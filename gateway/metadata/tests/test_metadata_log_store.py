@@ -35,7 +35,7 @@ class Opened:
             node_id=self.config.node_id,
             config=self.config.log_config({}),
             random=Random(seed),
-        )
+        ).claim()
         self.prepare: Prepare = prepare_nothing
         self.touched: list[object] = []
         time = ManualTime()

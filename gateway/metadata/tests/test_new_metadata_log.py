@@ -21,7 +21,7 @@ RECORDS: list[MetadataRecord] = [TopicRecord(name="t", topic_id=bytes(range(16))
 
 def found(files: CrashingFiles) -> list[MetadataRecord] | None:
     """The records of the log as a start reads them; None without a log."""
-    store = LogManager.take(["/d"], files=files, node_id=0, config=LogConfig(), random=Random(0))
+    store = LogManager.take(["/d"], files=files, node_id=0, config=LogConfig(), random=Random(0)).claim()
     log = store.open_now((METADATA_TOPIC, 0), LOG_CONFIG, 0)
     records = None if log is None else list(replay(log))
     store.close()

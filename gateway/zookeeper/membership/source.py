@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping
 from random import Random
 from socket import gethostname
@@ -19,9 +20,10 @@ from headgate.gateway.zookeeper.layout.cluster import (
     CONTROLLER_PATH,
     ClusterId,
 )
+from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
-from headgate.gateway.zookeeper.membership.joining import Member, Overtaken, commit, join
+from headgate.gateway.zookeeper.membership.joining import Member, Overtaken, check, commit, join
 from headgate.gateway.zookeeper.membership.owner import Owner
 from headgate.gateway.zookeeper.membership.registration import registration
 from headgate.gateway.zookeeper.membership.session_life import SessionLife
@@ -30,7 +32,7 @@ from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.metadata_store import ZooKeeperMetadataStore, first_image
 from headgate.gateway.zookeeper.metadata.reading import Watches, read_node, read_tree
 from headgate.gateway.zookeeper.session import Create, Session
-from headgate.gateway.zookeeper.steps import Steps, ensure, get
+from headgate.gateway.zookeeper.steps import Steps, ensure, gather, get
 from headgate.storage.directory.log_directory import LOCK
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.errors import StorageError
@@ -55,23 +57,34 @@ class Foundation(Protocol):
 
 
 class ZooKeeperSource:
-    """The metadata in ZooKeeper. Construction takes the cluster over."""
+    """The metadata in ZooKeeper. Construction checks whether this broker may take the cluster over; `begin` does."""
+
+    image: Image
 
     def __init__(self, base: Foundation, connection: ZooKeeperConnection) -> None:
-        """Join the cluster, become its controller, and read it. Raises ZooKeeperRefusal."""
+        """Check the cluster. Raises ZooKeeperRefusal, StorageError."""
         self._base = base
         self._connection = connection
-        connection.create_chroot()
         self._watches = Watches()
         self._member = Member(connection.connect, base.config.node_id, _owner(base))
         self._store: ZooKeeperMetadataStore | None = None
+        base.log_manager.check_duplicates(connection.complete(self._check, "the checks of this start"))
+
+    def begin(self) -> None:
+        """Join the cluster, become its controller, read it, then claim the directories: they keep the cluster's id.
+
+        Raises ZooKeeperRefusal, StorageError, OSError.
+        """
+        base, connection = self._base, self._connection
+        connection.create_chroot()
         cluster = connection.complete(self._take_over, "the metadata of the cluster")
+        log_manager = base.log_manager.claim()
         self._nodes = ClusterNodes(cluster)
         self._life = SessionLife(connection.shared, self._member, connection.pump, base.clock)
         self.image = first_image(cluster, base.config)
         base.config.change(*self.image.broker_configs(base.config.node_id))
-        base.log_manager.remove_strays(self.image.has_partition)
-        base.log_manager.resolve_duplicates(self.image.topic_id_of)
+        log_manager.remove_strays(self.image.has_partition)
+        log_manager.resolve_duplicates(self.image.topic_id_of)
 
     def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
         """The store. No partition has a leader yet: the store raises the epochs once it runs."""
@@ -119,6 +132,25 @@ class ZooKeeperSource:
     def space_recovered(self, directory: str) -> None:
         """There is no reserve: the metadata are not on this disk."""
 
+    def _check(self) -> Steps[Callable[[str], bytes | None]]:
+        """Check everything that may refuse this start, and write nothing.
+
+        Returns the ids of topics of which two directories have a log. Raises ZooKeeperRefusal, EarlierSession, Failed.
+        """
+        session = self._connection.session
+        yield from check(session, self._member)
+        yield from self._read_epoch(session)
+        names = sorted({topic for topic, _ in self._base.log_manager.duplicates})
+        nodes = yield from gather([read_node(session, f"{TOPICS_PATH}/{name}") for name in names])
+        return read_cluster(dict(ChainMap(*nodes)), self._new_topic_id).image.topic_id_of
+
+    def _read_epoch(self, session: Session) -> Steps[ClusterTree]:
+        """The epoch of the controller, in a tree without anything else. Raises InvalidNode, Failed."""
+        cluster = read_cluster((yield from read_node(session, CONTROLLER_EPOCH_PATH)), self._new_topic_id)
+        for error in cluster.invalid:
+            raise error
+        return cluster
+
     def _take_over(self) -> Steps[ClusterTree]:
         """Become the controller, and read the cluster. Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed."""
         session, member = self._connection.session, self._member
@@ -150,9 +182,7 @@ class ZooKeeperSource:
     def _become_controller(self, session: Session) -> Steps[int]:
         """Become the controller, unless this session is. Returns the version of `/controller_epoch`."""
         node_id, now_ms = self._base.config.node_id, self._base.clock.now_ms()
-        cluster = read_cluster((yield from read_node(session, CONTROLLER_EPOCH_PATH)), self._new_topic_id)
-        for error in cluster.invalid:
-            raise error
+        cluster = yield from self._read_epoch(session)
         if (yield from get(session, CONTROLLER_PATH)) is not None:  # ours, as `join` has found
             return cluster.controller_epoch_version
         operations = list(plans.become_controller(cluster, node_id, now_ms))

@@ -188,7 +188,7 @@ def test_what_is_kept_by_partition_has_one_key_for_each() -> None:
         append(store.create("topic", index, TOPIC_ID, SMALL, NOW_MS), batch())
     store.checkpoint({log.key: 1 for log in store.logs.values()})
     store.close()
-    store = LogDirectory.take(DIRECTORY, files=files, node_id=0, config=SMALL, random=Random(1))
+    store = LogDirectory.take(DIRECTORY, files=files, node_id=0, config=SMALL, random=Random(1)).claim()
     store.checkpoint({})  # holds what the one before said, as no log is open
     open_all(store, NOW_MS)
     store.checkpoint({log.key: 1 for log in store.logs.values()})

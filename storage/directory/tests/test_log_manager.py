@@ -36,7 +36,7 @@ def take(tmp_path: Path) -> Take:
         stores = LogManager.take(
             [f"{tmp_path}/{name}" for name in names],
             files=files or Files(), node_id=node_id, config=SMALL, random=Random(1), cluster_id=cluster_id,
-        )  # fmt: skip
+        ).claim()  # fmt: skip
         for store in stores:
             open_all(store, NOW_MS)
         return stores
@@ -245,7 +245,7 @@ def test_one_partition_in_two_directories(take: Take, tmp_path: Path, is_older: 
 
     def opened() -> LogManager:
         paths = [f"{tmp_path}/{name}" for name in "ab"]
-        return LogManager.take(paths, files=Files(), node_id=0, config=SMALL, random=Random(1))
+        return LogManager.take(paths, files=Files(), node_id=0, config=SMALL, random=Random(1)).claim()
 
     stores = opened()
     with pytest.raises(StorageError, match="one partition is in two log directories"):
@@ -279,7 +279,7 @@ def test_a_partition_begun_in_one_directory_and_made_in_another(
             stores.abandon()
     stores = LogManager.take(
         [f"{tmp_path}/{name}" for name in "ab"], files=Files(), node_id=0, config=SMALL, random=Random(1)
-    )
+    ).claim()
     if left:
         stores.resolve_duplicates({"t": TOPIC_ID}.get)
         assert [path.parent.name for path in tmp_path.glob("*/t-0")] == [left]

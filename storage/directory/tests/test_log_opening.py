@@ -46,7 +46,7 @@ def filled() -> CrashingFiles:
 
 
 def taken(files: CrashingFiles) -> LogDirectory:
-    return LogDirectory.take(DIRECTORY, files=files, node_id=0, config=SMALL, random=Random(1))
+    return LogDirectory.take(DIRECTORY, files=files, node_id=0, config=SMALL, random=Random(1)).claim()
 
 
 def crashed(files: CrashingFiles) -> LogDirectory:

@@ -21,6 +21,13 @@ def new_files() -> CrashingFiles:
     return files
 
 
+def owned(files: CrashingFiles, directory: str, node_id: int, cluster_id: str | None, random: Random) -> Meta:
+    """The identity of a directory, written into a new one."""
+    meta = layout.identify(files, directory, node_id, cluster_id, random)
+    layout.own(files, directory, meta)
+    return meta
+
+
 @pytest.mark.parametrize(
     "name,expected",
     [("t-0", ("t", 0)), ("a.b_c-d-12", ("a.b_c-d", 12)), ("__cluster_metadata-0", ("__cluster_metadata", 0))],
@@ -60,7 +67,7 @@ def test_what_is_no_id(text: str) -> None:
 
 def test_a_new_directory_gets_an_identity() -> None:
     files = new_files()
-    meta = layout.own(files, "/data", 5, None, Random(1))
+    meta = owned(files, "/data", 5, None, Random(1))
     assert (meta.node_id, len(meta.cluster_id), len(meta.directory_id)) == (5, 22, 22)
     lines = files.read("/data/meta.properties").decode().splitlines()
     assert lines == [
@@ -70,9 +77,9 @@ def test_a_new_directory_gets_an_identity() -> None:
         "node.id=5",
         "version=1",
     ]
-    assert layout.own(files, "/data", 5, None, Random(2)) == meta
-    assert layout.own(files, "/data", 5, meta.cluster_id, Random(2)) == meta
-    assert layout.own(new_files(), "/data", 5, "mine", Random(1)).cluster_id == "mine"
+    assert owned(files, "/data", 5, None, Random(2)) == meta
+    assert owned(files, "/data", 5, meta.cluster_id, Random(2)) == meta
+    assert owned(new_files(), "/data", 5, "mine", Random(1)).cluster_id == "mine"
 
 
 def test_ids_do_not_look_like_options() -> None:
@@ -81,18 +88,18 @@ def test_ids_do_not_look_like_options() -> None:
 
 def test_another_nodes_directory_is_refused() -> None:
     files = new_files()
-    layout.own(files, "/data", 5, "mine", Random(1))
+    owned(files, "/data", 5, "mine", Random(1))
     with pytest.raises(StorageError, match=r"belongs to node\.id=5, not 6"):
-        layout.own(files, "/data", 6, None, Random(1))
+        owned(files, "/data", 6, None, Random(1))
     with pytest.raises(StorageError, match="belongs to cluster mine, not other"):
-        layout.own(files, "/data", 5, "other", Random(1))
+        owned(files, "/data", 5, "other", Random(1))
 
 
 def test_a_lost_identity_is_not_guessed() -> None:
     files = new_files()
     files.make_directories("/data/t-0")
     with pytest.raises(StorageError, match=r"holds t-0 but no meta\.properties"):
-        layout.own(files, "/data", 5, None, Random(1))
+        owned(files, "/data", 5, None, Random(1))
     files.write("/data/meta.properties", b"version=1\n")
     with pytest.raises(BadFile, match=r"names no node\.id"):
         layout.read_meta(files, "/data")
@@ -100,7 +107,7 @@ def test_a_lost_identity_is_not_guessed() -> None:
 
 def test_another_directory_of_the_same_path_is_known() -> None:
     files = new_files()
-    meta = layout.own(files, "/data", 5, "mine", Random(1))
+    meta = owned(files, "/data", 5, "mine", Random(1))
     layout.check_same(files, "/data", meta)
     layout.write_meta(files, "/data", meta._replace(directory_id=""))
     layout.check_same(files, "/data", meta)  # it could not be written down
@@ -118,7 +125,7 @@ def test_another_directory_of_the_same_path_is_known() -> None:
 
 def test_of_a_disk_that_cannot_be_read_its_error_is_told() -> None:
     files = new_files()
-    meta = layout.own(files, "/data", 5, "mine", Random(1))
+    meta = owned(files, "/data", 5, "mine", Random(1))
     files.fail(errno.EIO, "look")
     with pytest.raises(OSError, match=f"Errno {errno.EIO}"):
         layout.check_same(files, "/data", meta)
@@ -133,11 +140,11 @@ def test_kafkas_own_files_are_read() -> None:
 def test_the_version_of_kafka_with_zookeeper_stays() -> None:
     files = new_files()
     files.write("/data/meta.properties", b"#\nbroker.id=2\nversion=0\ncluster.id=abc\n")
-    meta = layout.own(files, "/data", 2, "abc", Random(1))
+    meta = owned(files, "/data", 2, "abc", Random(1))
     assert len(meta.directory_id) == 22
     lines = files.read("/data/meta.properties").decode().splitlines()
     assert lines == ["#", "cluster.id=abc", f"directory.id={meta.directory_id}", "broker.id=2", "version=0"]
-    assert layout.own(files, "/data", 2, "abc", Random(1)) == meta
+    assert owned(files, "/data", 2, "abc", Random(1)) == meta
 
 
 def test_topic_ids() -> None:
@@ -196,4 +203,4 @@ def test_somebody_elses_directory_needs_no_meta_properties() -> None:
     files = CrashingFiles()
     files.make_directories("/data/holiday-24")
     files.write("/data/holiday-24/beach.jpg", b"mine")
-    assert layout.own(files, "/data", 3, None, Random(1)).node_id == 3
+    assert owned(files, "/data", 3, None, Random(1)).node_id == 3

@@ -184,7 +184,7 @@ def test_what_was_scanned_is_not_scanned_by_the_next_start_too(monkeypatch: pyte
     log.flush()
     assert not log.is_flush_due(NOW_MS)
     store.checkpoint({})
-    store = LogDirectory.take("/data", files=killed(files), node_id=0, config=SMALL, random=Random(1))
+    store = LogDirectory.take("/data", files=killed(files), node_id=0, config=SMALL, random=Random(1)).claim()
     begun = store.begin_opening(KEY, LogConfig(), NOW_MS)
     begun.run()
     store.end_opening(begun)

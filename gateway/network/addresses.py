@@ -1,0 +1,101 @@
+"""The addresses of a broker: sockets that are bound as soon as a start is certain to want them, and listen later.
+
+A bound socket refuses connections, and no other process can listen there. So a start finds out that an address is in
+use before it writes anything, and clients connect once the broker serves.
+
+An empty host, and `[::]`, mean every address of this machine, of IPv4 and IPv6, by one socket: so do they in Apache
+Kafka, whose Java binds all sockets dual-stack. Without IPv6 in the kernel they mean every address of IPv4.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from headgate.gateway.config.listeners import Listener, is_every_address
+
+if TYPE_CHECKING:
+    from headgate.gateway.config import BrokerConfig
+
+logger = logging.getLogger("headgate.server")
+
+_WITHOUT_IPV6: Final = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT, errno.EPFNOSUPPORT}
+
+
+class Addresses:
+    """The sockets of a broker's listeners, and of its metrics listener."""
+
+    def __init__(self, listeners: Sequence[Listener], metrics: tuple[str, int] | None = None) -> None:
+        self.sockets: list[tuple[str, socket.socket]] = []
+        """Each with the name of its listener; a name with several addresses has several."""
+        self.metrics: list[socket.socket] = []
+        self._listeners = listeners
+        self._metrics = metrics
+        self._is_bound = False
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Addresses:
+        """The configured addresses, not bound yet."""
+        return cls(config.listeners, config.headgate_metrics_listener)
+
+    def bind(self) -> None:
+        """Bind all addresses, once. Raises OSError, and then none is bound."""
+        if self._is_bound:
+            return
+        try:
+            for listener in self._listeners:
+                self.sockets += [(listener.name, bound) for bound in bind(listener.host, listener.port)]
+            self.metrics = [] if self._metrics is None else bind(*self._metrics)
+        except OSError:
+            self.close()
+            raise
+        self._is_bound = True
+
+    def close(self) -> None:
+        """Close the sockets, unless another object has taken their descriptors over."""
+        for bound in (*(bound for _, bound in self.sockets), *self.metrics):
+            bound.close()
+        self.sockets, self.metrics = [], []
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Sockets at each address of a host; port 0 is a free one for each of them. Raises OSError."""
+    if not host or (":" in host and is_every_address(host)):
+        return [_bind_every_address(port)]
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    bound: list[socket.socket] = []
+    try:
+        bound += (_bind(family, address) for family, _, _, _, address in found)
+    except OSError:
+        for opened in bound:
+            opened.close()
+        raise
+    return bound
+
+
+def _bind_every_address(port: int) -> socket.socket:
+    try:
+        return _bind(socket.AF_INET6, ("::", port), is_dual_stack=True)
+    except OSError as error:
+        if error.errno not in _WITHOUT_IPV6:
+            raise
+        logger.info("this machine has no IPv6 (%s): the broker listens on every address of IPv4", error.strerror)
+        return _bind(socket.AF_INET, ("0.0.0.0", port))  # noqa: S104 - what the user asks for
+
+
+def _bind(family: int, address: tuple[object, ...], *, is_dual_stack: bool = False) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform not in {"win32", "cygwin"}:  # elsewhere it allows a second listener
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not is_dual_stack)
+        bound.bind(address)
+    except BaseException:
+        bound.close()
+        raise
+    return bound

@@ -1,0 +1,106 @@
+"""The addresses of a broker: both families behind one socket, and nothing bound where one address is refused."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from headgate.gateway.config.listeners import Listener
+from headgate.gateway.network.addresses import Addresses, bind
+
+pytestmark = pytest.mark.sockets
+
+
+def connects(family: int, host: str, port: int) -> bool:
+    with closing(socket.socket(family)) as client:
+        client.settimeout(5)
+        return client.connect_ex((host, port)) == 0
+
+
+def families(host: str) -> list[bool]:
+    """Whether a client of IPv4, and one of IPv6, reaches a socket at this host."""
+    [bound] = bind(host, 0)
+    with closing(bound):
+        bound.listen()
+        port = bound.getsockname()[1]
+        return [connects(socket.AF_INET, "127.0.0.1", port), connects(socket.AF_INET6, "::1", port)]
+
+
+@pytest.fixture
+def no_ipv6(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A kernel that was started with ipv6.disable=1."""
+    real = socket.socket
+
+    def without(family: int = -1, *arguments: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return real(family, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("socket.socket", without)
+        yield
+
+
+@pytest.mark.parametrize("host", ["", "::", "0:0:0:0:0:0:0:0", "::0"])
+def test_every_address_is_that_of_both_families(host: str) -> None:
+    """Kafka 4.1 and 3.9 accept IPv4 at `PLAINTEXT://[::]:9092` and at `PLAINTEXT://:9092`."""
+    assert families(host) == [True, True]
+
+
+@pytest.mark.parametrize("host, reached", [("0.0.0.0", [True, False]), ("::1", [False, True])])
+def test_an_address_of_one_family_stays_so(host: str, reached: list[bool]) -> None:
+    assert families(host) == reached
+
+
+@pytest.mark.parametrize("host", ["", "::"])
+def test_without_ipv6_every_address_is_one_of_ipv4(host: str, no_ipv6: None, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        [bound] = bind(host, 0)
+    bound.close()
+    assert bound.family == socket.AF_INET
+    assert "this machine has no IPv6" in caplog.text
+
+
+def test_without_ipv6_its_loopback_is_refused(no_ipv6: None) -> None:
+    with pytest.raises(OSError, match="Address family not supported"):
+        bind("::1", 0)
+
+
+def test_a_bound_address_refuses_clients_until_it_listens() -> None:
+    addresses = Addresses([Listener("A", "127.0.0.1", 0)])
+    addresses.bind()
+    [(name, bound)] = addresses.sockets
+    port = bound.getsockname()[1]
+    assert (name, connects(socket.AF_INET, "127.0.0.1", port)) == ("A", False)
+    addresses.bind()
+    assert [other for _, other in addresses.sockets] == [bound], "once"
+    bound.listen()
+    assert connects(socket.AF_INET, "127.0.0.1", port)
+    addresses.close()
+    assert bound.fileno() == -1
+
+
+@pytest.mark.parametrize("is_metrics", [False, True])
+def test_nothing_stays_bound_where_one_address_is_in_use(*, is_metrics: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        used = ("127.0.0.1", taken.getsockname()[1])
+        first = Listener("A", "127.0.0.1", 0)
+        addresses = Addresses([first], used) if is_metrics else Addresses([first, Listener("B", *used)])
+        with pytest.raises(OSError, match="in use"):
+            addresses.bind()
+    assert not addresses.sockets
+
+
+def test_a_name_with_several_addresses_has_several_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [(socket.AF_INET, 0, 0, "", (f"127.0.0.{number}", 0)) for number in (1, 2)]
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: found)
+    bound = bind("name", 0)
+    assert [one.getsockname()[0] for one in bound] == ["127.0.0.1", "127.0.0.2"]
+    for one in bound:
+        one.close()
