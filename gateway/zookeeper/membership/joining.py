@@ -51,8 +51,6 @@ class _Found(NamedTuple):
     owner: NodeData | None
     controller: NodeData | None
     brokers: dict[int, NodeData]
-    invalid: tuple[InvalidNode, ...]
-    """The errors of names that are no broker's id."""
 
 
 def join(session: Session, member: Member, watch: Watch | None = None) -> Steps[None]:
@@ -62,8 +60,6 @@ def join(session: Session, member: Member, watch: Watch | None = None) -> Steps[
     """
     found = yield from _look(session, member.node_id, watch)
     earlier = _check(session, member, found)
-    for error in found.invalid:
-        logger.warning("%s", error)
     yield from ensure_paths(session)
     yield from ensure(session, OWNERS_PATH)
     operations: list[Operation] = []
@@ -78,8 +74,7 @@ def join(session: Session, member: Member, watch: Watch | None = None) -> Steps[
 
 def check(session: Session, member: Member) -> Steps[None]:
     """Check the cluster as `join` does, and write nothing. Raises ZooKeeperRefusal, EarlierSession, Failed."""
-    found = yield from _look(session, member.node_id, None)
-    _check(session, member, found)
+    _check(session, member, (yield from _look(session, member.node_id, None)))
 
 
 def commit(session: Session, member: Member, operations: list[Operation], what: str) -> Steps[None]:
@@ -98,15 +93,17 @@ def _look(session: Session, node_id: int, watch: Watch | None) -> Steps[_Found]:
     owner = yield from get(session, Owner.path(node_id))
     controller = yield from get(session, CONTROLLER_PATH)
     names = yield from children(session, BROKER_IDS_PATH, watch)
-    ids, invalid = list[int](), list[InvalidNode]()
-    for name in names:
-        try:
-            ids.append(broker_id_of(name))
-        except InvalidNode as error:
-            invalid.append(error)
+    ids = [one for name in names if (one := _broker_id(name)) is not None]
     nodes = yield from gather([get(session, BrokerRegistration.path(one)) for one in ids])
-    brokers = {one: node for one, node in zip(ids, nodes, strict=True) if node is not None}
-    return _Found(owner, controller, brokers, tuple(invalid))
+    return _Found(owner, controller, {one: node for one, node in zip(ids, nodes, strict=True) if node is not None})
+
+
+def _broker_id(name: str) -> int | None:
+    try:
+        return broker_id_of(name)
+    except InvalidNode as error:
+        logger.warning("%s", error)
+        return None
 
 
 def _check(session: Session, member: Member, found: _Found) -> Owner | None:
