@@ -31,6 +31,7 @@ from kazoo.protocol import serialization
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from headgate.gateway.zookeeper.server_status import LaggingServers
 from headgate.gateway.zookeeper.session import (
     OF_NODES,
     Check,
@@ -91,11 +92,18 @@ class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's threads without those for callbacks: a stopped handler runs them where they arise.
 
     `ended` is called at the end of the connection's thread: after `stop`, and after an error that kazoo did not expect.
+    `opened` is called with the address of each connection that opens, before ZooKeeper knows of the session.
     """
 
-    def __init__(self, ended: Callable[[], None]) -> None:
+    def __init__(self, ended: Callable[[], None], opened: Callable[[tuple[str, int]], None]) -> None:
         super().__init__()
         self.ended = ended
+        self.opened = opened
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        connection = super().create_connection(*args, **kwargs)
+        self.opened(kwargs["address"])
+        return connection
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return super().spawn(self._run, func, *args, **kwargs)
@@ -360,7 +368,13 @@ class ZooKeeperClient:
     def _arrive_answer(self, request: _Request, result: Any) -> None:
         self._arrive(partial(self._answer, request, result))
 
-    def _arrive_state(self, kazoo: Any, state: str) -> None:
+    def _arrive_opened(self, kazoo: Any, servers: LaggingServers, address: tuple[str, int]) -> None:
+        if servers.opened(address, kazoo.last_zxid):
+            self._arrive(partial(self._outdated, kazoo))
+
+    def _arrive_state(self, kazoo: Any, servers: LaggingServers, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            servers.connected()
         client_id = kazoo.client_id
         session_id = client_id[0] if client_id is not None else 0
         self._arrive(partial(self._follow, kazoo, state, session_id))
@@ -409,6 +423,10 @@ class ZooKeeperClient:
         logger.info("%s to ZooKeeper at %s, session 0x%x", "reconnected" if is_same else "connected", self._connect,
                     session_id & 0xFFFF_FFFF_FFFF_FFFF)  # fmt: skip
         self._tell(SessionEvent.RECONNECTED if is_same else SessionEvent.CONNECTED)
+
+    def _outdated(self, kazoo: Any) -> None:
+        if kazoo is self._kazoo and not self.is_connected:
+            self._tell(SessionEvent.OUTDATED)
 
     def _expired(self) -> None:
         logger.warning("ZooKeeper at %s has ended the session; opening another", self._connect)
@@ -465,7 +483,11 @@ class ZooKeeperClient:
         self._closed(is_clean)
 
     def _new_kazoo(self) -> Any:
-        handler = _InlineHandler(lambda: self._arrive(partial(self._replace, kazoo)))
+        servers = LaggingServers(self._connect.partition("/")[0].count(",") + 1)
+        handler = _InlineHandler(
+            lambda: self._arrive(partial(self._replace, kazoo)),
+            lambda address: self._arrive_opened(kazoo, servers, address),
+        )
         retry = {"max_tries": -1, "delay": _FIRST_DELAY_S, "max_delay": _LONGEST_DELAY_S}
         kazoo = KazooClient(
             self._connect,
@@ -474,7 +496,7 @@ class ZooKeeperClient:
             connection_retry=retry,
             logger=_kazoo_logger,
         )
-        kazoo.add_listener(partial(self._arrive_state, kazoo))
+        kazoo.add_listener(partial(self._arrive_state, kazoo, servers))
         return kazoo
 
 

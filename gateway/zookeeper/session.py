@@ -68,6 +68,10 @@ class SessionEvent(Enum):
     """A new session: it has no ephemeral nodes and no watches."""
     SUSPENDED = auto()
     """The connection is lost; the session may live on. All requests were answered before this event."""
+    OUTDATED = auto()
+    """While suspended: each server has fewer transactions than the session has seen, and refuses the session.
+
+    ZooKeeper came back empty or from an older copy. The event comes once; RECONNECTED or EXPIRED may still follow."""
     RECONNECTED = auto()
     """The same session has a connection again: its ephemeral nodes are there, its watches are not."""
     EXPIRED = auto()

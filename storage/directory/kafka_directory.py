@@ -89,7 +89,9 @@ def check_not_carried(files: Files, paths: Sequence[str]) -> None:
         if files.exists(f"{path}/{CARRIED_METADATA}") and not files.exists(f"{path}/{OWN_METADATA}"):
             raise StorageError(
                 f"the metadata of {path} are in ZooKeeper since `headgate metadata to-zookeeper`: set"
-                " zookeeper.connect, or bring them back with `headgate metadata to-embedded`"
+                " zookeeper.connect, or bring them back with `headgate metadata to-embedded`; if ZooKeeper has lost"
+                f" them, move {CARRIED_METADATA}, which is older, out of {path}, and start with `headgate serve"
+                " --adopt`"
             )
 
 

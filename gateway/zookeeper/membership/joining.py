@@ -7,11 +7,12 @@ what is missing. After `Lost` and `Overtaken` they are run again. Nothing is wri
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_id_of
-from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH, Controller
+from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_PATH, ClusterId, Controller
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.membership import refusals
 from headgate.gateway.zookeeper.membership.owner import OWNERS_PATH, Owner
@@ -43,6 +44,8 @@ class Member:
     connect: str
     node_id: int
     owner: Owner
+    cluster_id: str | None = None
+    """The cluster of a broker that runs; None at a start."""
 
 
 class _Found(NamedTuple):
@@ -58,6 +61,8 @@ def join(session: Session, member: Member, watch: Watch | None = None) -> Steps[
 
     `watch` is that of `/brokers/ids`. Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed.
     """
+    if member.cluster_id is not None:
+        yield from _check_cluster(session, member, member.cluster_id)
     found = yield from _look(session, member.node_id, watch)
     earlier = _check(session, member, found)
     yield from ensure_paths(session)
@@ -75,6 +80,20 @@ def join(session: Session, member: Member, watch: Watch | None = None) -> Steps[
 def check(session: Session, member: Member) -> Steps[None]:
     """Check the cluster as `join` does, and write nothing. Raises ZooKeeperRefusal, EarlierSession, Failed."""
     _check(session, member, (yield from _look(session, member.node_id, None)))
+
+
+def _check_cluster(session: Session, member: Member, cluster_id: str) -> Steps[None]:
+    """Check that the cluster is still there: without it, this broker would write a part of it. Raises ZooKeeperRefusal.
+
+    An id that cannot be read says nothing: anybody may have written it.
+    """
+    node = yield from get(session, CLUSTER_ID_PATH)
+    if node is None:
+        raise refusals.lost_cluster(member.connect, cluster_id)
+    with suppress(InvalidNode):
+        found = ClusterId.decode(node.data).cluster_id
+        if found != cluster_id:
+            raise refusals.changed_cluster(member.connect, found, cluster_id)
 
 
 def commit(session: Session, member: Member, operations: list[Operation], what: str) -> Steps[None]:

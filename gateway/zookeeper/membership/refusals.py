@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from headgate.gateway.zookeeper.layout.brokers import BrokerRegistration
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.membership.owner import Owner
 from headgate.gateway.zookeeper.steps import Failed, Lost
 from headgate.storage.errors import StorageError
+
+WAY_OUT: Final = (
+    "put a copy of its data back; if there is none, start this broker without zookeeper.connect by `headgate serve"
+    " --adopt`, which takes over the topics in log.dirs, stop it, carry its metadata to ZooKeeper with `headgate"
+    " metadata to-zookeeper --execute`, and start it with zookeeper.connect"
+)
 
 
 class ZooKeeperRefusal(StorageError):
@@ -44,7 +51,34 @@ def no_cluster(connect: str, directory: str, own: str, partitions: int) -> ZooKe
     """ZooKeeper has no cluster below the chroot, but the directories have partitions of one."""
     return ZooKeeperRefusal(
         f"ZooKeeper at {connect} has no cluster, but {directory} holds {partitions} partitions of cluster {own}:"
-        " zookeeper.connect may have the wrong address or the wrong chroot; or set another log.dirs"
+        " zookeeper.connect may have the wrong address or the wrong chroot; or set another log.dirs. If ZooKeeper has"
+        f" lost that cluster, {WAY_OUT}"
+    )
+
+
+def lost_cluster(connect: str, own: str) -> ZooKeeperRefusal:
+    """The nodes of the cluster are gone below a broker that runs."""
+    return ZooKeeperRefusal(
+        f"ZooKeeper at {connect} has lost cluster {own}: somebody has deleted its nodes, or ZooKeeper came back empty."
+        " Clients produce and consume; topics and configs cannot be changed, and this broker is not registered:"
+        f" {WAY_OUT}"
+    )
+
+
+def changed_cluster(connect: str, found: str, own: str) -> ZooKeeperRefusal:
+    """Another cluster is at the same place below a broker that runs."""
+    return ZooKeeperRefusal(
+        f"the cluster id {found} in ZooKeeper at {connect} doesn't match {own}, the cluster of this broker: ZooKeeper"
+        f" was replaced. Clients produce and consume; {WAY_OUT}"
+    )
+
+
+def outdated(connect: str) -> ZooKeeperRefusal:
+    """No server has all transactions that this broker's session has seen, so each of them refuses the session."""
+    return ZooKeeperRefusal(
+        f"ZooKeeper at {connect} came back empty or from an older copy: it has fewer transactions than this broker has"
+        " seen, and so refuses its session. Clients produce and consume; what needs ZooKeeper waits:"
+        f" {WAY_OUT}"
     )
 
 

@@ -20,7 +20,7 @@ from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal, ear
 from headgate.gateway.zookeeper.membership.registration import register
 from headgate.gateway.zookeeper.session import SessionEvent
 from headgate.gateway.zookeeper.shared_session import Scheduling, SharedSession, Timer
-from headgate.gateway.zookeeper.steps import Lost, Steps, children, run
+from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children, run
 
 logger = logging.getLogger("headgate.zookeeper")
 
@@ -95,7 +95,10 @@ class SessionLife:
                 timer.cancel()
 
     def _follow(self, event: SessionEvent) -> None:
-        if event in {SessionEvent.SUSPENDED, SessionEvent.EXPIRED}:
+        if event is SessionEvent.OUTDATED:
+            self._problem = "it came back empty or from an older copy"
+            logger.error("%s", refusals.outdated(self._shared.connect))
+        elif event in {SessionEvent.SUSPENDED, SessionEvent.EXPIRED}:
             self._problem = "no connection" if event is SessionEvent.SUSPENDED else "the session has expired"
             self._lost()
         else:
@@ -150,7 +153,7 @@ class SessionLife:
         elif isinstance(result, EarlierSession):
             self._problem = earlier_session(result.node_id, result.owner)
             self._try_again(RETRY_MS)
-        elif isinstance(result, Overtaken):
+        elif isinstance(result, Overtaken | Failed):
             logger.info("ZooKeeper at %s: %s; looking again", self._shared.connect, result)
             self._try_again(RETRY_MS)
         elif isinstance(result, Exception):
@@ -176,14 +179,15 @@ class SessionLife:
         self._retried()
 
     def _whole(self) -> None:
-        self._problem = ""
+        was_refused, self._problem = bool(self._problem), ""
         if self._registration is not None:
             self._tell(None)
-        if self._is_whole:
+        if self._is_whole and not was_refused:
             return
-        self._is_whole = True
+        if not self._is_whole:
+            self._is_whole = True
+            logger.info("ZooKeeper at %s: back after %.1f s", self._shared.connect, self._seconds())
         if self._line is not None:
             self._line.cancel()
-        logger.info("ZooKeeper at %s: back after %.1f s", self._shared.connect, self._seconds())
         if self._store is not None:
             self._store.resume()

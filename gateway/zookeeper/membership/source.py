@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from random import Random
 from socket import gethostname
 from typing import TYPE_CHECKING, Final, Protocol
@@ -80,7 +81,8 @@ class ZooKeeperSource:
         cluster = connection.complete(self._take_over, "the metadata of the cluster")
         log_manager = base.log_manager.claim()
         self._nodes = ClusterNodes(cluster)
-        self._life = SessionLife(connection.shared, self._member, connection.pump, base.clock)
+        member = replace(self._member, cluster_id=cluster.image.cluster_id)
+        self._life = SessionLife(connection.shared, member, connection.pump, base.clock)
         self.image = first_image(cluster, base.config)
         base.config.change(*self.image.broker_configs(base.config.node_id))
         log_manager.remove_strays(self.image.has_partition)

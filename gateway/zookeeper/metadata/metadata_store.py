@@ -27,8 +27,9 @@ from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
 from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.purgatory import WaitList
-from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_PATH
+from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
@@ -37,9 +38,9 @@ from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.differences import overlay, touched
 from headgate.gateway.zookeeper.metadata.election import ControllerElection
 from headgate.gateway.zookeeper.metadata.follower import ClusterFollower, broker_of_one
-from headgate.gateway.zookeeper.metadata.reading import Watches
+from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths
 from headgate.gateway.zookeeper.session import Create, KeeperError, Refused, Session
-from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, multi, run
+from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, exists, multi, run
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, TopicRecord
 
@@ -57,6 +58,8 @@ RAISED_AT_ONCE: Final = 32
 """The leader epochs in one change: about two milliseconds of the loop."""
 PAUSE_MS: Final = 1_000.0
 """The wait after an error that another attempt may not have."""
+AGAIN_LINE_MS: Final = 60_000.0
+"""The least time between two lines about changes that are tried again every PAUSE_MS."""
 LIST_EVERY_MS: Final = 100.0
 """The least time between two looks at a long list: one of 10,000 names takes some milliseconds."""
 _LISTS: Final = (TOPICS_PATH, CONFIG_CHANGES_PATH)
@@ -65,6 +68,10 @@ _ATTEMPTS: Final = 3
 
 class NotController(Exception):
     """ZooKeeper has another epoch of the controller than this broker."""
+
+
+class ClusterGone(Exception):
+    """The nodes of this cluster are not in ZooKeeper any more: a change would leave a part of a cluster there."""
 
 
 class _Submitted:
@@ -114,6 +121,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._election = ControllerElection(session, nodes, config.node_id, clock.now_ms, watches.note)
         self._election.is_elected = True
         self._follower = ClusterFollower(session, watches, nodes, config, random, clock, self)
+        self._log = LimitedLog(logger, clock, lines=1, interval_ms=AGAIN_LINE_MS)
         self._raising: Change | None = None
         self._is_busy = self._is_paused = self._is_waiting = False
         self._looked_ms: dict[str, float] = {}
@@ -194,7 +202,8 @@ class ZooKeeperMetadataStore(MetadataStore):
         if is_own:
             self._raising = None
         if (self._follower.ended(submitted.change) or is_own) and error is not None:
-            logger.warning("a change that this broker makes by itself is tried again: %s", error.message)
+            self._log.warning("changes tried again", "a change that this broker makes by itself is tried again: %s",
+                              error.message)  # fmt: skip
             self._pause()
         self._end_offset += 1
         self._written(submitted.change, error)
@@ -292,6 +301,9 @@ class ZooKeeperMetadataStore(MetadataStore):
                     return
             except Lost:
                 raise
+            except ClusterGone as error:
+                self._finish(head, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+                return
             except Failed as error:
                 self._finish(head, _refused(error))
                 return
@@ -331,12 +343,22 @@ class ZooKeeperMetadataStore(MetadataStore):
             if isinstance(results, Refused):
                 if results.place == 0:
                     raise NotController
+                if results.error is KeeperError.NO_NODE and isinstance(one[results.place], Create):
+                    yield from self._restore_paths()
                 return False
             self._nodes.apply(one, results)
             for operation, result in zip(one, results, strict=True):
                 if isinstance(operation, Create) and operation.is_sequential:
                     self._follower.know_notification(str(result))
         return True
+
+    def _restore_paths(self) -> Steps[None]:
+        """Create the directories that somebody has deleted. Raises ClusterGone, Failed."""
+        if (yield from exists(self._session, CLUSTER_ID_PATH)) is None:
+            raise ClusterGone(
+                f"ZooKeeper has lost this cluster: {CLUSTER_ID_PATH} is not there; the broker's log says what to do"
+            )
+        yield from ensure_paths(self._session)
 
     # Leader epochs
 

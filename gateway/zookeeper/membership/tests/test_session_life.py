@@ -1,8 +1,11 @@
 """A session that is lost, interrupted and expired: the broker is registered again, and its store goes on."""
 
+from dataclasses import replace
+
 import pytest
 
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
+from headgate.gateway.zookeeper.layout.cluster import ClusterId
 from headgate.gateway.zookeeper.membership.joining import Member, join
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal
 from headgate.gateway.zookeeper.membership.session_life import SessionLife
@@ -15,19 +18,23 @@ from headgate.gateway.zookeeper.membership.tests.member import (
     put,
     put_broker,
 )
-from headgate.gateway.zookeeper.session import Delete
+from headgate.gateway.zookeeper.session import Delete, KeeperError, SessionEvent
 from headgate.gateway.zookeeper.shared_session import SharedSession
+from headgate.gateway.zookeeper.steps import Failed, delete
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import opener
 
-NODE, OWN = "/brokers/ids/0", "/headgate/brokers/0"
+NODE, OWN, CLUSTER = "/brokers/ids/0", "/headgate/brokers/0", "/cluster/id"
 
 
 class World:
     """A broker that has joined; it counts the times that its store was resumed."""
 
-    def __init__(self, member: Member = MEMBER) -> None:
+    def __init__(self, member: Member = MEMBER, cluster_id: bytes | None = None) -> None:
         self.keeper = ZooKeeperModel()
+        if cluster_id is not None:
+            put(self.keeper, connected(self.keeper), CLUSTER, cluster_id, is_ephemeral=False)
+            self.keeper.sessions.clear()
         self.time = ManualTime()
         self.shared = SharedSession("zk:2181", 18_000, self.time.scheduler, opener(self.keeper))
         self.shared.session.start()
@@ -178,3 +185,79 @@ def test_nothing_happens_after_the_stop(world: World) -> None:
     world.keeper.start()
     world.time.advance(60_000)
     assert world.resumed == 0
+
+
+# A ZooKeeper that is another one
+
+
+def in_cluster(cluster_id: bytes | None) -> World:
+    """A registered broker of cluster A whose session ends; its next one finds another id of the cluster, or none."""
+    world = World(replace(MEMBER, cluster_id="A"), ClusterId("A").encode())
+    world.time.advance()
+    assert world.announced == [None]
+    finish(world.keeper, delete(world.session, CLUSTER))
+    if cluster_id is not None:
+        put(world.keeper, world.session, CLUSTER, cluster_id, is_ephemeral=False)
+    world.expire()
+    world.time.advance()
+    return world
+
+
+@pytest.mark.parametrize(
+    "cluster_id, sentence",
+    [
+        (None, "ZooKeeper at zk:2181/kafka has lost cluster A"),
+        (ClusterId("B").encode(), "the cluster id B in ZooKeeper at zk:2181/kafka doesn't match A"),
+    ],
+)
+def test_another_cluster_is_not_joined(
+    cluster_id: bytes | None, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = in_cluster(cluster_id)
+    world.time.advance(60_000)
+    assert not world.is_registered
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert line.startswith(sentence)
+    assert "`headgate serve --adopt`" in line
+    assert world.resumed == 0
+
+
+def test_an_id_of_the_cluster_that_cannot_be_read_says_nothing() -> None:
+    world = in_cluster(b"?")
+    assert (world.is_registered, world.resumed) == (True, 1)
+
+
+def test_nodes_that_come_back_are_read_again(caplog: pytest.LogCaptureFixture) -> None:
+    """The session lives on; the watches of the store went with the nodes."""
+    world = World(replace(MEMBER, cluster_id="A"), ClusterId("A").encode())
+    world.time.advance()
+    finish(world.keeper, delete(world.session, CLUSTER))
+    finish(world.keeper, delete(world.session, NODE))
+    world.time.advance(6_000)
+    assert not world.is_registered
+    put(world.keeper, world.session, CLUSTER, ClusterId("A").encode(), is_ephemeral=False)
+    world.time.advance(6_000)
+    assert (world.is_registered, world.resumed) == (True, 1)
+    assert len([record for record in caplog.records if "has lost cluster A" in record.getMessage()]) == 1
+
+
+def test_an_older_zookeeper_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.keeper.stop()
+    world.life._follow(SessionEvent.OUTDATED)
+    world.time.advance(600_000)
+    lines = [record.getMessage() for record in caplog.records]
+    assert "came back empty or from an older copy: it has fewer transactions" in lines[0]
+    assert "`headgate serve --adopt`" in lines[0]
+    assert len([line for line in lines if "--adopt" in line]) == 1
+    assert "so far: it came back empty or from an older copy; clients are served" in lines[1]
+    world.keeper.start()
+    world.time.advance()
+    assert (world.is_registered, world.resumed) == (True, 1)
+
+
+def test_a_read_that_fails_is_no_bug(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Somebody deletes all nodes while the broker creates its directories: no traceback."""
+    world.life._ended(Failed("/brokers/ids", KeeperError.NO_NODE))
+    assert not [record for record in caplog.records if record.exc_info]
+    world.time.advance(1_000)
+    assert world.is_registered

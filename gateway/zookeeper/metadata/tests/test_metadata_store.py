@@ -9,6 +9,7 @@ import pytest
 from headgate.gateway.metadata.image import PartitionState
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic
 from headgate.gateway.zookeeper.metadata.metadata_store import CHANGE_WITHIN_MS
+from headgate.gateway.zookeeper.session import Create
 from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -196,3 +197,46 @@ def test_a_deletion_in_doubt_is_believed_by_its_note_alone(world: StoreWorld) ->
     world.keeper.start()
     world.settle(2_000)
     assert world.image.topic("t").topic_id == topic_id
+
+
+# Nodes that somebody deletes
+
+
+def delete_all(world: StoreWorld, *, but: str = "/zookeeper") -> None:
+    for path in sorted(world.nodes_there, reverse=True):
+        if path != "/" and not path.startswith(but):
+            world.tool.delete(path)
+    world.settle()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_topic_where_the_nodes_are_gone(is_there: bool) -> None:
+    """Directories are made again; without its id the cluster is gone, and the answer says so."""
+    world = StoreWorld()
+    world.tool.do(Create("/cluster"), Create("/cluster/id", b'{"version":"1","id":"A"}'))
+    delete_all(world, but="/cluster" if is_there else "/zookeeper")
+    change = world.change(lambda: world.metadata.create_topic("t", 1))
+    if is_there:
+        assert change.error is None
+        assert "/brokers/topics/t/partitions/0/state" in world.nodes_there
+    else:
+        assert change.error is not None
+        assert change.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert "ZooKeeper has lost this cluster: /cluster/id is not there" in change.error.message
+        assert "/brokers/topics/t" not in world.nodes_there
+
+
+def test_changes_tried_again_are_told_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("the nodes are others")
+
+    world = StoreWorld()
+    world.change(lambda: world.metadata.create_topic("t", 1))
+    world.kill()
+    monkeypatch.setattr("headgate.gateway.zookeeper.metadata.plans.change_image", refuse)
+    world.start()  # and raise the leader epoch of t
+    for _ in range(30):
+        world.settle(1_000)
+    assert len([record for record in caplog.records if "is tried again" in record.getMessage()]) == 1
