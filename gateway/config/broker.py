@@ -194,9 +194,9 @@ def _check_zookeeper(loaded: Loaded) -> None:
     connect = loaded.values["zookeeper.connect"]
     if connect is None:
         return
-    loaded.values["zookeeper.connect"] = connect = connect.strip() or None
-    if connect is not None:
-        _attempt(loaded, "zookeeper.connect", lambda: listeners.check_zookeeper(connect))
+    loaded.values["zookeeper.connect"] = None
+    if connect.strip():
+        _parsed_text(loaded, "zookeeper.connect", connect.strip(), listeners.parse_zookeeper)
 
 
 def _check_offset_stores(loaded: Loaded) -> None:
@@ -215,8 +215,12 @@ def _check_offset_stores(loaded: Loaded) -> None:
 def _parsed(loaded: Loaded, name: str, parse: Callable[[str], Any]) -> Any:
     text = loaded.values[name] or ""
     loaded.values[name] = ()
-    _attempt(loaded, name, lambda: loaded.values.__setitem__(name, parse(text)))
+    _parsed_text(loaded, name, text, parse)
     return loaded.values[name]
+
+
+def _parsed_text(loaded: Loaded, name: str, text: str, parse: Callable[[str], Any]) -> None:
+    _attempt(loaded, name, lambda: loaded.values.__setitem__(name, parse(text)))
 
 
 def _attempt(loaded: Loaded, name: str, check: Callable[[], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import NamedTuple
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -79,12 +80,19 @@ def check_listeners(listeners: tuple[Listener, ...], protocols: Mapping[str, str
     """Check listeners. Raises ListenerProblem: no protocol, an unsupported protocol, or a duplicate address."""
     if not listeners:
         raise ListenerProblem("there is no listener; set one, as in PLAINTEXT://127.0.0.1:9092")
-    taken: dict[tuple[str, int], str] = {}
     for listener in listeners:
         _check_protocol(listener.name, protocols)
-        other = taken.setdefault((listener.host, listener.port), listener.name)
-        if other != listener.name and listener.port:
-            raise ListenerProblem(f"{other} and {listener.name} have the same address; give each its own port")
+    for first, second in combinations(listeners, 2):
+        if first.port and first.port == second.port and _overlap(first.host, second.host):
+            raise ListenerProblem(f"{first.name} and {second.name} have the same address; give each its own port")
+
+
+def _overlap(first: str, second: str) -> bool:
+    """Whether two sockets with these hosts cannot have the same port: `[::]` takes IPv4 too, as in Kafka."""
+    for every, other in ((first, second), (second, first)):
+        if is_every_address(every) and (":" in every or not every or ":" not in other):
+            return True
+    return first == second
 
 
 def _check_protocol(name: str, protocols: Mapping[str, str]) -> None:
@@ -125,10 +133,26 @@ def check_registered(listeners: tuple[Listener, ...], advertised: tuple[Listener
             )
 
 
-def check_zookeeper(connect: str) -> None:
-    """Check `host:port,host:port/chroot`. Raises ListenerProblem."""
-    servers, slash, chroot = connect.partition("/")
-    for server in servers.split(","):
-        _parse_one(f"ZOOKEEPER://{server.strip() if ':' in server else f'{server.strip()}:2181'}")
-    if slash and (not chroot or "" in chroot.split("/") or {".", ".."} & set(chroot.split("/"))):
+def parse_zookeeper(connect: str) -> str:
+    """Parse `host:port,host:port/chroot`, and return it without blanks and empty parts. Raises ListenerProblem.
+
+    As ZooKeeper's own parser does, it passes over an empty server and a slash alone at the end.
+    """
+    servers, _, chroot = connect.partition("/")
+    names = [server.strip() for server in servers.split(",") if server.strip()]
+    for name in names:
+        try:
+            host = _parse_one(f"ZOOKEEPER://{name if ':' in name else f'{name}:2181'}").host
+        except ListenerProblem:
+            host = ""
+        if not host:
+            raise ListenerProblem(f"{connect!r}: {name!r} is not host:port; write it as in host:2181/kafka")
+    if not names:
+        raise ListenerProblem(f"{connect!r} names no server; write it as in host:2181/kafka")
+    if "," in chroot:
+        raise ListenerProblem(
+            f"{connect!r}: the path stands once, behind the last server; write it as in host:2181,host:2181/kafka"
+        )
+    if chroot and ("" in chroot.split("/") or {".", ".."} & set(chroot.split("/"))):
         raise ListenerProblem(f"{connect!r}: the path has empty parts; write it as in host:2181/kafka")
+    return ",".join(names) + (f"/{chroot}" if chroot else "")

@@ -31,7 +31,7 @@ from kazoo.protocol import serialization
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from headgate.gateway.zookeeper.server_status import LaggingServers
+from headgate.gateway.zookeeper.server_status import LaggingServers, is_resolved
 from headgate.gateway.zookeeper.session import (
     OF_NODES,
     Check,
@@ -242,6 +242,9 @@ class ZooKeeperClient:
 
     def start(self) -> None:
         self._kazoo.start_async()
+
+    def unresolved_hosts(self) -> list[str]:
+        return [host for host, port in self._kazoo.hosts if not is_resolved(host, port)]
 
     # Requests
 

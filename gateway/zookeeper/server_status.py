@@ -31,6 +31,14 @@ def latest_zxid(address: tuple[str, int]) -> int | None:
     return None if found is None else int(found[1], 16)
 
 
+def is_resolved(host: str, port: int) -> bool:
+    """Whether an address is known for a server. Blocks."""
+    try:
+        return bool(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    except OSError:
+        return False
+
+
 class LaggingServers:
     """Decides whether every server lags behind what a client has seen. Belongs to the thread that connects."""
 

@@ -175,6 +175,9 @@ class Session(Protocol):
     def start(self) -> None:
         """Connect, for as long as it takes; events tell of it."""
 
+    def unresolved_hosts(self) -> Sequence[str]:
+        """The names of servers for which no address is known. Asks the resolver, and waits for it."""
+
     def get(self, path: str, done: Done[NodeData], watch: Watch | None = None) -> None:
         """Read a node. `watch`: its data change, or it is deleted; it is not set if the node does not exist."""
 

@@ -7,9 +7,11 @@ from headgate.gateway.config.listeners import (
     ListenerProblem,
     check_advertised,
     check_listeners,
+    is_every_address,
     parse,
     parse_metrics_listener,
     parse_protocol_map,
+    parse_zookeeper,
 )
 
 PLAIN = {"PLAINTEXT": "PLAINTEXT", "INTERNAL": "PLAINTEXT", "SSL": "SSL", "ODD": "TELNET"}
@@ -62,6 +64,11 @@ def test_protocols() -> None:
         ("SSL://:9092", "listener SSL: SSL is not supported yet; only PLAINTEXT is"),
         ("ODD://:9092", "the protocol TELNET of ODD does not exist"),
         ("PLAINTEXT://:9092,INTERNAL://:9092", "PLAINTEXT and INTERNAL have the same address"),
+        # Kafka 4.1 and 3.9: "Socket server failed to bind to 0.0.0.0:9092: Address already in use", and the broker ends
+        ("PLAINTEXT://0.0.0.0:9092,INTERNAL://[::]:9092", "PLAINTEXT and INTERNAL have the same address"),
+        ("PLAINTEXT://127.0.0.1:9092,INTERNAL://[::]:9092", "PLAINTEXT and INTERNAL have the same address"),
+        ("PLAINTEXT://[0:0:0:0:0:0:0:0]:9092,INTERNAL://[::1]:9092", "PLAINTEXT and INTERNAL have the same address"),
+        ("PLAINTEXT://0.0.0.0:9092,INTERNAL://127.0.0.1:9092", "PLAINTEXT and INTERNAL have the same address"),
     ],
 )
 def test_listeners_that_cannot_be(text: str, sentence: str) -> None:
@@ -71,7 +78,9 @@ def test_listeners_that_cannot_be(text: str, sentence: str) -> None:
 
 def test_listeners_that_can_be() -> None:
     check_listeners(parse("PLAINTEXT://0.0.0.0:0,INTERNAL://0.0.0.0:0"), PLAIN)
-    check_listeners(parse("PLAINTEXT://127.0.0.1:9092,INTERNAL://[::1]:9092"), PLAIN)
+    check_listeners(parse("PLAINTEXT://127.0.0.1:9092,INTERNAL://[::1]:9092"), PLAIN)  # Kafka 4.1 and 3.9 start
+    check_listeners(parse("PLAINTEXT://0.0.0.0:9092,INTERNAL://[::1]:9092"), PLAIN)
+    check_listeners(parse("PLAINTEXT://[::]:9092,INTERNAL://[::]:9093"), PLAIN)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "[0:0:0:0:0:0:0:0]", ""])
@@ -106,3 +115,46 @@ def test_metrics_listen_on_loopback_unless_configured_otherwise(text: str, expec
 def test_what_is_no_listener_of_metrics_is_shown_one(text: str) -> None:
     with pytest.raises(ListenerProblem, match=r"is not host:port, as in 127\.0\.0\.1:9404"):
         parse_metrics_listener(text)
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "::0", "0:0:0:0:0:0:0:0", "::0.0.0.0"])
+def test_every_address(host: str) -> None:
+    assert is_every_address(host)
+
+
+@pytest.mark.parametrize("host", ["::1", "10.0.0.0", "fd00::", "localhost", "0.0.0.1"])
+def test_one_address(host: str) -> None:
+    assert not is_every_address(host)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [  # as ZooKeeper's own parser, recorded from Kafka 3.9's jars
+        ("h:1", "h:1"),
+        ("h:1,", "h:1"),
+        ("h:1,,g:2/k", "h:1,g:2/k"),
+        ("h:1 , g/k", "h:1,g/k"),
+        ("h:1/", "h:1"),
+        ("[::1]:2181/a/b", "[::1]:2181/a/b"),
+    ],
+)
+def test_servers_of_zookeeper(text: str, expected: str) -> None:
+    assert parse_zookeeper(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text, sentence",
+    [
+        (",", "',' names no server"),
+        ("/k", "'/k' names no server"),
+        (":2181", "':2181' is not host:port"),
+        ("a,h:x", "'h:x' is not host:port"),
+        ("h/k,h/k", "the path stands once, behind the last server"),
+        ("h//k", "the path has empty parts"),
+        ("h/k/", "the path has empty parts"),
+        ("h/..", "the path has empty parts"),
+    ],
+)
+def test_what_is_no_zookeeper(text: str, sentence: str) -> None:
+    with pytest.raises(ListenerProblem, match=sentence):
+        parse_zookeeper(text)

@@ -146,6 +146,9 @@ class ZooKeeperConnection:
 
     def _connect(self) -> None:
         if not self._wait(lambda: self.session.is_connected, self._deadline_ms, "a connection"):
+            names = self.session.unresolved_hosts()
+            if names:
+                raise refusals.unresolved(self.connect, self.wait_ms, names)
             raise refusals.no_answer(self.connect, self.wait_ms)
 
     def _pause(self) -> None:

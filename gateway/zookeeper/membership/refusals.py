@@ -13,9 +13,8 @@ from headgate.gateway.zookeeper.steps import Failed, Lost
 from headgate.storage.errors import StorageError
 
 WAY_OUT: Final = (
-    "put a copy of its data back; if there is none, start this broker without zookeeper.connect by `headgate serve"
-    " --adopt`, which takes over the topics in log.dirs, stop it, carry its metadata to ZooKeeper with `headgate"
-    " metadata to-zookeeper --execute`, and start it with zookeeper.connect"
+    "put a copy of its data back, or start by `headgate serve --adopt` without zookeeper.connect, stop, and run"
+    " `headgate metadata to-zookeeper`"
 )
 
 
@@ -28,6 +27,14 @@ def no_answer(connect: str, waited_ms: float) -> ZooKeeperRefusal:
     return ZooKeeperRefusal(
         f"ZooKeeper at {connect} did not answer within {waited_ms / 1000:g} s; start ZooKeeper, correct"
         " zookeeper.connect, or raise zookeeper.connection.timeout.ms"
+    )
+
+
+def unresolved(connect: str, waited_ms: float, names: Sequence[str]) -> ZooKeeperRefusal:
+    """No session, and servers that have no address."""
+    return ZooKeeperRefusal(
+        f"ZooKeeper at {connect} did not answer within {waited_ms / 1000:g} s, and no address is known for"
+        f" {', '.join(names)}; correct zookeeper.connect, or the resolver of this machine"
     )
 
 
@@ -51,7 +58,7 @@ def no_cluster(connect: str, directory: str, own: str, partitions: int) -> ZooKe
     """ZooKeeper has no cluster below the chroot, but the directories have partitions of one."""
     return ZooKeeperRefusal(
         f"ZooKeeper at {connect} has no cluster, but {directory} holds {partitions} partitions of cluster {own}:"
-        " zookeeper.connect may have the wrong address or the wrong chroot; or set another log.dirs. If ZooKeeper has"
+        " zookeeper.connect may have the wrong address or the wrong chroot; or set another log.dirs; if ZooKeeper has"
         f" lost that cluster, {WAY_OUT}"
     )
 
@@ -59,26 +66,24 @@ def no_cluster(connect: str, directory: str, own: str, partitions: int) -> ZooKe
 def lost_cluster(connect: str, own: str) -> ZooKeeperRefusal:
     """The nodes of the cluster are gone below a broker that runs."""
     return ZooKeeperRefusal(
-        f"ZooKeeper at {connect} has lost cluster {own}: somebody has deleted its nodes, or ZooKeeper came back empty."
-        " Clients produce and consume; topics and configs cannot be changed, and this broker is not registered:"
-        f" {WAY_OUT}"
+        f"ZooKeeper at {connect} has lost cluster {own}, so that this broker cannot register there, and topics and"
+        f" configs cannot be changed: {WAY_OUT}"
     )
 
 
 def changed_cluster(connect: str, found: str, own: str) -> ZooKeeperRefusal:
     """Another cluster is at the same place below a broker that runs."""
     return ZooKeeperRefusal(
-        f"the cluster id {found} in ZooKeeper at {connect} doesn't match {own}, the cluster of this broker: ZooKeeper"
-        f" was replaced. Clients produce and consume; {WAY_OUT}"
+        f"the cluster id {found} in ZooKeeper at {connect} doesn't match {own}, the cluster of this broker, as"
+        f" ZooKeeper was replaced: {WAY_OUT}"
     )
 
 
 def outdated(connect: str) -> ZooKeeperRefusal:
     """No server has all transactions that this broker's session has seen, so each of them refuses the session."""
     return ZooKeeperRefusal(
-        f"ZooKeeper at {connect} came back empty or from an older copy: it has fewer transactions than this broker has"
-        " seen, and so refuses its session. Clients produce and consume; what needs ZooKeeper waits:"
-        f" {WAY_OUT}"
+        f"ZooKeeper at {connect} came back empty or from an older copy, and refuses the session of this broker, which"
+        f" has seen later transactions: {WAY_OUT}"
     )
 
 

@@ -229,6 +229,9 @@ class ModelSession:
     def start(self) -> None:
         self._keeper.connect(self)
 
+    def unresolved_hosts(self) -> Sequence[str]:
+        return self._keeper.unresolved
+
     # Requests
 
     def get(self, path: str, done: Done[NodeData], watch: Watch | None = None) -> None:
@@ -416,6 +419,7 @@ class ZooKeeperModel:
         self.sessions: list[ModelSession] = []
         self.is_running = True
         self.is_frozen = False
+        self.unresolved: tuple[str, ...] = ()
         self._random = random
         self.on_way = on_way
         self._now_ms = now_ms

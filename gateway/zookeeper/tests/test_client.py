@@ -309,7 +309,7 @@ def test_kazoo_is_imported_with_the_client_alone() -> None:
 
 def test_the_end_of_the_thread_is_told_and_its_error_logged(caplog: pytest.LogCaptureFixture) -> None:
     ended = threading.Event()
-    client_module._InlineHandler(ended.set).spawn(lambda one: one // 0, 1)
+    client_module._InlineHandler(ended.set, lambda _: None).spawn(lambda one: one // 0, 1)
     assert ended.wait(30)
     assert "ZeroDivisionError" in caplog.text
 

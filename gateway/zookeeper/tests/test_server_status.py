@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from headgate.gateway.zookeeper import server_status
-from headgate.gateway.zookeeper.server_status import LaggingServers, latest_zxid
+from headgate.gateway.zookeeper.server_status import LaggingServers, is_resolved, latest_zxid
 
 ANSWER = (
     b"Zookeeper version: 3.9.3-c26634, built on 2024-10-17\nLatency min/avg/max: 0/0.0/0\nZxid: 0x1a00000003\nMode: x\n"
@@ -56,6 +56,16 @@ def test_no_server_tells_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
     assert latest_zxid(address) is None
+
+
+def test_names_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve(host: str, _port: int, **_: object) -> list[object]:
+        if host == "nowhere.invalid":
+            raise socket.gaierror(-2, "Name or service not known")
+        return [host]
+
+    monkeypatch.setattr("socket.getaddrinfo", resolve)
+    assert [is_resolved(host, 2181) for host in ("zk", "nowhere.invalid")] == [True, False]
 
 
 def attempts(monkeypatch: pytest.MonkeyPatch, servers: LaggingServers, *zxids: int | None, seen: int = 9) -> list[bool]:

@@ -64,6 +64,14 @@ def test_no_connection(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def test_a_name_without_an_address() -> None:
+    world = World(zookeeper_connect="zk:2181,nowhere.invalid:2181")
+    world.keeper.stop()
+    world.keeper.unresolved = ("nowhere.invalid",)
+    with pytest.raises(ZooKeeperRefusal, match=r"and no address is known for nowhere\.invalid; correct zook"):
+        world.connect()
+
+
 def test_the_wait_is_the_session_timeout_by_default() -> None:
     world = World(zookeeper_session_timeout_ms="3000")
     world.keeper.stop()

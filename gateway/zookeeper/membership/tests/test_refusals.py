@@ -22,6 +22,10 @@ REFUSALS = [
     refusals.unwritable(AT, "the node /x", "NO_AUTH"),
     refusals.not_registered(AT, 0, 5_000, "no connection"),
     refusals.lives_on(AT, 0, OWNER),
+    refusals.lost_cluster(AT, "A"),
+    refusals.changed_cluster(AT, "A", "B"),
+    refusals.outdated(AT),
+    refusals.unresolved(AT, 18_000, ["zk"]),
 ]
 
 
@@ -31,7 +35,7 @@ def test_a_refusal_is_one_sentence_with_the_place(refusal: refusals.ZooKeeperRef
     assert AT in text
     assert "\n" not in text
     assert ". " not in text
-    assert 80 < len(text) < 320
+    assert 80 < len(text) < 380
 
 
 def test_the_phrase_of_kafka() -> None:
