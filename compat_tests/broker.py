@@ -22,7 +22,7 @@ from compat_tests.ports import reserve
 from compat_tests.waiting import until
 
 TARGET = os.environ.get("HEADGATE_COMPAT_TARGET", "headgate")
-READY = re.compile(r"^headgate ready PLAINTEXT://([\d.]+):(\d+) ", re.MULTILINE)
+READY = re.compile(r"^headgate ready PLAINTEXT://([\d.]+|\[[\da-f:]+\]):(\d+) ", re.MULTILINE)
 START_LIMIT_S = 60.0
 # Jars of the targets other than headgate
 KAFKAS = {"kafka": "broker", "kafka39": "broker39"}
