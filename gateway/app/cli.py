@@ -301,6 +301,8 @@ def _run(settings: BrokerConfig, log_level: str, *, is_adopting: bool = False) -
         broker.serve(settings, started, addresses)
     except Exception as error:  # noqa: BLE001 - an unexplained error is raised again
         return _explain(error, settings, f"the broker {outcome}")
+    finally:
+        addresses.close()
     return 0
 
 
