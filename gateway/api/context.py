@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.gateway.coordinator.decision import RequestContext
 from headgate.gateway.replication.write_batcher import WriteBatcher
@@ -40,6 +40,17 @@ def _unmuted(throttle_ms: int) -> None:
     """There is no quota: do nothing."""
 
 
+class SkippedOffsets(NamedTuple):
+    """Offsets of a partition that have no message for one client, such as those of transaction markers.
+
+    `history`: topic id, leader epoch and isolation level. With another history, the offsets may have other records.
+    """
+
+    history: tuple[bytes | None, int, int]
+    first_offset: int
+    next_offset: int
+
+
 @dataclass(slots=True)
 class Client:
     """The client of one connection. Hosts are addresses as text; the client itself reports its id and software."""
@@ -55,6 +66,8 @@ class Client:
     client_id: str | None = field(default=None)
     mute: Callable[[int], None] = field(default=_unmuted, compare=False, repr=False)
     """Answer nothing more on the connection for so many milliseconds (KIP-219). The server sets this with a quota."""
+    skipped: dict[tuple[object, int], SkippedOffsets] | None = field(default=None, compare=False, repr=False)
+    """The end of the last fetch of message sets, by topic and partition, where it found no message (Fetch 0 to 3)."""
 
     def __str__(self) -> str:
         name = f" client.id={self.client_id[:80]!r}" if self.client_id else ""

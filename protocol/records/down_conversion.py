@@ -204,16 +204,18 @@ class DownConversion:
 
         Raises KafkaError; `out` has the messages before the fault.
         """
-        position = 0
+        position = pause_at = 0
         while not self._is_full and position + MAGIC_POSITION < len(self._data):
+            if position >= pause_at:  # markers, and batches of aborted transactions, are skipped without a step
+                pause_at = position + STEP_BYTES
+                if position:
+                    yield
             magic = self._data[position + MAGIC_POSITION]
             if magic <= self._magic:
                 position = self._copy_messages(position)
-                if position < len(self._data):
-                    yield
             elif magic < batch.MAGIC:
                 stored = yield from up_convert_stored_steps(self._data[position:])
-                self._data, position = memoryview(stored.data), 0
+                self._data, position, pause_at = memoryview(stored.data), 0, STEP_BYTES
             else:
                 position = yield from self._convert_batch(position)
 

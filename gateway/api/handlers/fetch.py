@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from headgate.gateway.api import conversion
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.broker_endpoints import leader_of
-from headgate.gateway.api.context import HandlerContext
+from headgate.gateway.api.context import HandlerContext, SkippedOffsets
 from headgate.gateway.api.conversion import Steps
 from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS, NO_DIVERGENCE, DelayedFetch, late, release
 from headgate.gateway.api.fetch_sessions import FetchTurn, TopicKey
@@ -50,6 +50,12 @@ NO_LEADER, NO_SNAPSHOT = _BLANK.current_leader, _BLANK.snapshot_id
 CONVERTED_BYTES, MIN_CONVERTED_BYTES = 1 << 20, 1 << 16
 # How many bytes a slice of a conversion covers; a partition with nothing to convert counts as `LOOK_BYTES`.
 SLICE_BYTES, LOOK_BYTES = 1 << 14, 1 << 8
+
+# How many bytes one plan covers at least, after a piece without a message for the client: such a log is read in large
+# pieces, whatever the client's limits, which hold for messages.
+SKIPPED_BYTES = 1 << 18
+MAX_SKIPPED = 1_000
+"""The most partitions of one client with an entry in `Client.skipped`."""
 
 HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 """The errors with a leader hint (KIP-951)."""
@@ -182,7 +188,9 @@ class _FetchConverted(FetchAsStored):
         """
         raise NotImplementedError
 
-    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece) -> bool:
+    def _apply(
+        self, key: TopicKey, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece
+    ) -> bool:
         """Put a conversion into its row. True if all of the piece was omitted; then `wanted` has the next offset."""
         raise NotImplementedError
 
@@ -238,7 +246,7 @@ class _FetchConverted(FetchAsStored):
         return self._take(rows, results[0] if made is None else made)
 
     def _take(self, rows: list[PartitionData], made: Any) -> FetchResponse | Waiting:
-        """Answer with the conversions. If all data was omitted, plan again from the offsets behind it."""
+        """Answer with the conversions. If all data was omitted, plan again from the offsets behind it, in time."""
         if isinstance(made, Exception):
             raise made
         has_moved = False
@@ -250,9 +258,14 @@ class _FetchConverted(FetchAsStored):
                 row.error_code = ErrorCode.CORRUPT_MESSAGE if isinstance(replacement, KafkaError) else code
                 _replace(row, b"")
             elif replacement is not None:
-                has_moved = self._apply(wanted, row, replacement) or has_moved
+                has_moved = self._apply(key, wanted, row, replacement) or has_moved
         is_something = self._is_urgent or any(row.records for row in rows)
-        return self._again() if has_moved and not is_something else super().response(rows)
+        return self._again() if has_moved and not is_something and self._has_time else super().response(rows)
+
+    @property
+    def _has_time(self) -> bool:
+        """Whether another plan may follow one that found nothing."""
+        return self._broker.clock.monotonic_ms() < self._deadline_ms
 
     def _again(self) -> FetchResponse | Waiting:
         return self._plan_again(self._convert_again)
@@ -276,7 +289,9 @@ class FetchAsBatches(_FetchConverted):
     ) -> Steps[conversion.ConvertedPiece | None]:
         return conversion.convert_to_batches(piece, room)
 
-    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece) -> bool:
+    def _apply(
+        self, key: TopicKey, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece
+    ) -> bool:
         assert made.records is not None
         _replace(row, made.records)
         return False
@@ -305,7 +320,9 @@ class FetchWithoutZstd(_FetchConverted):
     ) -> Steps[conversion.ConvertedPiece | None]:
         return conversion.replace_zstd(piece, room)
 
-    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece) -> bool:
+    def _apply(
+        self, key: TopicKey, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece
+    ) -> bool:
         if made.records is not None:
             _replace(row, made.records)
         elif isinstance(row.records, FileSlice):
@@ -319,9 +336,13 @@ class FetchAsMessageSets(_FetchConverted):
     In versions 0 to 2 a partition's limit is hard: a larger message is cut, by which the client notices its size. These
     clients ask for all partitions in the same order each time, so each response begins with another partition. In all
     of these versions a client cannot ask for an isolation level: see `gateway.api.transactions.default_isolation`.
+
+    Markers and aborted batches become no message. The fetch reads on behind them until its time is over, then answers
+    with an empty set. A client would repeat its offset for ever, so `Client.skipped` has the place to read on from.
+    Apache Kafka 3.9 stops at the end of the piece, and answers as if the next message were too large.
     """
 
-    __slots__ = ("_is_hard", "_isolation_of", "_magic")
+    __slots__ = ("_first_offsets", "_histories", "_is_hard", "_is_skipping", "_isolation_of", "_magic")
 
     def __init__(self, request: FetchRequest, context: HandlerContext, turn: FetchTurn, now_ms: float) -> None:
         super().__init__(request, context, turn, now_ms)
@@ -329,6 +350,11 @@ class FetchAsMessageSets(_FetchConverted):
         self._max_bytes = min(self._max_bytes, share)
         self._min_bytes = min(self._min_bytes, self._max_bytes)
         self._magic = 0 if context.version < 2 else 1
+        self._is_skipping = False
+        self._histories: dict[tuple[object, int], tuple[bytes | None, int, int]] = {}
+        """The history of each planned partition, as in `SkippedOffsets`."""
+        self._first_offsets: dict[tuple[object, int], int] = {}
+        """The client's offset in each partition without a message so far."""
         self._is_hard = context.version < 3
         self._isolation_of = default_isolation(context, request.replica_id)
         if self._is_hard and len(turn.partitions) > 1:
@@ -338,8 +364,14 @@ class FetchAsMessageSets(_FetchConverted):
     def _row(
         self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, blocking: bool = True
     ) -> PartitionData:
+        if self._context.client.skipped:
+            self._resume(key, wanted)
+        if self._is_skipping and (max_bytes > 0 or is_first):
+            max_bytes = max(max_bytes, SKIPPED_BYTES)
         is_whole = is_first or (self._is_hard and max_bytes > 0 and not self._broker.partitions.held.is_full)
         row = super()._row(key, wanted, max_bytes, is_whole, blocking)
+        if self._seen is not None:
+            self._histories[key, wanted.partition] = self._history(self._seen)
         if self._isolation_level == READ_COMMITTED and row.error_code == ErrorCode.NONE:
             row.high_watermark = row.last_stable_offset  # the end of the log, for such a client
         return row
@@ -358,13 +390,44 @@ class FetchAsMessageSets(_FetchConverted):
         aborted = [(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()]
         return conversion.convert_to_message_set(piece, self._magic, wanted.fetch_offset, limit, is_first, aborted)
 
-    def _apply(self, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece) -> bool:
+    def _apply(
+        self, key: TopicKey, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece
+    ) -> bool:
         assert made.records is not None
         _replace(row, made.records[: wanted.partition_max_bytes] if self._is_hard else made.records)
         if made.records or made.position <= wanted.fetch_offset:
             return False
-        wanted.fetch_offset = made.position
+        self._skip(key, wanted, made.position)
         return True
+
+    @property
+    def _has_time(self) -> bool:
+        """At least one large piece is read, or a client that does not wait would advance by its own small ones."""
+        is_small, self._is_skipping = not self._is_skipping, True
+        return is_small or super()._has_time
+
+    def _history(self, partition: Replica) -> tuple[bytes | None, int, int]:
+        return partition.log.topic_id, partition.leader_epoch, self._isolation_level
+
+    def _skip(self, key: TopicKey, wanted: FetchPartition, next_offset: int) -> None:
+        """Read on from an offset, in this fetch and in the next one of the client."""
+        place, client = (key, wanted.partition), self._context.client
+        first_offset = self._first_offsets.setdefault(place, wanted.fetch_offset)
+        wanted.fetch_offset = next_offset
+        if client.skipped is None or len(client.skipped) >= MAX_SKIPPED:
+            client.skipped = {}
+        client.skipped[place] = SkippedOffsets(self._histories[place], first_offset, next_offset)
+
+    def _resume(self, key: TopicKey, wanted: FetchPartition) -> None:
+        """Read on where the client's last fetch ended, if the client repeats its offset."""
+        place, skipped = (key, wanted.partition), self._context.client.skipped
+        known = skipped.get(place) if skipped else None
+        if known is None or known.first_offset != wanted.fetch_offset:
+            return
+        with contextlib.suppress(KafkaError):  # the row reports the error
+            if known.history == self._history(self._find(*place)):
+                self._first_offsets[place] = wanted.fetch_offset
+                wanted.fetch_offset, self._is_skipping = known.next_offset, True
 
 
 def _replace(row: PartitionData, records: bytes | bytearray) -> None:
