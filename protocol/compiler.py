@@ -36,7 +36,7 @@ import linecache
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from headgate.protocol.reading import MAX_ELEMENTS
+from headgate.protocol.reading import MAX_ELEMENTS, MAX_ELEMENTS_AT_ONCE
 from headgate.protocol.reading import reader as compile_reader
 from headgate.protocol.schema import Message, tree
 from headgate.protocol.wire import Splice
@@ -60,7 +60,7 @@ __all__ = [
 M = TypeVar("M", bound=Message)
 Reader = Callable[..., tuple[Any, int]]
 Writer = Callable[[Any, bytearray, list[tuple[int, Splice]]], None]
-StepReader = Callable[..., Generator[None, None, tuple[Any, int]]]
+StepReader = Callable[..., Generator[None, None, tuple[Any, int, int]]]
 StepWriter = Callable[[Any, bytearray, list[tuple[int, Splice]]], Generator[None, None, None]]
 
 _readers: dict[tuple[type[Message], int], Reader] = {}
@@ -93,20 +93,23 @@ def reader(cls: type[Message], version: int) -> Reader:
     """Return the compiled `read(buffer, position=0)` of one version, for frequent calls."""
     compiled = _readers.get((cls, version))
     if compiled is None:
-        compiled = compile_reader(tree(cls, version), _title(cls, version), _max_elements(cls))
+        compiled = compile_reader(tree(cls, version), _title(cls, version), _max_elements(cls, MAX_ELEMENTS_AT_ONCE))
         _readers[cls, version] = compiled
     return compiled
 
 
-def _max_elements(cls: type[Message]) -> int | None:
+def _max_elements(cls: type[Message], most: int) -> int | None:
     """The limit of a request. A response has none, as its reader serves nobody else; a record must be readable."""
-    return None if cls.is_response or cls.is_record else MAX_ELEMENTS
+    return None if cls.is_response or cls.is_record else most
 
 
 @functools.cache
-def reader_in_steps(cls: type[Message], version: int) -> StepReader:
-    """Return the reader of one version as a generator. It yields often, and returns or raises as `reader`'s does."""
-    return compile_reader(tree(cls, version), _title(cls, version), _max_elements(cls), in_steps=True)
+def reader_in_steps(cls: type[Message], version: int, max_elements: int = MAX_ELEMENTS) -> StepReader:
+    """Return the reader of one version as a generator, which yields often.
+
+    It returns the message, the position after it, and the number of its elements; or raises as `reader`'s does.
+    """
+    return compile_reader(tree(cls, version), _title(cls, version), _max_elements(cls, max_elements), in_steps=True)
 
 
 @functools.cache

@@ -14,7 +14,13 @@ import struct
 from typing import NamedTuple
 
 from headgate.protocol.errors import MalformedRequest
-from headgate.protocol.reading import MAX_ELEMENTS, MAX_SHORT_BLOB_BYTES, InvalidLength, blob_unpackers, read_tags
+from headgate.protocol.reading import (
+    MAX_ELEMENTS_AT_ONCE,
+    MAX_SHORT_BLOB_BYTES,
+    InvalidLength,
+    blob_unpackers,
+    read_tags,
+)
 from headgate.protocol.registry import header_versions
 
 _REQUEST = struct.Struct(">hhih")
@@ -111,6 +117,6 @@ def _skip_tags(buffer: memoryview, position: int) -> int:
     count = buffer[position]
     position += 1
     try:
-        return read_tags(buffer, position, count, MAX_ELEMENTS)[1]
+        return read_tags(buffer, position, count, MAX_ELEMENTS_AT_ONCE)[1]
     except InvalidLength as error:
         raise MalformedRequest(f"a tagged field of a header: {error}") from None

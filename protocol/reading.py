@@ -29,7 +29,8 @@ An example of an emitted reader (FetchTopic v11 in FetchRequest; comments added)
 No code reads past the end. An unpack of too few bytes raises struct.error, an index raises IndexError. A slice would be
 cut silently, so a check precedes each slice. A negative length never becomes an index.
 
-The arrays of a request have at most `MAX_ELEMENTS` elements together; `spare` is the unused part of this limit. The
+The arrays of a request have at most `MAX_ELEMENTS` elements together; `spare` is the unused part of this limit. Apache
+Kafka has no such limit: its readers compare a count with the remaining bytes alone, as ours do too. The
 only element of an array is not counted, as its holder was. Ten numbers count as one element: one call reads an array of
 numbers, but each number is an object, and a handler may make something of each.
 
@@ -75,9 +76,15 @@ from headgate.protocol.wire import (
 
 Reader = Callable[..., Any]
 
-MAX_ELEMENTS = 100_000
-"""The limit for the elements of all arrays and tagged fields of a request. The read of as many stops the loop for 0.1
-s. A request for every partition of a broker has fewer."""
+MAX_ELEMENTS = 1_000_000
+"""The limit for the elements of all arrays and tagged fields of a request that is read in steps."""
+MAX_ELEMENTS_AT_ONCE = 100_000
+"""The same of a request that is read at once: the read of as many stops the loop for 0.1 s."""
+
+BYTES_PER_ELEMENT = 400
+"""The most memory of an element, beside its blobs."""
+_BYTES_PER_BYTE = 100
+"""The most memory for each byte of a request: for structs of four bytes with an empty list and an unknown tag."""
 
 MAX_SHORT_BLOB_BYTES = 127
 """The longest blob that a `struct.Struct` of its own length copies; one byte of a varint holds this length. The struct
@@ -123,11 +130,16 @@ class _PendingBlob(NamedTuple):
         return "" if isinstance(self.node, Text) else b""
 
 
+def parsed_bytes(size: int, max_elements: int) -> int:
+    """The most memory that a request of `size` bytes, and at most so many elements, takes once it is read."""
+    return min(size * _BYTES_PER_BYTE, size + max_elements * BYTES_PER_ELEMENT)
+
+
 def reader(root: StructNode, title: str, max_elements: int | None, in_steps: bool = False) -> Reader:
     """Emit and compile `read(buffer, position=0) -> (value, position)` for the tree of a message.
 
     `max_elements`: the limit for the elements of all arrays together; None for no limit but the bytes.
-    `in_steps`: `read` is a generator that yields often, and returns the same.
+    `in_steps`: `read` is a generator that yields often, and returns the number of elements as well.
     """
     source = Source()
     source.names.update(
@@ -153,11 +165,11 @@ def reader(root: StructNode, title: str, max_elements: int | None, in_steps: boo
             source.line("buffer = memoryview(buffer)")
         source.line("limit = len(buffer)")
         bounded = "" if max_elements is None else f" if limit < {max_elements} else {max_elements}"
-        source.line(f"spare = limit{bounded}")
+        source.line(f"{'most = ' if in_steps else ''}spare = limit{bounded}")
         with source.block("try"):
             value = emitter.read_struct(root)
             emitter.flush()
-            source.line(f"return {value}, position")
+            source.line(f"return {value}, position" + (", most - spare" if in_steps else ""))
         with source.block("except ENDS as error"):
             source.line("raise wrapped(position, error) from None")
     emitter.finish()

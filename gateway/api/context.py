@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headgate.gateway.metadata.store import MetadataStore
     from headgate.gateway.replication.replica_manager import ReplicaManager
     from headgate.gateway.runtime.clock import Clock
+    from headgate.gateway.runtime.memory_budget import MemoryBudget
     from headgate.gateway.runtime.purgatory import Purgatory
     from headgate.gateway.runtime.scheduler import Scheduler
     from headgate.gateway.runtime.time_slices import TimeSlices
@@ -93,6 +94,8 @@ class Services:
     markers: PartitionMarkers
     slices: TimeSlices
     """All long works of the broker, those of groups included, in slices of a millisecond of each turn."""
+    parsed_memory: MemoryBudget
+    """For the parsed requests that may have more elements than a small one, from the read until the reply."""
     conversions: Conversions
     appends: WriteBatcher
     metrics: Metrics

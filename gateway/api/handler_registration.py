@@ -14,6 +14,7 @@ from headgate.gateway.api.authorization import Rule
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.runtime.purgatory import Waiting
+from headgate.protocol.reading import MAX_ELEMENTS, MAX_ELEMENTS_AT_ONCE
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import Steps
 
@@ -29,7 +30,8 @@ class Range(NamedTuple):
     equal request from the same viewpoint has the same response, and no effect, until the image changes. Such a response
     is cached (`gateway.api.response_cache`). `stages`: True if the handler may stage appends, which are written
     together with others of its turn (`gateway.replication.write_batcher`). `needs_zookeeper`: only
-    with ZooKeeper.
+    with ZooKeeper. `in_steps`: True if the handler answers any number of rows in steps: a request of this API may have
+    `MAX_ELEMENTS`, any other only as many as a handler may take at once.
     """
 
     first: int
@@ -39,6 +41,12 @@ class Range(NamedTuple):
     is_lasting: Callable[[Any], bool] | None = None
     stages: bool = False
     needs_zookeeper: bool = False
+    in_steps: bool = False
+
+    @property
+    def max_elements(self) -> int:
+        """The limit for the elements of a request."""
+        return MAX_ELEMENTS if self.in_steps else MAX_ELEMENTS_AT_ONCE
 
 
 class Registration(NamedTuple):
@@ -73,6 +81,7 @@ def handles(
     is_lasting: Callable[[Any], bool] | None = None,
     stages: bool = False,
     needs_zookeeper: bool = False,
+    in_steps: bool = False,
 ) -> Callable[[H], H]:
     """Register a handler for `versions` ("0-4", or "3") of a request; see `Range`.
 
@@ -82,7 +91,7 @@ def handles(
     low, _, high = versions.partition("-")
 
     def register(handler: H) -> H:
-        added = Range(int(low), int(high or low), handler, authorize, is_lasting, stages, needs_zookeeper)
+        added = Range(int(low), int(high or low), handler, authorize, is_lasting, stages, needs_zookeeper, in_steps)
         known = REGISTRATIONS.get(request.api_key)
         ranges = sorted((added, *(known.ranges if known else ())))
         for before, after in pairwise(ranges):

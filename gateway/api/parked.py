@@ -2,7 +2,11 @@
 
 A request goes through up to four phases, and its connection is parked from the first phase that does not end at once:
 
-    read in steps ──> handler ──> its steps ──> waits (purgatory, task) ──> response written in steps ──> done(reply)
+    memory ──> read in steps ──> handler ──> its steps ──> waits (purgatory, task) ──> written in steps ──> done(reply)
+
+A request of more than `FREE_BYTES` reserves the most memory that its bytes may take once they are read; after the read,
+it keeps the part for the elements that it has, until its reply is written. So any bytes of any number of clients take
+at most about twice the budget, and a request is refused for its size alone.
 
 Steps take turns with the steps of all other requests (`gateway.runtime.time_slices`). Steps of less than half a
 millisecond end in `begin`, as if there were no steps. When a client disconnects, the phase of its request ends.
@@ -19,11 +23,15 @@ from headgate.gateway.api.routes import Reply, Route, body_of, with_body
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
 from headgate.gateway.runtime.time_slices import Work
 from headgate.protocol.errors import MalformedRequest
+from headgate.protocol.reading import BYTES_PER_ELEMENT, parsed_bytes
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import Steps, is_steps
 
 if TYPE_CHECKING:
     from headgate.gateway.metadata.image import Image
+
+FREE_BYTES = 1 << 17
+"""A request of up to this size reserves no memory for its elements."""
 
 Done = Callable[[Reply | Exception], None]
 Keep = Callable[["Image", bytes], None]
@@ -61,6 +69,7 @@ class ParkedRequest(Parked):
         "_done",
         "_is_large",
         "_keep",
+        "_reserved",
         "_route",
         "_services",
         "_sharers",
@@ -87,15 +96,33 @@ class ParkedRequest(Parked):
         self._done: Done | None = done
         self._keep = keep
         self._is_large = False
+        self._reserved = 0
         self._sharers: dict[Parked, tuple[int, Done]] = {}
 
     # Phases
 
     def begin(self, frame: bytes, position: int) -> Reply | Parked:
-        """Read, handle and answer a large request. Raises MalformedRequest, CloseConnection."""
+        """Read, handle and answer a large request, once there is memory. Raises MalformedRequest, CloseConnection."""
         self._is_large = True
-        reply = self._go(self._read(frame, position))
-        return self if reply is None else reply
+        if len(frame) <= FREE_BYTES:
+            reply = self._go(self._read(frame, position))
+            return self if reply is None else reply
+        memory, size = self._services.parsed_memory, parsed_bytes(len(frame), self._route.max_elements)
+
+        def granted(size: int) -> None:
+            self._reserved = size
+            self._go_later(self._read(frame, position))
+
+        if memory.reserve(size, granted):
+            granted(size)
+        else:
+            self._abandon = lambda: memory.forget(granted)
+        return self
+
+    def _go_later(self, steps: Steps[Reply | None]) -> None:
+        work = Work(steps, self._end)
+        self._abandon = work.cancel
+        self._services.slices.put(work)
 
     def go_on(self, request: Message, outcome: Any) -> Reply | Parked:
         """Continue with a handler's outcome that is not a response yet."""
@@ -111,7 +138,8 @@ class ParkedRequest(Parked):
         return None
 
     def _read(self, frame: bytes, position: int) -> Steps[Reply | None]:
-        request, _ = yield from self._route.read_in_steps(frame, position)
+        request, _, elements = yield from self._route.read_in_steps(frame, position)
+        self._keep_reserved(len(frame) + elements * BYTES_PER_ELEMENT)
         del frame  # frees the memory
         services, route, client = self._services, self._route, self._client
         services.appends.commit()  # other requests may have staged appends meanwhile
@@ -175,6 +203,7 @@ class ParkedRequest(Parked):
         done, self._done = self._done, None
         sharers, self._sharers = self._sharers, {}
         self._abandon = None
+        self._keep_reserved(0)
         for correlation_id, other in sharers.values():
             other(_same(reply, correlation_id))
         if done is not None:
@@ -198,11 +227,19 @@ class ParkedRequest(Parked):
         self._done = None
         if not self._sharers:
             super().abandon()
+            self._keep_reserved(0)
 
     def _leave(self, sharer: Parked) -> None:
         self._sharers.pop(sharer, None)
         if not self.is_open:
             super().abandon()
+            self._keep_reserved(0)
+
+    def _keep_reserved(self, size: int) -> None:
+        """Give back reserved memory, down to `size` bytes."""
+        if size < self._reserved:
+            self._services.parsed_memory.release(self._reserved - size)
+            self._reserved = size
 
     def _kept(self, image: Image, response: Message, reply: Reply) -> Reply:
         """The reply; its bytes are cached if they stay valid."""

@@ -51,6 +51,7 @@ class Route:
         "is_lasting",
         "large_bytes",
         "latency",
+        "max_elements",
         "read",
         "request",
         "stages",
@@ -87,6 +88,7 @@ class Route:
         self.is_lasting = served.is_lasting if authorizer is None and quota is None else None
         self.read = compiler.reader(request, version)
         self.stages = served.stages
+        self.max_elements = served.max_elements
         # A Produce request is mostly records, which are views into its frame: a large frame may have few rows
         self.large_bytes = _NEVER_LARGE if request is ProduceRequest else LARGE_BYTES
         self._write = compiler.writer(registry.response_class(request.api_key), version)
@@ -102,7 +104,7 @@ class Route:
     @property
     def read_in_steps(self) -> StepReader:
         """`read`, in steps."""
-        return compiler.reader_in_steps(self.request, self.version)
+        return compiler.reader_in_steps(self.request, self.version, self.max_elements)
 
     def encode(self, response: Message, correlation_id: int) -> Reply:
         """Frame a response: its bytes, split at the pieces of files."""

@@ -42,6 +42,7 @@ from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.clock import Clock, SystemClock
 from headgate.gateway.runtime.descriptors import max_connections_for
+from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.purgatory import Purgatory, WaitList
 from headgate.gateway.runtime.scheduler import Scheduler
@@ -335,6 +336,7 @@ class BrokerParts:
             ),
             markers=markers,
             slices=slices,
+            parsed_memory=MemoryBudget(config.queued_max_request_bytes),
             conversions=Conversions(scheduler),
             appends=self.appends,
             metrics=self.metrics,

@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 from headgate.gateway.api.context import Client, CloseConnection
 from headgate.gateway.api.dispatch import Dispatcher, Parked, Piece, Reply
-from headgate.gateway.network.memory_budget import SMALL_BYTES, MemoryBudget
 from headgate.gateway.network.protocol_detection import detect
+from headgate.gateway.runtime.memory_budget import SMALL_BYTES, MemoryBudget
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.frame import FrameReader, InvalidFrameSize

@@ -15,11 +15,11 @@ from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Dispatcher
 from headgate.gateway.network import sockets
 from headgate.gateway.network.connection import Connection
-from headgate.gateway.network.memory_budget import MemoryBudget
 from headgate.gateway.network.sockets import CANNOT_ACCEPT, NO_DESCRIPTORS, PAUSE_MS, SocketDriver, SocketEngine
 from headgate.gateway.network.streams import StreamDriver
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
+from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.scheduler import Scheduler
 
 logger = logging.getLogger("headgate.server")

@@ -32,7 +32,8 @@ def written_in_steps(value: Message, version: int) -> bytes:
 
 
 def read_in_steps(cls: type[Message], version: int, data: bytes) -> tuple[Any, int]:
-    return finish(compiler.reader_in_steps(cls, version)(data))
+    value, position, _ = finish(compiler.reader_in_steps(cls, version)(data))
+    return value, position
 
 
 def read_or_refused(read: Callable[..., tuple[Any, int]], *arguments: Any) -> tuple[Any, str]:

@@ -22,7 +22,7 @@ from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from headgate.protocol.messages.sasl_handshake import SaslHandshakeResponse
-from headgate.protocol.reading import MAX_ELEMENTS, reader
+from headgate.protocol.reading import MAX_ELEMENTS_AT_ONCE, reader
 from headgate.protocol.schema import Message, tree
 from headgate.protocol.steps import finish
 from headgate.protocol.tests.values import written
@@ -110,14 +110,14 @@ def test_texts_and_tagged_fields_count_too() -> None:
 
 def test_a_request_may_have_many_partitions_but_not_too_many() -> None:
     """Ten numbers count as one element."""
-    numbers = [7] * (10 * MAX_ELEMENTS)
+    numbers = [7] * (10 * MAX_ELEMENTS_AT_ONCE)
     request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", numbers)])
     assert compiler.read(OffsetFetchRequest, 5, written(request, 5))[0] == request
     numbers += [7] * 10
     with pytest.raises(MalformedRequest, match="1000010 partition_indexes, but a request may have only 1000000 more"):
         compiler.read(OffsetFetchRequest, 5, written(request, 5))
     with pytest.raises(MalformedRequest, match="100001 topic_data, but a request may have only 100000 more"):
-        compiler.read(ProduceRequest, 7, produce_of(*[0] * (MAX_ELEMENTS + 1)))
+        compiler.read(ProduceRequest, 7, produce_of(*[0] * (MAX_ELEMENTS_AT_ONCE + 1)))
 
 
 def test_an_array_of_many_uuids_is_read() -> None:
@@ -139,8 +139,8 @@ def test_the_last_of_two_equal_tags_wins() -> None:
 
 
 def test_a_response_has_no_limit_of_elements() -> None:
-    data = struct.pack(">hi", 0, MAX_ELEMENTS + 1) + b"\0\x01m" * (MAX_ELEMENTS + 1)
-    assert len(compiler.read(SaslHandshakeResponse, 1, data)[0].mechanisms) == MAX_ELEMENTS + 1
+    data = struct.pack(">hi", 0, MAX_ELEMENTS_AT_ONCE + 1) + b"\0\x01m" * (MAX_ELEMENTS_AT_ONCE + 1)
+    assert len(compiler.read(SaslHandshakeResponse, 1, data)[0].mechanisms) == MAX_ELEMENTS_AT_ONCE + 1
 
 
 def test_refusals_name_message_version_and_position() -> None:

@@ -20,15 +20,21 @@ from headgate.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from headgate.protocol.steps import Steps, finish_if_few
 
 
 @handles(
     CreatePartitionsRequest,
     versions="0-3",
     authorize=elements(AclOperation.ALTER, AclResource.TOPIC, "topics", "results", attrgetter("name")),
+    in_steps=True,
 )
 def create_partitions(request: CreatePartitionsRequest, context: HandlerContext) -> Any:
     """Raise each topic's number of partitions, or with `validate_only` check each."""
+    return finish_if_few(_create_partitions(request, context), len(request.topics))
+
+
+def _create_partitions(request: CreatePartitionsRequest, context: HandlerContext) -> Steps[Any]:
 
     def answer(wanted: CreatePartitionsTopic) -> tuple[CreatePartitionsTopicResult, Change]:
         return CreatePartitionsTopicResult(name=wanted.name), _create(wanted, request.validate_only, context)
@@ -36,7 +42,7 @@ def create_partitions(request: CreatePartitionsRequest, context: HandlerContext)
     def respond(rows: list[CreatePartitionsTopicResult]) -> CreatePartitionsResponse:
         return CreatePartitionsResponse(results=rows)
 
-    once = unrepeated(request.topics, attrgetter("name"), answer, attrgetter("name"))
+    once = yield from unrepeated(request.topics, attrgetter("name"), answer, attrgetter("name"))
     return each_in_turns(*once, _refuse, respond, request.timeout_ms, context)
 
 

@@ -24,7 +24,7 @@ from headgate.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from headgate.protocol.steps import lazy_map
+from headgate.protocol.steps import finish, lazy_map
 from headgate.protocol.wire import ZERO_UUID
 
 
@@ -63,7 +63,7 @@ def create_topics(request: CreateTopicsRequest, context: HandlerContext) -> Any:
     def respond(rows: list[CreatableTopicResult]) -> CreateTopicsResponse:
         return CreateTopicsResponse(topics=rows)
 
-    once = unrepeated(request.topics, attrgetter("name"), answer, attrgetter("name"))
+    once = finish(unrepeated(request.topics, attrgetter("name"), answer, attrgetter("name")))
     return each_in_turns(*once, _refuse, respond, request.timeout_ms, context)
 
 

@@ -24,7 +24,7 @@ from headgate.protocol.messages.delete_records import (
 from headgate.protocol.steps import Steps, finish_if_few
 
 
-@handles(DeleteRecordsRequest, versions="0-2", authorize=partitions(AclOperation.DELETE))
+@handles(DeleteRecordsRequest, versions="0-2", authorize=partitions(AclOperation.DELETE), in_steps=True)
 def delete_records(request: DeleteRecordsRequest, context: HandlerContext) -> Any:
     """Advance the start of every named log to an offset, at most to the high watermark."""
     return finish_if_few(_delete_all(request, context), sum(len(topic.partitions) for topic in request.topics))

@@ -356,18 +356,28 @@ def describe_groups_each(
     return context.broker.groups.gather(unique, decide, assemble)
 
 
+KEYS_A_STEP = 512
+
+
 def unrepeated(
     items: Sequence[P], key: Callable[[P], Any], answer: Callable[[P], R], name: Callable[[P], str]
-) -> tuple[list[P], Callable[[P], R]]:
+) -> Steps[tuple[list[P], Callable[[P], R]]]:
     """The items, one of each `key`, and an `answer` that refuses a repeated item by its `name`."""
-    counts = Counter(map(key, items))
+    kept, repeated = dict[Any, P](), set[Any]()
+    for number, item in enumerate(items, 1):
+        item_key = key(item)
+        if item_key in kept:
+            repeated.add(item_key)
+        kept[item_key] = item
+        if not number % KEYS_A_STEP:
+            yield
 
     def answer_once(item: P) -> R:
-        if counts[key(item)] > 1:
+        if key(item) in repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name(item)} is in the request more than once")
         return answer(item)
 
-    return list({key(item): item for item in items}.values()), answer_once
+    return list(kept.values()), answer_once
 
 
 def alter_each(
@@ -389,7 +399,9 @@ def alter_each(
     def refuse(resource: Named, code: ErrorCode, message: str) -> P:
         return row(code, message, resource.resource_type, resource.resource_name)
 
-    once = unrepeated(resources, attrgetter("resource_type", "resource_name"), answer, attrgetter("resource_name"))
+    once = finish(
+        unrepeated(resources, attrgetter("resource_type", "resource_name"), answer, attrgetter("resource_name"))
+    )
     return each_in_turns(*once, refuse, respond, int(SETTLED_MS), context)
 
 

@@ -74,13 +74,13 @@ class Search(NamedTuple):
     warmed: FilePosition | None = None
 
 
-@handles(ListOffsetsRequest, versions="2-11", authorize=partitions(AclOperation.DESCRIBE))
+@handles(ListOffsetsRequest, versions="2-11", authorize=partitions(AclOperation.DESCRIBE), in_steps=True)
 def list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Any:
     """Answer every partition from its log. A search for a timestamp reads records, which may take long."""
     return finish_if_few(_list_offsets(request, context, lambda _: request.isolation_level), _count(request))
 
 
-@handles(ListOffsetsRequest, versions="1", authorize=partitions(AclOperation.DESCRIBE))
+@handles(ListOffsetsRequest, versions="1", authorize=partitions(AclOperation.DESCRIBE), in_steps=True)
 def list_offsets_by_default(request: ListOffsetsRequest, context: HandlerContext) -> Any:
     """Answer a client that cannot ask for an isolation level."""
     isolation_of = default_isolation(context, request.replica_id)
@@ -113,7 +113,7 @@ def _list_offsets(
     return Searching(response, searches.values(), isolation_of, context.broker).answer() if searches else response
 
 
-@handles(ListOffsetsRequest, versions="0", authorize=partitions(AclOperation.DESCRIBE))
+@handles(ListOffsetsRequest, versions="0", authorize=partitions(AclOperation.DESCRIBE), in_steps=True)
 def list_segments(request: ListOffsetsRequest, context: HandlerContext) -> Any:
     """Answer every partition with the base offsets of its segments."""
     known: dict[Replica, SegmentStarts] = {}

@@ -91,7 +91,7 @@ def _denied(topic: MetadataRequestTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
 
 
-@handles(MetadataRequest, versions="0-13", authorize=_authorize, is_lasting=_is_lasting)
+@handles(MetadataRequest, versions="0-13", authorize=_authorize, is_lasting=_is_lasting, in_steps=True)
 def metadata(request: MetadataRequest, context: HandlerContext) -> Any:
     """Describe all topics, or the named ones; these may be created first."""
     if request.topics is None or (context.version == 0 and not request.topics):

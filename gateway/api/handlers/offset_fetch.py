@@ -86,7 +86,7 @@ def offset_fetch_zero(request: OffsetFetchRequest, context: HandlerContext) -> A
     return stores.fetch_zero(request)
 
 
-@handles(OffsetFetchRequest, versions="1-10", authorize=_authorize)
+@handles(OffsetFetchRequest, versions="1-10", authorize=_authorize, in_steps=True)
 def offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Any:
     """Ask the coordinator of every group; the response waits until earlier records are below the high watermark."""
     groups = request.groups if context.version >= _MANY_GROUPS else [_only_group(request)]

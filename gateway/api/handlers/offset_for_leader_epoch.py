@@ -29,7 +29,7 @@ def _authorize(authorization: Authorization) -> None:
 _authorize_topics = partitions(AclOperation.DESCRIBE)
 
 
-@handles(OffsetForLeaderEpochRequest, versions="0-4", authorize=_authorize)
+@handles(OffsetForLeaderEpochRequest, versions="0-4", authorize=_authorize, in_steps=True)
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: HandlerContext
 ) -> OffsetForLeaderEpochResponse:

@@ -10,7 +10,7 @@ import pytest
 from headgate.gateway.api.context import Client
 from headgate.gateway.api.handler_registration import load
 from headgate.gateway.network.connection import Connection
-from headgate.gateway.network.memory_budget import MemoryBudget
+from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.tests.builders import Node
 from headgate.protocol import registry
 from headgate.protocol.compiler import read, write

@@ -27,13 +27,13 @@ from headgate.gateway.app.composition import Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.network import streams
 from headgate.gateway.network.connection import Connection
-from headgate.gateway.network.memory_budget import MemoryBudget
 from headgate.gateway.network.sockets import SocketDriver, SocketEngine
 from headgate.gateway.network.streams import StreamDriver
 from headgate.gateway.network.tests.conformance import PoisonedConnection
 from headgate.gateway.network.tests.kernel import FakeListener, FakeSocket, FakeStream, Kernel
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
+from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.scheduler import TrioClock
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, at_once
 from headgate.gateway.tests.builders import UnsyncedFiles

@@ -21,7 +21,6 @@ import trio.testing
 from headgate.gateway.api import context
 from headgate.gateway.network import sockets
 from headgate.gateway.network.connection import Connection
-from headgate.gateway.network.memory_budget import MemoryBudget
 from headgate.gateway.network.server import Limits, Server
 from headgate.gateway.network.sockets import SocketDriver, SocketEngine
 from headgate.gateway.network.streams import StreamDriver
@@ -29,6 +28,7 @@ from headgate.gateway.network.tests.kernel import FakeListener, FakeSocket, Fake
 from headgate.gateway.network.tests.test_connection import ScriptedDispatcher
 from headgate.gateway.runtime.clock import Clock, SystemClock
 from headgate.gateway.runtime.log_output import LimitedLog
+from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler
 

@@ -16,7 +16,7 @@ from headgate.gateway.network.connection import (
     MAX_PENDING_BYTES,
     Connection,
 )
-from headgate.gateway.network.memory_budget import SMALL_BYTES, MemoryBudget
+from headgate.gateway.runtime.memory_budget import SMALL_BYTES, MemoryBudget
 
 
 class ScriptedAppends:

@@ -8,11 +8,11 @@ import trio.testing
 
 from headgate.gateway.api.context import Client
 from headgate.gateway.network.connection import Connection
-from headgate.gateway.network.memory_budget import MemoryBudget
 from headgate.gateway.network.streams import READ_BYTES, StreamDriver, read_in_thread
 from headgate.gateway.network.tests.test_connection import ScriptedDispatcher, framed
 from headgate.gateway.runtime.clock import SystemClock
 from headgate.gateway.runtime.log_output import LimitedLog
+from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.scheduler import TrioClock
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 

@@ -10,8 +10,8 @@ from headgate.gateway.api.context import Client
 from headgate.gateway.api.dispatch import Dispatcher, Parked
 from headgate.gateway.api.tests.test_dispatch import answer, frame, never
 from headgate.gateway.network.connection import Connection
-from headgate.gateway.network.memory_budget import MemoryBudget
 from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.tests.builders import Node, records
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -46,7 +46,7 @@ from headgate.protocol.internal.offsets import (
     encode_value,
 )
 from headgate.protocol.internal.tests.kafka_dump import dumped
-from headgate.protocol.reading import MAX_ELEMENTS
+from headgate.protocol.reading import MAX_ELEMENTS_AT_ONCE
 from headgate.protocol.schema import Message, Struct, fields_in, tree
 from headgate.protocol.tests.definitions import assert_defined, in_jar, parsed
 from headgate.protocol.tests.values import full, messages
@@ -405,7 +405,7 @@ def test_damaged_bytes_are_refused_or_read(name: str, place: int, byte: int, cut
 
 def test_a_record_has_no_limit_of_elements() -> None:
     """The limit for what a request may hold is not one for records."""
-    value = ConsumerGroupRegularExpressionValue([f"t{number}" for number in range(MAX_ELEMENTS + 1)])
+    value = ConsumerGroupRegularExpressionValue([f"t{number}" for number in range(MAX_ELEMENTS_AT_ONCE + 1)])
     key = ConsumerGroupRegularExpressionKey("group", ".*")
     assert decode(encode_key(key), encode_value(value)) == (key, value)
 

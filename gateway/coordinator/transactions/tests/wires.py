@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from headgate.gateway.network.connection import Connection
-from headgate.gateway.network.memory_budget import MemoryBudget
+from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.schema import Message

@@ -1,6 +1,6 @@
 """The budget for unanswered requests."""
 
-from headgate.gateway.network.memory_budget import SMALL_BYTES, MemoryBudget
+from headgate.gateway.runtime.memory_budget import SMALL_BYTES, MemoryBudget
 
 LARGE = SMALL_BYTES + 1
 

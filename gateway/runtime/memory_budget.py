@@ -1,4 +1,4 @@
-"""The memory budget for unanswered requests, over all connections."""
+"""The memory budgets of requests, over all connections: for their bytes, and for the elements of large ones."""
 
 from collections.abc import Callable
 

@@ -1,0 +1,169 @@
+"""Requests of as many partitions as a cluster has: served in steps, admitted by memory, refused above a million."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headgate.gateway.api.context import CloseConnection
+from headgate.gateway.api.parked import FREE_BYTES
+from headgate.gateway.api.tests.large import Asked, Loop, frame
+from headgate.gateway.tests.builders import Node
+from headgate.protocol import compiler
+from headgate.protocol.errors import ErrorCode, MalformedRequest
+from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headgate.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from headgate.protocol.reading import BYTES_PER_ELEMENT, MAX_ELEMENTS, MAX_ELEMENTS_AT_ONCE, parsed_bytes
+from headgate.protocol.schema import Message
+from headgate.protocol.steps import finish
+
+MANY = 150_000
+LARGE = FREE_BYTES // 12 + 100
+"""So many partitions of DeleteRecords need a reservation."""
+TIMEOUT_MS = 600_000
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def delete_records(count: int) -> DeleteRecordsRequest:
+    rows = [DeleteRecordsPartition(index, 0) for index in range(count)]
+    return DeleteRecordsRequest([DeleteRecordsTopic("t", rows)], 1_000)
+
+
+def list_offsets(count: int) -> ListOffsetsRequest:
+    rows = [ListOffsetsPartition(index, -1, -1) for index in range(count)]
+    return ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", rows)])
+
+
+def create_partitions(count: int) -> CreatePartitionsRequest:
+    return CreatePartitionsRequest(
+        [CreatePartitionsTopic(f"t{index}", 3, None) for index in range(count)], TIMEOUT_MS, False
+    )
+
+
+def offset_fetch(count: int) -> OffsetFetchRequest:
+    return OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("t", list(range(count)))])
+
+
+SERVED: dict[str, tuple[Callable[[int], Message], int, Callable[[Any], list[Any]], int]] = {
+    "DeleteRecords": (delete_records, 1, lambda response: response.topics[0].partitions, UNKNOWN),
+    "ListOffsets": (list_offsets, 7, lambda response: response.topics[0].partitions, UNKNOWN),
+    "CreatePartitions": (create_partitions, 3, lambda response: response.results, UNKNOWN),
+    "OffsetFetch": (offset_fetch, 5, lambda response: response.topics[0].partitions, ErrorCode.NONE),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SERVED)
+def test_a_request_of_150000_partitions_is_served_in_steps(node: Node, name: str) -> None:
+    make, version, rows, code = SERVED[name]
+    node.time.advance()
+    loop = Loop(node)
+    asked = loop.ask(make(MANY), version)
+    turns = 0
+    while not asked.replies:
+        if not turns % 500:
+            loop.ask_a_bystander()
+        loop.turn()
+        turns += 1
+    assert turns > 100
+    assert [row.error_code for row in rows(asked.response)] == [code] * MANY
+    assert node.services.parsed_memory.used_bytes == 0
+
+
+@pytest.mark.slow
+def test_a_million_elements_are_read_and_one_more_is_refused() -> None:
+    def body(count: int) -> bytes:
+        return struct.pack(">ih", 1, 1) + b"t" + struct.pack(">i", count) + bytes(12 * count) + bytes(4)
+
+    most = MAX_ELEMENTS  # the only topic is not counted
+    request, _, elements = finish(compiler.reader_in_steps(DeleteRecordsRequest, 1)(body(most)))
+    assert (len(request.topics[0].partitions), elements) == (most, most)
+    with pytest.raises(MalformedRequest, match="1000001 partitions, but a request may have only 1000000 more elements"):
+        finish(compiler.reader_in_steps(DeleteRecordsRequest, 1)(body(most + 1)))
+
+
+def test_a_handler_that_works_at_once_gets_fewer_elements(node: Node) -> None:
+    row = OffsetCommitRequestPartition(0, 0)
+    request = OffsetCommitRequest(
+        "g", topics=[OffsetCommitRequestTopic("t", partitions=[row] * (MAX_ELEMENTS_AT_ONCE + 1))]
+    )
+    asked = Loop(node).ask(request, 2)
+    asked.finish()
+    (refused,) = asked.replies
+    assert isinstance(refused, CloseConnection)
+    assert "may have only 100000 more elements" in str(refused)
+
+
+def used(loop: Loop) -> int:
+    return loop.node.services.parsed_memory.used_bytes
+
+
+def limited(node: Node) -> Loop:
+    """A broker whose budget has room for one large request."""
+    node.services.parsed_memory._limit_bytes = 1
+    return Loop(node)
+
+
+def is_waiting(loop: Loop, asked: Asked) -> bool:
+    return not asked.replies and used(loop) > 0
+
+
+def test_a_large_request_waits_for_the_memory_of_another(node: Node) -> None:
+    loop = limited(node)
+    first, second = (loop.ask(delete_records(LARGE), 1) for _ in range(2))
+    assert used(loop) == parsed_bytes(len(frame(delete_records(LARGE), 1)), MAX_ELEMENTS)
+    first.finish()
+    assert is_waiting(loop, second)
+    loop.ask_a_bystander()
+    second.finish()
+    assert len(second.response.topics[0].partitions) == LARGE
+    assert used(loop) == 0
+
+
+def test_a_read_request_keeps_the_memory_of_its_elements_alone(node: Node) -> None:
+    loop = limited(node)
+    asked = loop.ask(delete_records(LARGE), 1)
+    reserved = [used(loop)]
+    while not asked.replies:
+        loop.turn()
+        reserved.append(used(loop))
+    assert LARGE * BYTES_PER_ELEMENT < min(reserved[:-1]) < reserved[0]
+    assert reserved[-1] == 0
+
+
+@pytest.mark.parametrize("turns", [0, 1, 100])
+def test_a_client_that_disconnects_gives_its_memory_back(node: Node, turns: int) -> None:
+    loop = limited(node)
+    first, second = (loop.ask(delete_records(LARGE), 1) for _ in range(2))
+    for _ in range(turns):
+        loop.turn()
+    for asked in (second, first):
+        assert asked.parked is not None
+        asked.parked.abandon()
+    assert used(loop) == 0
+    third = loop.ask(delete_records(LARGE), 1)
+    third.finish()
+    assert not first.replies
+    assert not second.replies
+
+
+def test_a_malformed_large_request_gives_its_memory_back(node: Node) -> None:
+    loop = limited(node)
+    out: list[Any] = []
+    header = struct.pack(">hhih", DeleteRecordsRequest.api_key, 1, 7, -1)
+    body = struct.pack(">ih", 1, 1) + b"t" + struct.pack(">i", LARGE) + bytes(12 * LARGE - 20)
+    loop.dispatcher.dispatch(memoryview(bytearray(header + body)), node.client, out.append)
+    while not out:
+        loop.turn()
+    assert isinstance(out[0], CloseConnection)
+    assert used(loop) == 0
