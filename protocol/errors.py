@@ -130,7 +130,7 @@ class ErrorCode(enum.IntEnum):
     PRINCIPAL_DESERIALIZATION_FAILURE = 97, "The principal of a forwarded request cannot be read."
     SNAPSHOT_NOT_FOUND = 98, "The requested snapshot was not found."
     POSITION_OUT_OF_RANGE = 99, "The requested position is not within the snapshot."
-    UNKNOWN_TOPIC_ID = 100, "This server does not host this topic id.", _RETRIABLE
+    UNKNOWN_TOPIC_ID = 100, "This server does not host this topic ID.", _RETRIABLE
     DUPLICATE_BROKER_REGISTRATION = 101, "This broker id is in use already."
     BROKER_ID_NOT_REGISTERED = 102, "The broker id is not registered."
     INCONSISTENT_TOPIC_ID = 103, "The topic id in the request is not the one of the log.", _RETRIABLE

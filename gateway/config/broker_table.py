@@ -268,7 +268,7 @@ CLUSTER_WIDE = frozenset(
     log.cleaner.min.compaction.lag.ms log.cleaner.max.compaction.lag.ms log.segment.bytes log.roll.ms log.roll.jitter.ms log.retention.ms
     log.retention.bytes log.cleanup.policy log.index.size.max.bytes log.index.interval.bytes log.flush.interval.messages
     log.segment.delete.delay.ms log.min.free.bytes log.flush.interval.ms log.preallocate num.recovery.threads.per.data.dir min.insync.replicas
-    log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
+    log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms log.message.timestamp.difference.max.ms
     transaction.partition.verification.enable producer.id.expiration.ms headgate.flush headgate.fetch.isolation.default
     headgate.retention.hold.groups headgate.retention.hold.bytes headgate.retention.hold.ms
     """.split()  # noqa: SIM905 - a line for each name would fill a page

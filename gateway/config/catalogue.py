@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 
 from headgate.gateway.config import broker_table, topic_table, unsupported_table
 from headgate.gateway.config.definition import Definition, Effect, Type
@@ -25,13 +26,24 @@ def _broker(row: broker_table.Row) -> Definition:
     return Definition(*row, effect=effect, reason=reason)
 
 
-def _foreign() -> Iterable[Definition]:
-    for reason, beginning, names in unsupported_table.GROUPS:
-        for marked in names.split():
-            type_ = Type.PASSWORD if marked.endswith("*") else Type.STRING
-            yield Definition(beginning + marked.rstrip("*"), type_, None, "", "", Effect.NONE, reason)
-    for name, (harmless, reason) in unsupported_table.REFUSED.items():
-        yield Definition(name, Type.STRING, None, "", "", Effect.REFUSED, reason, harmless)
+def _foreign() -> Iterable[tuple[Definition, bool]]:
+    """The settings of the table of unsupported ones, and whether DescribeConfigs shows each that is not given."""
+    for reason, beginning, rows in unsupported_table.GROUPS:
+        for row in rows.split():
+            definition, is_shown = parse_row(row, reason)
+            yield definition._replace(name=beginning + definition.name), is_shown
+    for row, (harmless, reason) in unsupported_table.REFUSED.items():
+        definition, is_shown = parse_row(row, reason)
+        yield definition._replace(effect=Effect.REFUSED, harmless=harmless), is_shown
+
+
+def parse_row(row: str, reason: str) -> tuple[Definition, bool]:
+    """A setting without effect of the form `name:type:range=default`, and whether it is shown (without `-`)."""
+    head, equals, default = row.removeprefix("-").partition("=")
+    marked, type_name, allowed = [*head.split(":"), "", ""][:3]
+    type_ = Type.PASSWORD if marked.endswith("*") else Type[type_name.upper() or "STRING"]
+    name = marked.removesuffix("*")
+    return Definition(name, type_, default if equals else None, allowed, "", Effect.NONE, reason), row[0] != "-"
 
 
 def _topic(name: str, allowed: str, synonyms: tuple[str, ...], documentation: str) -> Definition:
@@ -54,55 +66,116 @@ def unit_factor(name: str) -> int:
 BROKER: Mapping[str, Definition] = {row[0]: _broker(row) for row in broker_table.ROWS}
 TOPIC: Mapping[str, Definition] = {row[0]: _topic(*row) for row in topic_table.ROWS}
 BROKER_SYNONYMS: Mapping[str, tuple[str, ...]] = {row[0]: row[2] for row in topic_table.ROWS}
+_UNSUPPORTED_TOPIC_ROWS = [parse_row(row, reason) for row, (reason, _) in topic_table.WITHOUT_EFFECT.items()]
+UNSUPPORTED_TOPIC: Mapping[str, Definition] = {definition.name: definition for definition, _ in _UNSUPPORTED_TOPIC_ROWS}
+"""Settings of topics that are accepted, or accepted with a harmless value, and have no effect here."""
+_UNSUPPORTED_SYNONYMS = {
+    definition.name: (synonym,)
+    for (definition, _), (_, synonym) in zip(_UNSUPPORTED_TOPIC_ROWS, topic_table.WITHOUT_EFFECT.values(), strict=True)
+    if synonym
+}
+SHOWN_UNSUPPORTED_TOPIC = [definition.name for definition, is_shown in _UNSUPPORTED_TOPIC_ROWS if is_shown]
 MAX_TYPO_LENGTH = 100
 """In characters. A comparison takes quadratic time, and no setting's name is near to a longer name."""
 
 _known: dict[str, Definition] = {}
+_shown: list[Definition] = []
 
 
 def known() -> Mapping[str, Definition]:
     """Every setting that a broker's file may have, by name, including those without effect."""
     if not _known:
-        _known.update((definition.name, definition) for definition in _foreign())
+        for definition, is_shown in _foreign():
+            _known[definition.name] = definition
+            if is_shown:
+                _shown.append(definition)
         _known.update(BROKER)
     return _known
+
+
+def shown_unsupported() -> Sequence[Definition]:
+    """The settings without effect here that Kafka's DescribeConfigs shows, given or not."""
+    known()
+    return _shown
 
 
 def find(name: str) -> Definition | None:
     """The broker setting with this name; None for a name that Kafka does not have.
 
-    Plugins' settings count as secrets, because nothing is known of them.
+    Settings of plug-ins count as secrets, because nothing is known of them.
     """
     definition = BROKER.get(name) or known().get(name)
     if definition is not None:
         return definition
-    of_listener = name.split(".", 3)[-1]
-    if of_listener in broker_table.OF_LISTENERS and name.startswith("listener.name."):
-        return BROKER[of_listener]._replace(name=name, default=None)
+    if name.startswith(LISTENER_PREFIX):
+        return _of_listener(name)
     for beginning, reason in unsupported_table.PREFIXES.items():
-        if name.startswith(beginning) and _listener_setting_exists(name):
+        if name.startswith(beginning):
             return Definition(name, Type.PASSWORD, None, "", "", Effect.NONE, reason)
     return None
 
 
-def _listener_setting_exists(name: str) -> bool:
-    """Whether `<setting>` of `listener.name.<listener>[.<mechanism>].<setting>` exists."""
-    if not name.startswith("listener.name."):
-        return True
-    parts = name.split(".")[3:]
-    return any(".".join(parts[start:]) in known() for start in range(min(2, len(parts))))
+LISTENER_PREFIX = "listener.name."
+
+
+def _of_listener(name: str) -> Definition | None:
+    base = _base_of_listener(name)
+    if base is None:
+        return None
+    definition = known()[base]._replace(name=name, default=None)
+    if base in broker_table.OF_LISTENERS:
+        return definition
+    return definition._replace(effect=Effect.NONE, reason=unsupported_table.OF_LISTENERS_REASON, harmless=())
+
+
+def _base_of_listener(name: str) -> str | None:
+    """The setting of `listener.name.<listener>[.<mechanism>].<setting>`; None if it does not exist."""
+    parts = name.removeprefix(LISTENER_PREFIX).split(".")[1:]
+    bases = (".".join(parts[start:]) for start in range(min(2, len(parts))))
+    return next((base for base in bases if base in known()), None)
+
+
+class Scope(Enum):
+    """What a setting can be changed for at run time. `ALL`: a broker, or all brokers."""
+
+    NOTHING = 0
+    LISTENER = 1
+    BROKER = 2
+    ALL = 3
+
+
+def scope(name: str) -> Scope:
+    """What this broker setting can be changed for at run time; some have no effect here."""
+    if name in broker_table.CLUSTER_WIDE or name in unsupported_table.CLUSTER_WIDE:
+        return Scope.ALL
+    if name in unsupported_table.PER_BROKER:
+        return Scope.BROKER
+    if name in unsupported_table.PER_LISTENER:
+        return Scope.LISTENER
+    if name.startswith(LISTENER_PREFIX):
+        base = _base_of_listener(name)
+        if base is not None and base not in broker_table.OF_LISTENERS:
+            return Scope.ALL if base in unsupported_table.OF_LISTENERS_CLUSTER_WIDE else Scope.BROKER
+    return Scope.NOTHING
+
+
+def unsupported_synonyms(name: str) -> tuple[str, ...]:
+    """The broker's setting that a topic's setting without effect falls back to, as in Kafka; none for many."""
+    return _UNSUPPORTED_SYNONYMS.get(name, ())
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether this broker setting can change at run time here; some have no effect here."""
-    return name in broker_table.CLUSTER_WIDE or name in unsupported_table.CLUSTER_WIDE
+    """Whether this broker setting can change at run time here, for whatever; some have no effect here."""
+    return scope(name) is not Scope.NOTHING
 
 
 def nearest_broker_setting(name: str) -> str:
     """What to do about an unknown name, as the end of a sentence."""
-    if name in BROKER_SYNONYMS:
-        return f"it is a setting of topics; for all topics of a broker, set {BROKER_SYNONYMS[name][0]}"
-    return _nearest(name, known(), "Apache Kafka's brokers have no such setting; remove it")
+    if name in BROKER_SYNONYMS or name in UNSUPPORTED_TOPIC:
+        synonym = BROKER_SYNONYMS.get(name, ("",))[0]
+        return f"it is a setting of topics{synonym and f'; for all topics of a broker, set {synonym}'}"
+    otherwise = "no Apache Kafka (0.8 to 4.4) and no plug-in known here has it, and plug-ins are not loaded; remove it"
+    return _nearest(name, known(), otherwise)
 
 
 def nearest_topic_setting(name: str) -> str:
@@ -110,7 +183,7 @@ def nearest_topic_setting(name: str) -> str:
     for topic_name, synonyms in BROKER_SYNONYMS.items():
         if name in synonyms:
             return f"it is a setting of brokers; for one topic, set {topic_name}"
-    return _nearest(name, TOPIC, "topics have no such setting")
+    return _nearest(name, {**TOPIC, **UNSUPPORTED_TOPIC}, "topics have no such setting")
 
 
 def _nearest(name: str, names: Iterable[str], otherwise: str) -> str:

@@ -37,6 +37,15 @@ class Effect(IntEnum):
     REFUSED = 3  # ignoring the setting would do harm: any value but a harmless one is an error
 
 
+def note(effect: Effect, reason: str) -> str:
+    """What a person should know of a setting with this effect, for this reason; empty if it has its effect."""
+    if effect is Effect.FULL:
+        return ""
+    if effect is Effect.REFUSED:
+        return f"other values than the default are refused: {reason}"
+    return f"accepted, no effect {'yet' if effect is Effect.PENDING else 'here'}, because {reason}"
+
+
 class Secret:
     """A password: its text is only in `.text`, never in a representation, a log line or a description."""
 
@@ -79,6 +88,11 @@ class Definition(NamedTuple):
         """Whether the value must stay hidden."""
         return self.type is Type.PASSWORD
 
+    @property
+    def note(self) -> str:
+        """What a person should know of a setting that is accepted; empty if it has its effect."""
+        return note(self.effect, self.reason)
+
     def parse(self, text: str) -> Value:
         """The value of `text`. Raises ValueError with a description of the allowed values."""
         try:
@@ -88,6 +102,39 @@ class Definition(NamedTuple):
         if not self._allows(value):
             raise ValueError(self.describe_allowed())
         return value
+
+    def refusal(self, text: str) -> str:
+        """The sentence about an illegal value: that of Kafka, which scripts look for, then the allowed numbers."""
+        item, complaint = self._complaint(text)
+        sentence = f"Invalid value {item[:100]} for configuration {self.name}: {complaint}"
+        return f"{sentence}; allowed is {self.describe_allowed()}" if self.type in _BOUNDS else sentence
+
+    def _complaint(self, text: str) -> tuple[str, str]:
+        """The illegal part of a text, and what Kafka says about it."""
+        if self.type is Type.BOOLEAN:
+            return text, "Expected value to be either true or false"
+        if self.type in _BOUNDS:
+            return text, self._complain_of_number(text)
+        choices = list(filter(None, self.allowed.split("|")))
+        items = split_list(text) if self.type is Type.LIST else (text,)
+        return next(
+            (item for item in items if item not in choices), text
+        ), f"String must be one of: {', '.join(choices)}"
+
+    def _complain_of_number(self, text: str) -> str:
+        try:
+            value = _PARSERS[self.type](text.strip())
+        except ValueError:
+            return f"Not a number of type {self.type.name}"
+        bottom, top = _BOUNDS[self.type]
+        if not bottom <= value <= top:
+            return f"Not a number of type {self.type.name}"
+        *singles, span = self.allowed.split(" or ")
+        low, _, high = span.partition("..")
+        if singles:
+            bounds = f"between {low} and {high}" if high else f"at least {low}"
+            return f"Value must be {bounds} or equal to {singles[0]}"
+        return f"Value must be at least {low}" if low and value < float(low) else f"Value must be no more than {high}"
 
     def default_value(self) -> Value:
         """The default as a value; None if there is no default."""

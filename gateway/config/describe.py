@@ -8,7 +8,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from headgate.gateway.config import catalogue, topic_config
 from headgate.gateway.config.broker import BrokerConfig
-from headgate.gateway.config.definition import Definition, Effect, Type
+from headgate.gateway.config.definition import Definition, Type
+from headgate.protocol.errors import ErrorCode, KafkaError
 
 
 class Source(IntEnum):
@@ -56,10 +57,10 @@ _FALLBACKS = {first: others for first, *others in catalogue.BROKER_SYNONYMS.valu
 def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
     """The settings of a broker, in table order. `names` limits them; unknown names are skipped.
 
-    Settings without effect appear only if given, or asked for by name.
+    Settings without effect that Kafka 4.1 does not show appear only if given, or asked for by name.
     """
     if names is None:
-        wanted = [*catalogue.BROKER.values(), *_foreign_given(config)]
+        wanted = [*catalogue.BROKER.values(), *catalogue.shown_unsupported(), *_foreign_given(config)]
     else:
         wanted = [definition for definition in map(catalogue.find, names) if definition is not None]
     return [_broker_entry(config, definition) for definition in wanted]
@@ -67,7 +68,8 @@ def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) 
 
 def _foreign_given(config: BrokerConfig) -> list[Definition]:
     names = dict.fromkeys((*config.given(), *(name for texts in config.dynamic() for name in texts)))
-    given = (catalogue.find(name) for name in names if name not in catalogue.BROKER)
+    shown_anyway = {definition.name for definition in catalogue.shown_unsupported()}
+    given = (catalogue.find(name) for name in names if name not in catalogue.BROKER and name not in shown_anyway)
     return [definition for definition in given if definition is not None]
 
 
@@ -105,6 +107,25 @@ def describe_all_brokers(config: BrokerConfig, names: Collection[str] | None = N
     return rows
 
 
+def describe_client_metrics(subscription: str, names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """The defaults of a subscription to metrics of clients: there is none, and Kafka describes that in the same way.
+
+    Raises KafkaError(INVALID_REQUEST) without a name.
+    """
+    if not subscription:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+    source, documentation = Source.DEFAULT_CONFIG, "No client metrics are collected here."
+    return [
+        ConfigEntry(name, value, source, type_, False, True, documentation, ())
+        for name, value, type_ in (
+            ("interval.ms", "300000", Type.INT),
+            ("match", "", Type.LIST),
+            ("metrics", "", Type.LIST),
+        )
+        if names is None or name in names
+    ]
+
+
 def broker_synonyms(config: BrokerConfig, definition: Definition) -> tuple[Synonym, ...]:
     """The sources of a broker setting's value, in order: dynamic texts, the given text, the default."""
     synonyms = [
@@ -129,12 +150,21 @@ def shown(definition: Definition, text: str) -> str | None:
 def describe_topic(
     config: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """The settings of a topic whose own configs are `overrides`; settings without effect appear only if overridden."""
+    """The settings of a topic whose own configs are `overrides`.
+
+    Settings without effect that Kafka 4.1 does not show appear only if overridden, or asked for by name.
+    """
     wanted = [definition for name, definition in catalogue.TOPIC.items() if names is None or name in names]
-    others = [name for name in overrides if name not in catalogue.TOPIC and (names is None or name in names)]
+    shown_anyway = catalogue.SHOWN_UNSUPPORTED_TOPIC if names is None else names
+    others = [
+        name
+        for name in dict.fromkeys((*shown_anyway, *overrides))
+        if name not in catalogue.TOPIC and (names is None or name in names)
+    ]
+    entries = (_foreign_entry(config, name, overrides.get(name)) for name in others)
     return [
         *(_topic_entry(config, overrides, definition) for definition in wanted),
-        *(_foreign_entry(name, overrides[name]) for name in others),
+        *(entry for entry in entries if entry is not None),
     ]
 
 
@@ -171,11 +201,20 @@ class TopicRows(Generic[Row]):
         return {entry.name: self._make(entry) for entry in describe_topic(self._config, overrides, names)}
 
 
-def _foreign_entry(name: str, value: str) -> ConfigEntry:
-    source = Source.DYNAMIC_TOPIC_CONFIG
-    reason = topic_config.reason_without_effect(name)
-    documentation = f"Accepted, no effect here, because {reason}." if reason else "Both bounds of a record's time."
-    return ConfigEntry(name, value, source, Type.STRING, False, False, documentation, (Synonym(name, value, source),))
+def _foreign_entry(config: BrokerConfig, name: str, value: str | None) -> ConfigEntry | None:
+    """A setting without effect, or the older one for both bounds of a record's time; None if there is none."""
+    definition = topic_config.other_definition(name)
+    if definition is None:
+        if value is None:
+            return None
+        definition = Definition(name, Type.STRING, None, "", "")  # another version has stored it
+    synonyms = [] if value is None else [Synonym(name, value, Source.DYNAMIC_TOPIC_CONFIG)]
+    for broker_name in catalogue.unsupported_synonyms(name):
+        synonyms += broker_synonyms(config, catalogue.known()[broker_name])
+    first = synonyms[0] if synonyms else Synonym(name, definition.default, Source.DEFAULT_CONFIG)
+    return ConfigEntry(
+        name, first.value, first.source, definition.type, False, False, _documentation(definition), tuple(synonyms)
+    )
 
 
 def _topic_entry(config: BrokerConfig, overrides: Mapping[str, str], definition: Definition) -> ConfigEntry:
@@ -203,7 +242,5 @@ def text_of(value: object) -> str | None:
 
 
 def _documentation(definition: Definition) -> str:
-    if definition.effect is Effect.FULL:
-        return definition.documentation
-    wording = "no effect yet" if definition.effect is Effect.PENDING else "no effect here"
-    return f"{definition.documentation} Accepted, {wording}, because {definition.reason}.".strip()
+    note = definition.note
+    return f"{definition.documentation} {note[:1].upper()}{note[1:]}{'.' if note else ''}".strip()

@@ -2,32 +2,45 @@
 
 A dynamic setting is set for one broker or for all brokers. The broker's own value wins over the value for all, and both
 win over the value in its file.
+
+A setting without effect in a file is accepted here too, as Kafka accepts it, and has no effect: the log and
+DescribeConfigs say so. But a secret without effect is refused: the metadata would keep it in plain text for nothing.
+Refusals begin with the sentences of Apache Kafka 4.1.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from headgate.gateway.config import broker_table, catalogue
 from headgate.gateway.config.broker import BrokerConfig
-from headgate.gateway.config.definition import MAX_VALUE_BYTES
+from headgate.gateway.config.catalogue import Scope
+from headgate.gateway.config.definition import MAX_VALUE_BYTES, Effect, Type
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 
 def check(
-    config: BrokerConfig, changes: Mapping[str, str | None], of_all: Mapping[str, str], own: Mapping[str, str]
+    config: BrokerConfig,
+    changes: Mapping[str, str | None],
+    of_all: Mapping[str, str],
+    own: Mapping[str, str],
+    *,
+    is_own: bool = True,
 ) -> None:
-    """Check `changes`; `of_all` and `own` are the resulting dynamic settings of all brokers and of this one.
+    """Check `changes`, of this broker or (not `is_own`) of all brokers.
+
+    `of_all` and `own` are the resulting dynamic settings of all brokers and of this one.
 
     An older value that does not fit this version counts as not set, as in `BrokerConfig.change`: it must not block
     other changes. Raises KafkaError: INVALID_CONFIG for an unknown setting, INVALID_REQUEST for a setting that cannot
     change, or an illegal value.
     """
-    for name, text in changes.items():
-        if text is not None:
-            _check_one(name, text)
+    given = {name: text for name, text in changes.items() if text is not None}
+    _check_scopes(given, is_own)
+    for name, text in given.items():
+        _check_one(name, text)
     for lesser, greater in broker_table.ORDERED:
         if lesser in changes or greater in changes:
             values = [_value(config, name, of_all, own) for name in (lesser, greater)]
@@ -35,35 +48,65 @@ def check(
                 _refuse(f"{lesser}={values[0]} must not exceed {greater}={values[1]}")
 
 
+def _check_scopes(names: Iterable[str], is_own: bool) -> None:
+    by_scope: dict[Scope, list[str]] = {}
+    for name in names:
+        if catalogue.find(name) is None:  # the value stays hidden: it may be a secret under a misspelt name
+            sentence = f"unknown setting {name[:100]!r}: {catalogue.nearest_broker_setting(name)}"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, sentence)
+        by_scope.setdefault(catalogue.scope(name), []).append(name)
+    for scope, refusal, advice in _REFUSALS:
+        if scope in by_scope and not (scope is Scope.BROKER and is_own):
+            _refuse(f"{refusal}: Set({', '.join(by_scope[scope])}){advice}")
+
+
+_REFUSALS = (
+    (
+        Scope.NOTHING,
+        "Cannot update these configs dynamically",
+        ": set them in server.properties, and restart the broker",
+    ),
+    (
+        Scope.LISTENER,
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+        ": write listener.name.<listener>. before the name",
+    ),
+    (Scope.BROKER, "Cannot update these configs at default cluster level, broker id must be specified", ""),
+)
+
+
 def _check_one(name: str, text: str) -> None:
     definition = catalogue.find(name)
-    if definition is None:  # the value stays hidden: it may be a secret under a misspelt name
-        sentence = f"unknown setting {name[:100]!r}: {catalogue.nearest_broker_setting(name)}"
-        raise KafkaError(ErrorCode.INVALID_CONFIG, sentence)
-    if not catalogue.is_dynamic(name):
-        _refuse(f"{name} cannot be changed while the broker runs; set it in server.properties and restart the broker")
+    assert definition is not None, "_check_scopes has found it"
+    if definition.effect is Effect.REFUSED and text.strip() not in definition.harmless:
+        _refuse(f"Invalid value {text[:100]} for configuration {name}: {definition.reason}")
+    if definition.is_sensitive:
+        reason = f"it has no effect here, because {definition.reason}"
+        _refuse(f"{name} is a secret, and not stored at run time: {reason}")
     if len(text.encode()) > MAX_VALUE_BYTES:
         _refuse(f"{name}: the value is longer than {MAX_VALUE_BYTES} bytes")
     try:
         definition.parse(text)
-    except ValueError as error:
-        _refuse(f"{name}={text[:100]}: allowed is {error}")
+    except ValueError:
+        _refuse(definition.refusal(text))
 
 
 def _value(config: BrokerConfig, name: str, *configs: Mapping[str, str]) -> Any:
     """The value of a setting in the last of `configs` that has it, or else the value at the start of the broker."""
+    definition = catalogue.find(name)
     for texts in reversed(configs):
-        if name in texts:
+        if definition is not None and name in texts:
             with contextlib.suppress(ValueError):
-                return catalogue.BROKER[name].parse(texts[name])
+                return definition.parse(texts[name])
     return config.at_start(name)
 
 
 def items(config: BrokerConfig, name: str, configs: Mapping[str, str]) -> tuple[str, ...] | None:
     """The items of a list setting in these configs, or else at the start of the broker; None if it is no list."""
-    if name not in catalogue.BROKER or not catalogue.is_dynamic(name):
+    definition = catalogue.find(name)
+    if definition is None or definition.type is not Type.LIST or not catalogue.is_dynamic(name):
         return None
-    value = _value(config, name, configs)
+    value = _value(config, name, configs) or definition.default_value() or ()
     return value if isinstance(value, tuple) else None
 
 

@@ -1,6 +1,7 @@
 """The configuration of single groups (resource type GROUP, KIP-848): checks and descriptions.
 
-Source: org.apache.kafka.coordinator.group.GroupConfig. Its settings for share and streams groups are unknown here.
+Source: org.apache.kafka.coordinator.group.GroupConfig of Kafka 4.1. Its settings of share and streams
+groups are accepted without effect. Refusals begin with the sentences of Kafka.
 """
 
 from __future__ import annotations
@@ -34,6 +35,22 @@ _STORE_TEXTS = {
     ),
 }
 """With ZooKeeper alone: the name, the default and the meaning."""
+_UNSUPPORTED_ROWS = """
+share.session.timeout.ms:int:1..=45000
+share.heartbeat.interval.ms:int:1..=5000
+share.record.lock.duration.ms:int:1000..=30000
+share.auto.offset.reset=latest
+share.isolation.level:string:read_committed|read_uncommitted=read_uncommitted
+streams.session.timeout.ms:int:1..=45000
+streams.heartbeat.interval.ms:int:1..=5000
+streams.num.standby.replicas:int:0..=0
+"""
+UNSUPPORTED = {
+    definition.name: definition
+    for row in _UNSUPPORTED_ROWS.split()
+    for definition, _ in [catalogue.parse_row(row, f"{row.partition('.')[0]} groups are not served")]
+}
+"""Settings of Kafka 4.1 without effect here."""
 _STORE_VALUES = {offset_store.STORE: offset_store.STORES, offset_store.SOURCE: offset_store.SOURCES}
 
 
@@ -42,7 +59,11 @@ def check(config: BrokerConfig, configs: Mapping[str, str]) -> None:
     for name in _STORE_TEXTS:
         if name in configs:
             _check_store(config, name, configs[name])
-    values = {name: _check_one(config, name, text) for name, text in configs.items() if name not in _STORE_TEXTS}
+    values = {
+        name: _check_one(config, name, text)
+        for name, text in configs.items()
+        if name not in _STORE_TEXTS and not _check_unsupported(name, text)
+    }
     session = values.get(SESSION_TIMEOUT, config.group_consumer_session_timeout_ms)
     interval = values.get(HEARTBEAT_INTERVAL, config.group_consumer_heartbeat_interval_ms)
     if values and session <= interval:
@@ -72,15 +93,31 @@ def _check_store(config: BrokerConfig, name: str, text: str) -> None:
 
 def _check_one(config: BrokerConfig, name: str, text: str) -> int:
     if name not in _NAMES:
-        _refuse(f"unknown group setting {name[:100]!r}: groups have {' and '.join(_NAMES)}")
-    low, high = _bound(config, name, "min"), _bound(config, name, "max")
+        _refuse(f"Unknown group config name: {name[:100]}; groups have {', '.join((*_NAMES, *UNSUPPORTED))}")
+    definition = catalogue.BROKER[f"group.{name}"]._replace(name=name)
     try:
-        value = int(text)
+        value = definition.parse(text)
     except ValueError:
-        _refuse(f"{name}={text[:100]}: allowed is a whole number")
-    if not low <= value <= high:
-        _refuse(f"{name}={value}: the broker allows {low} to {high}, by group.{_bound_name(name, 'min')} and ...max...")
+        _refuse(definition.refusal(text))
+    assert isinstance(value, int)
+    for which, relation in (("min", "greater"), ("max", "less")):
+        bound = _bound(config, name, which)
+        if value < bound if which == "min" else value > bound:
+            limit = f"group.{_bound_name(name, which)}"
+            _refuse(f"{name} must be {relation} than or equal to {limit} ({bound}), and is {value}")
     return value
+
+
+def _check_unsupported(name: str, text: str) -> bool:
+    """Check a setting without effect. False for any other setting."""
+    definition = UNSUPPORTED.get(name)
+    if definition is None:
+        return False
+    try:
+        definition.parse(text)
+    except ValueError:
+        _refuse(definition.refusal(text))
+    return True
 
 
 def _bound(config: BrokerConfig, name: str, which: str) -> int:
@@ -101,6 +138,7 @@ def describe(
 ) -> list[ConfigEntry]:
     """The settings of a group whose own configs are `overrides`. A group with configs need not exist."""
     entries = [_entry(config, overrides, name) for name in _NAMES if names is None or name in names]
+    entries += [_unsupported_entry(overrides, name) for name in UNSUPPORTED if names is None or name in names]
     if config.zookeeper_connect is not None:
         entries += [_store_entry(overrides, name) for name in _STORE_TEXTS if names is None or name in names]
     return entries
@@ -113,6 +151,15 @@ def _store_entry(overrides: Mapping[str, str], name: str) -> ConfigEntry:
         synonyms.insert(0, Synonym(name, overrides[name], Source.DYNAMIC_GROUP_CONFIG))
     first = synonyms[0]
     return ConfigEntry(name, first.value, first.source, Type.STRING, False, False, documentation, tuple(synonyms))
+
+
+def _unsupported_entry(overrides: Mapping[str, str], name: str) -> ConfigEntry:
+    definition = UNSUPPORTED[name]
+    synonyms = [Synonym(name, definition.default, Source.DEFAULT_CONFIG)]
+    if name in overrides:
+        synonyms.insert(0, Synonym(name, overrides[name], Source.DYNAMIC_GROUP_CONFIG))
+    first, note = synonyms[0], f"{definition.note.capitalize()}."
+    return ConfigEntry(name, first.value, first.source, definition.type, False, False, note, tuple(synonyms))
 
 
 def _entry(config: BrokerConfig, overrides: Mapping[str, str], name: str) -> ConfigEntry:

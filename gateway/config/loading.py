@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from headgate.gateway.config import catalogue, properties
-from headgate.gateway.config.definition import Definition, Effect
+from headgate.gateway.config.definition import Definition, Effect, note
 
 # A mapping by name, or `name=value` texts.
 Overrides = Mapping[str, str] | Iterable[str]
@@ -37,8 +37,7 @@ class Answer(NamedTuple):
     def __str__(self) -> str:
         if self.effect is Effect.FULL:
             return f"{self.where}: {self.name}={self.value}"
-        wording = "no effect yet" if self.effect is Effect.PENDING else "no effect here"
-        return f"{self.where}: {self.name}: accepted, {wording}, because {self.reason}"
+        return f"{self.where}: {self.name}: {note(self.effect, self.reason)}"
 
 
 class ConfigError(Exception):

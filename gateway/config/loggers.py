@@ -11,6 +11,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 
 ROOT = "root"
 _OURS = "headgate"
+_ROOT_REMOVED = "Removing the log level of the root logger is not allowed: it inherits none; set another level"
 _TRACE = 5
 
 # Kafka's names (org.apache.kafka.common.config.LogLevelConfig), the most severe first
@@ -51,12 +52,13 @@ def check(name: str, level: str | None) -> None:
     Raises KafkaError: INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for None on the root logger.
     """
     if name not in names():
-        message = f"the logger {name[:100]!r} does not exist; DescribeConfigs lists the loggers"
+        message = f"Logger {name[:100]} does not exist! DescribeConfigs lists the loggers"
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
     if level is not None and level not in LEVELS:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={level[:100]}: allowed is one of: {', '.join(LEVELS)}")
+        refusal = f"Cannot set the log level of {name} to {level[:100]} as it is not a supported log level."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{refusal} Valid log levels are {', '.join(sorted(LEVELS))}")
     if level is None and name == ROOT:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the root logger inherits no level; set another level instead")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, _ROOT_REMOVED)
 
 
 def change(levels: Mapping[str, str | None]) -> None:

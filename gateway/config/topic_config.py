@@ -1,7 +1,11 @@
-"""The configuration of topics: checks of a topic's own configs, and their combination with the broker's settings."""
+"""The configuration of topics: checks of a topic's own configs, and their combination with the broker's settings.
+
+Refusals begin with the sentences of Apache Kafka 4.1.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -25,35 +29,46 @@ def check(configs: Mapping[str, str | None]) -> None:
     """Check a topic's configs. Raises KafkaError(INVALID_CONFIG): unknown name, illegal value, or contradiction."""
     for name, text in configs.items():
         if text is None:
-            _refuse(f"{name}: the value is null; give a value, or omit the name")
+            _refuse(f"Null value not supported for topic configs: {name}; give a value, or omit the name")
         _check_one(name, text)
     lag = [(name, int(text)) for name in _LAGS if (text := configs.get(name))]
     if len(lag) == len(_LAGS) and lag[0][1] > lag[1][1]:
-        _refuse(f"{lag[0][0]}={lag[0][1]} exceeds {lag[1][0]}={lag[1][1]}")
+        _refuse(f"conflict topic config setting {lag[0][0]} ({lag[0][1]}) > {lag[1][0]} ({lag[1][1]})")
 
 
 def _check_one(name: str, text: str) -> None:
     if len(text.encode()) > MAX_VALUE_BYTES:
         _refuse(f"{name[:100]}: the value is longer than {MAX_VALUE_BYTES} bytes")
     if name in topic_table.REFUSED:
-        harmless, reason = topic_table.REFUSED[name]
+        harmless, refusal = topic_table.REFUSED[name]
         if text.strip() not in harmless:
-            _refuse(f"{name}={text}: {reason}")
+            _refuse(refusal)
         return
-    if name in topic_table.WITHOUT_EFFECT:
-        return
-    definition = _DIFFERENCE if name == _DIFFERENCE.name else catalogue.TOPIC.get(name)
+    definition = catalogue.TOPIC.get(name) or other_definition(name)
     if definition is None:
-        _refuse(f"unknown topic setting {name!r}: {catalogue.nearest_topic_setting(name)}")
+        _refuse(f"Unknown topic config name: {name}; {catalogue.nearest_topic_setting(name)}")
     try:
-        definition.parse(text)
-    except ValueError as error:
-        _refuse(f"{name}={text}: allowed is {error}")
+        value = definition.parse(text)
+    except ValueError:
+        _refuse(definition.refusal(text))
+    if name in topic_table.REPLICA_LISTS and not _is_replica_list(value):
+        form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        _refuse(
+            f"Invalid value [{text[:100]}] for configuration {name}: {name} must be the literal '*' or a list of"
+            f" replicas in the following format: {form}"
+        )
 
 
-def reason_without_effect(name: str) -> str:
-    """Why an accepted setting has no effect here; empty for a setting that has one."""
-    return topic_table.REFUSED[name][1] if name in topic_table.REFUSED else topic_table.WITHOUT_EFFECT.get(name, "")
+def _is_replica_list(value: Value) -> bool:
+    return isinstance(value, tuple) and (value == ("*",) or all(map(_REPLICA.fullmatch, value)))
+
+
+_REPLICA = re.compile("[0-9]+:[0-9]+")
+
+
+def other_definition(name: str) -> Definition | None:
+    """The older setting for both bounds of a record's time, or a setting without effect; None for any other name."""
+    return _DIFFERENCE if name == _DIFFERENCE.name else catalogue.UNSUPPORTED_TOPIC.get(name)
 
 
 def _refuse(sentence: str) -> NoReturn:

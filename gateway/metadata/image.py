@@ -27,6 +27,7 @@ from headgate.protocol.internal.metadata import (
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE))
+_NOT_HOSTED, _NO_SUCH_ID = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
 
 
 class PartitionState(NamedTuple):
@@ -92,14 +93,14 @@ class Image(NamedTuple):
         """The topic of that name. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
         topic = self.topics.get(name)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+            raise KafkaError(_NOT_HOSTED, f"The topic '{name}' does not exist. {_NOT_HOSTED.message}")
         return topic
 
     def topic_by_id(self, topic_id: bytes) -> Topic:
         """The topic of that id. Raises KafkaError(UNKNOWN_TOPIC_ID)."""
         name = self.topic_names.get(topic_id)
         if name is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
+            raise KafkaError(_NO_SUCH_ID, f"{_NO_SUCH_ID.message} No topic has the id {topic_id.hex()}")
         return self.topics[name]
 
     def topic_id_of(self, name: str) -> bytes | None:
@@ -110,7 +111,7 @@ class Image(NamedTuple):
     def has_partition(self, name: str, index: int) -> bool:
         """True if the topic exists and has that partition."""
         topic = self.topics.get(name)
-        return topic is not None and index < len(topic.partitions)
+        return topic is not None and 0 <= index < len(topic.partitions)
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """The topic's own configs; none for an unknown topic."""

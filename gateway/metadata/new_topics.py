@@ -1,4 +1,7 @@
-"""Names of new topics, and placement of new partitions on brokers. Pure: all is checked against an image."""
+"""Names of new topics, and placement of new partitions on brokers. Pure: all is checked against an image.
+
+Refusals begin with the sentences of Apache Kafka 4.1: scripts look for them.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +31,18 @@ Assignments = Mapping[int, Sequence[int]]
 def check_name(name: str) -> None:
     """Raises KafkaError(INVALID_TOPIC_EXCEPTION) for a name that Kafka refuses too."""
     if not name:
-        raise _invalid_topic("the topic name is illegal: it must not be empty")
+        raise _illegal_name("the empty string is not allowed")
     if name in (".", ".."):
-        raise _invalid_topic(f"the topic name {name!r} is illegal")
+        raise _illegal_name(f"'{name}' is not allowed")
     if len(name) > MAX_NAME_LENGTH:
-        raise _invalid_topic(
-            f"the topic name {name[:40]!r}... is illegal: {len(name)} characters exceed {MAX_NAME_LENGTH}"
-        )
+        shown = f"{name[:MAX_NAME_LENGTH]}..."
+        raise _illegal_name(f"the length of '{shown}' is longer than the max allowed length {MAX_NAME_LENGTH}")
     if _LEGAL.fullmatch(name) is None:
-        raise _invalid_topic(
-            f"the topic name {name!r} is illegal: only ASCII letters, digits, '.', '_' and '-' are allowed"
+        raise _illegal_name(
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
         )
     if name in _RESERVED:
-        raise _invalid_topic(f"{name!r} is the name of an internal log")
+        raise _illegal_name(f"'{name}' is the name of an internal log")
 
 
 def colliding(name: str, topics: Mapping[str, object]) -> str | None:
@@ -66,14 +68,21 @@ def new_topic_id(random: Random, taken: Container[bytes]) -> bytes:
             return topic_id
 
 
-def check_new(name: str, image: Image) -> None:
-    """Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS."""
+def check_new(name: str, image: Image, before: Image | None = None) -> None:
+    """Check the name of a new topic. `before`: the image without the topics that the same request creates.
+
+    As in Kafka, topics of one request do not collide with each other. Raises KafkaError: INVALID_TOPIC_EXCEPTION,
+    TOPIC_ALREADY_EXISTS, INVALID_REQUEST for the name of an internal log.
+    """
+    if name in _RESERVED:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     check_name(name)
     if name in image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic {name!r} already exists")
-    other = colliding(name, image.topics)
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    other = colliding(name, (image if before is None else before).topics)
     if other is not None:
-        raise _invalid_topic(f"{name!r} collides with {other!r}: the two names differ in '.' and '_' only")
+        message = f"Topic '{name}' collides with existing topic: {other}; the two names differ in '.' and '_' only"
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
 def new_partitions(image: Image, first: int, count: int, factor: int) -> list[PartitionState]:
@@ -84,11 +93,12 @@ def new_partitions(image: Image, first: int, count: int, factor: int) -> list[Pa
     check_count(count)
     brokers = sorted(image.brokers)
     if factor <= 0:
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor} is less than one")
-    if factor > len(brokers):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {factor} is larger than available brokers: {len(brokers)} are alive",
+        raise _invalid_factor(f"Replication factor must be larger than 0, or -1 to use the default value: {factor}")
+    if factor > len(brokers):  # the last sentence is that of Kafka in ZooKeeper mode
+        raise _invalid_factor(
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be"
+            f" reached because only {len(brokers)} broker(s) are registered."
+            f" Replication factor: {factor} larger than available brokers: {len(brokers)}."
         )
     return [
         _fresh([brokers[(index + step) % len(brokers)] for step in range(factor)])
@@ -99,36 +109,56 @@ def new_partitions(image: Image, first: int, count: int, factor: int) -> list[Pa
 def check_count(count: int) -> None:
     """Raises KafkaError: INVALID_PARTITIONS, POLICY_VIOLATION."""
     if count <= 0:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions are too few: a topic has at least one")
+        message = f"Number of partitions was set to an invalid non-positive value: {count}"
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
     if count > MAX_PARTITIONS_AT_ONCE:
-        raise KafkaError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{count} partitions at once are too many: the limit is {MAX_PARTITIONS_AT_ONCE}",
-        )
+        raise too_many_partitions(count)
 
 
-def assigned_partitions(image: Image, first: int, assignments: Assignments) -> list[PartitionState]:
-    """Partitions on the brokers that the client assigns. Raises KafkaError(INVALID_REPLICA_ASSIGNMENT)."""
+def too_many_partitions(count: int) -> KafkaError:
+    """The error for more partitions than one request may create."""
+    message = f"Excessively large number of partitions per request: {count}; create at most {MAX_PARTITIONS_AT_ONCE}"
+    return KafkaError(ErrorCode.POLICY_VIOLATION, message)
+
+
+def assigned_partitions(
+    image: Image, first: int, assignments: Assignments, factor: int | None = None
+) -> list[PartitionState]:
+    """Partitions on the brokers that the client assigns, `factor` to each; None: as many as to the first.
+
+    Raises KafkaError: INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION.
+    """
     if sorted(assignments) != list(range(first, first + len(assignments))):
-        raise _invalid_assignment(f"the partitions must be numbered from {first} on, and are {sorted(assignments)}")
+        given = f"from {first} on; the request has {sorted(assignments)}"
+        raise _invalid_assignment(f"partitions should be a consecutive 0-based integer sequence, here {given}")
     check_count(len(assignments))
-    factors = {len(brokers) for brokers in assignments.values()}
-    if len(factors) != 1:
-        raise _invalid_assignment("all partitions of a topic must have as many replicas as the first")
-    for index, brokers in assignments.items():
+    states = []
+    for index, brokers in sorted(assignments.items()):
         check_brokers(index, brokers, image)
-    return [_fresh(assignments[index]) for index in sorted(assignments)]
+        factor = len(brokers) if factor is None else factor
+        if len(brokers) != factor:
+            raise _invalid_assignment(
+                f"The manual partition assignment includes a partition with {len(brokers)} replica(s), but this is not"
+                f" consistent with previous partitions, which have {factor} replica(s): partition {index}"
+            )
+        states.append(_fresh(brokers))
+    return states
 
 
 def check_brokers(index: int, brokers: Sequence[int], image: Image) -> None:
     """Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless the brokers are different and alive."""
     if not brokers:
-        raise _invalid_assignment(f"partition {index} has no replica")
-    if len(set(brokers)) != len(brokers):
-        raise _invalid_assignment(f"partition {index} names a broker twice: {list(brokers)}")
-    unknown = [broker for broker in brokers if broker not in image.brokers]
-    if unknown:
-        raise _invalid_assignment(f"partition {index} names brokers that are not alive: {unknown}")
+        raise _invalid_assignment(f"The manual partition assignment includes an empty replica list: partition {index}")
+    for position, broker in enumerate(brokers):
+        if broker in brokers[:position]:
+            raise _invalid_assignment(
+                f"The manual partition assignment includes the broker {broker} more than once: partition {index}"
+            )
+        if broker not in image.brokers:
+            raise _invalid_assignment(
+                f"The manual partition assignment includes broker {broker}, but no such broker is registered:"
+                f" partition {index} can be on {sorted(image.brokers)}"
+            )
 
 
 def _fresh(brokers: Sequence[int]) -> PartitionState:
@@ -136,8 +166,13 @@ def _fresh(brokers: Sequence[int]) -> PartitionState:
     return PartitionState(replicas[0], 0, replicas, replicas, 0)
 
 
-def _invalid_topic(sentence: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, sentence)
+def _illegal_name(reason: str) -> KafkaError:
+    # Kafka before 2.2 said that a name 'is illegal'
+    return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}; the name is illegal")
+
+
+def _invalid_factor(sentence: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, sentence)
 
 
 def _invalid_assignment(sentence: str) -> KafkaError:

@@ -23,6 +23,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
+from headgate.gateway.config import catalogue, group_config
+from headgate.gateway.config.definition import Definition
 from headgate.gateway.metadata.image import Image, changed_topics
 from headgate.gateway.metadata.new_topics import Assignments, new_topic_id
 from headgate.gateway.metadata.planning import configs as config_plans
@@ -148,11 +150,12 @@ class MetadataStore(ABC):
         configs: Configs | None = None,
         assignments: Assignments | None = None,
         *,
+        before: Image | None = None,
         validate_only: bool = False,
     ) -> Change:
         """Create a topic, see `planning.topics.create_topic`."""
         planned = self.planned
-        wanted = NewTopic(name, partitions, replication_factor, configs or {}, assignments or {})
+        wanted = NewTopic(name, partitions, replication_factor, configs or {}, assignments or {}, before)
         topic_id = new_topic_id(self._random, planned.topic_names)
         return self.submit(topic_plans.create_topic(planned, self._config, topic_id, wanted), validate_only)
 
@@ -304,5 +307,19 @@ def _log_lines(records: Sequence[MetadataRecord], old: Image) -> Iterator[str]:
         elif isinstance(record, ConfigRecord):
             resource = _RESOURCES.get(record.resource_type, str(record.resource_type))
             value = f" to {record.value!r}" if record.resource_type == TOPIC_RESOURCE else ""
-            done = "removed" if record.value is None else f"set{value}"
+            done = "removed" if record.value is None else f"set{value}{_note(record)}"
             yield f"{record.name} of {resource} {record.resource_name or '(all)'} was {done}"
+
+
+def _note(record: ConfigRecord) -> str:
+    """What an administrator should know of a setting without effect, as `headgate config` says it of a file."""
+    find = _FIND.get(record.resource_type)
+    definition = None if find is None else find(record.name)
+    return "" if definition is None or not definition.note else f": {definition.note}"
+
+
+_FIND: dict[int, Callable[[str], Definition | None]] = {
+    TOPIC_RESOURCE: catalogue.UNSUPPORTED_TOPIC.get,
+    BROKER_RESOURCE: catalogue.find,
+    GROUP_RESOURCE: group_config.UNSUPPORTED.get,
+}

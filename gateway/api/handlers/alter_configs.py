@@ -64,5 +64,5 @@ def _changes(resource: AlterConfigsResource, present: Mapping[str, str]) -> dict
 
 def _given(config: AlterableConfig) -> tuple[str, str | None]:
     if config.value is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{config.name} is null; omit it instead")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {config.name}; omit it")
     return config.name, config.value

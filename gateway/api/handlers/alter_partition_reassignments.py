@@ -48,7 +48,10 @@ def _size(topic: ReassignableTopic) -> int:
 def _partitions(topic: ReassignableTopic, image: Image) -> list[ReassignablePartitionResponse]:
     def answer(wanted: ReassignablePartition) -> ReassignablePartitionResponse:
         index = wanted.partition_index
-        image.topic(topic.name).partition(index)
+        if topic.name not in image.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic.name}.")
+        if not image.has_partition(topic.name, index):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {topic.name}:{index}.")
         if wanted.replicas is None:
             message = f"no reassignment of {topic.name}-{index} is in progress"
             raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, message)

@@ -42,7 +42,8 @@ def _create_partitions(request: CreatePartitionsRequest, context: HandlerContext
     def respond(rows: list[CreatePartitionsTopicResult]) -> CreatePartitionsResponse:
         return CreatePartitionsResponse(results=rows)
 
-    once = yield from unrepeated(request.topics, attrgetter("name"), answer, attrgetter("name"))
+    name = attrgetter("name")
+    once = yield from unrepeated(request.topics, name, answer, name, "Duplicate topic name.")
     return each_in_turns(*once, _refuse, respond, request.timeout_ms, context)
 
 
@@ -54,9 +55,6 @@ def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: Handler
     assignments = None
     if wanted.assignments is not None:
         present = len(metadata.image.topic(wanted.name).partitions)
-        if not wanted.assignments and wanted.count > present:
-            message = f"{wanted.count - present} new partitions of {wanted.name} need assignments, or null for all"
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         assignments = {index: row.broker_ids for index, row in enumerate(wanted.assignments, start=present)}
     return metadata.create_partitions(wanted.name, wanted.count, assignments, validate_only=validate_only)
 

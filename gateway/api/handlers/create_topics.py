@@ -13,8 +13,8 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_in_turns, unrepeated
 from headgate.gateway.config.describe import ConfigEntry, TopicRows
-from headgate.gateway.metadata.image import Topic
-from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE
+from headgate.gateway.metadata.image import Image, Topic
+from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, too_many_partitions
 from headgate.gateway.metadata.store import Change
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_topics import (
@@ -53,9 +53,10 @@ def create_topics(request: CreateTopicsRequest, context: HandlerContext) -> Any:
     """Create each topic, or with `validate_only` check each."""
     _check_size(request, context)
     rows = TopicRows(context.broker.config, _row)
+    before = context.broker.metadata.planned
 
     def answer(wanted: CreatableTopic) -> tuple[CreatableTopicResult, Change]:
-        change = _create(wanted, request.validate_only, context)
+        change = _create(wanted, before, request.validate_only, context)
         topic = change.image.topics[wanted.name]
         configs = rows.of(topic.configs) if context.version >= 5 else []
         return _result(topic, ZERO_UUID if request.validate_only else topic.topic_id, configs), change
@@ -63,7 +64,8 @@ def create_topics(request: CreateTopicsRequest, context: HandlerContext) -> Any:
     def respond(rows: list[CreatableTopicResult]) -> CreateTopicsResponse:
         return CreateTopicsResponse(topics=rows)
 
-    once = finish(unrepeated(request.topics, attrgetter("name"), answer, attrgetter("name")))
+    name = attrgetter("name")
+    once = finish(unrepeated(request.topics, name, answer, name, "Duplicate topic name."))
     return each_in_turns(*once, _refuse, respond, request.timeout_ms, context)
 
 
@@ -73,22 +75,23 @@ def _check_size(request: CreateTopicsRequest, context: HandlerContext) -> None:
     if total <= MAX_PARTITIONS_AT_ONCE:
         total = sum(len(topic.assignments) or max(topic.num_partitions, default) for topic in request.topics)
     if total > MAX_PARTITIONS_AT_ONCE:
-        message = f"{total} partitions in one request are too many; create at most {MAX_PARTITIONS_AT_ONCE} at a time"
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
+        raise too_many_partitions(total)
 
 
-def _create(wanted: CreatableTopic, validate_only: bool, context: HandlerContext) -> Change:
-    assignments = {row.partition_index: row.broker_ids for row in wanted.assignments}
-    if len(assignments) != len(wanted.assignments):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the request assigns a partition of {wanted.name} twice"
-        )
+def _create(wanted: CreatableTopic, before: Image, validate_only: bool, context: HandlerContext) -> Change:
+    assignments: dict[int, list[int]] = {}
+    for row in wanted.assignments:
+        if row.partition_index in assignments:
+            message = f"Found multiple manual partition assignments for partition {row.partition_index}"
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        assignments[row.partition_index] = row.broker_ids
     return context.broker.metadata.create_topic(
         wanted.name,
         wanted.num_partitions,
         wanted.replication_factor,
         {config.name: config.value for config in wanted.configs},
         assignments,
+        before=before,
         validate_only=validate_only,
     )
 

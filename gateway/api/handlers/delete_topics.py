@@ -68,7 +68,8 @@ def delete_topics(request: DeleteTopicsRequest, context: HandlerContext) -> Dele
 
     def answer(key: Key) -> tuple[DeletableTopicResult, Change]:
         if wanted[key] > 1 or counts[_resolved(key, image)] > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has the topic more than once")
+            what = "id" if key[0] is None else "name"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
         return _delete(*key, context)
 
     def respond(rows: list[DeletableTopicResult]) -> DeleteTopicsResponse:
@@ -88,8 +89,10 @@ def _resolved(key: Key, image: Image) -> Key:
 
 
 def _delete(name: str | None, topic_id: bytes, context: HandlerContext) -> tuple[DeletableTopicResult, Change]:
-    if (name is None) == (topic_id == ZERO_UUID):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is identified either by its name or by its id")
+    if name is None and topic_id == ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if name is not None and topic_id != ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     image = context.broker.metadata.image
     topic = image.topic_by_id(topic_id) if name is None else image.topic(name)
     change = context.broker.metadata.delete_topic(topic.name)

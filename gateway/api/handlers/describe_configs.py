@@ -87,6 +87,8 @@ def _entries(
     if resource.resource_type == ResourceType.GROUP:
         configs = image.configs.get((ResourceType.GROUP, altered_group(resource)), {})
         return group_config.describe(config, configs, names)
+    if resource.resource_type == ResourceType.CLIENT_METRICS:
+        return describe.describe_client_metrics(resource.resource_name, names)
     raise has_no_settings(resource)
 
 

@@ -360,9 +360,9 @@ KEYS_A_STEP = 512
 
 
 def unrepeated(
-    items: Sequence[P], key: Callable[[P], Any], answer: Callable[[P], R], name: Callable[[P], str]
+    items: Sequence[P], key: Callable[[P], Any], answer: Callable[[P], R], name: Callable[[P], str], refusal: str
 ) -> Steps[tuple[list[P], Callable[[P], R]]]:
-    """The items, one of each `key`, and an `answer` that refuses a repeated item by its `name`."""
+    """The items, one of each `key`, and an `answer` that refuses a repeated item: Kafka's `refusal`, and its `name`."""
     kept, repeated = dict[Any, P](), set[Any]()
     for number, item in enumerate(items, 1):
         item_key = key(item)
@@ -374,7 +374,8 @@ def unrepeated(
 
     def answer_once(item: P) -> R:
         if key(item) in repeated:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name(item)} is in the request more than once")
+            message = f"{refusal} {name(item)} is in the request more than once"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         return answer(item)
 
     return list(kept.values()), answer_once
@@ -399,9 +400,8 @@ def alter_each(
     def refuse(resource: Named, code: ErrorCode, message: str) -> P:
         return row(code, message, resource.resource_type, resource.resource_name)
 
-    once = finish(
-        unrepeated(resources, attrgetter("resource_type", "resource_name"), answer, attrgetter("resource_name"))
-    )
+    key, name = attrgetter("resource_type", "resource_name"), attrgetter("resource_name")
+    once = finish(unrepeated(resources, key, answer, name, "Each resource must appear at most once."))
     return each_in_turns(*once, refuse, respond, int(SETTLED_MS), context)
 
 

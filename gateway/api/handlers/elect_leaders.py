@@ -40,9 +40,13 @@ def elect_leaders(request: ElectLeadersRequest, context: HandlerContext) -> Elec
 
 def _results(wanted: TopicPartitions, image: Image) -> list[PartitionResult]:
     def answer(index: int) -> PartitionResult:
-        state = image.topic(wanted.topic).partition(index)
-        raise KafkaError(
-            ErrorCode.ELECTION_NOT_NEEDED, f"the preferred replica, broker {state.leader}, leads {wanted.topic}-{index}"
-        )
+        topic = image.topics.get(wanted.topic)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {wanted.topic}")
+        if not image.has_partition(wanted.topic, index):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {wanted.topic}-{index}")
+        leader = f"the preferred replica, broker {topic.partition(index).leader}, leads {wanted.topic}-{index}"
+        message = f"Leader election not needed for topic partition: {leader}"
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, message)
 
     return each_row(wanted.partitions, answer, PartitionResult)

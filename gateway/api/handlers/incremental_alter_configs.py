@@ -49,7 +49,7 @@ def incremental_alter_configs(request: IncrementalAlterConfigsRequest, context: 
 
     def alter(resource: AlterConfigsResource) -> Change:
         if len({config.name for config in resource.configs}) != len(resource.configs):
-            message = f"the request has a config of {resource.resource_name} more than once"
+            message = f"Error due to duplicate config keys: one of {resource.resource_name} is there more than once"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         kind = _KINDS.get(resource.resource_type)
         if kind is None:
@@ -86,7 +86,8 @@ def _alter_broker(resource: AlterConfigsResource, context: HandlerContext, valid
 def _alter_loggers(resource: AlterConfigsResource, context: HandlerContext, validate_only: bool) -> Change:
     this_broker(resource, context)
     if any(change.config_operation in {APPEND, SUBTRACT} for change in resource.configs):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger is not a list; set or delete it")
+        message = "APPEND operation is not allowed for the BROKER_LOGGER resource, nor is SUBTRACT; set the level"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     levels = _changes(resource, lambda _: None)
     for name, level in levels.items():
         loggers.check(name, level)
@@ -117,7 +118,7 @@ def _changed(change: AlterableConfig, items: Items) -> str | None:
     if change.config_operation == DELETE:
         return None
     if change.value is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} is null; delete it instead")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}; delete it")
     if change.config_operation == SET:
         return change.value
     if change.config_operation not in {APPEND, SUBTRACT}:
@@ -126,7 +127,8 @@ def _changed(change: AlterableConfig, items: Items) -> str | None:
         )
     present = items(change.name)
     if present is None:
-        message = f"{change.name} is not a list, which append and subtract need"
+        operation = "APPEND" if change.config_operation == APPEND else "SUBTRACT"
+        message = f"Can't {operation} to key {change.name} because its type is not LIST."
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
     named = [item.strip() for item in change.value.split(",")]
     if change.config_operation == SUBTRACT:

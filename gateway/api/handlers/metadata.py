@@ -20,7 +20,7 @@ from headgate.gateway.api.broker_endpoints import endpoints
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_in_turns
-from headgate.gateway.metadata.image import INTERNAL_TOPICS, Topic
+from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image, Topic
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, check_name
 from headgate.gateway.metadata.store import Change
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -152,8 +152,10 @@ def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, con
         if not number % ROWS_A_STEP:
             yield
 
+    before = context.broker.metadata.planned
+
     def create(key: Key) -> tuple[None, Change]:
-        return None, _create(key[0] or "", context)
+        return None, _create(key[0] or "", before, context)
 
     def refuse(key: Key, code: ErrorCode, message: str) -> ErrorCode:
         return code
@@ -196,12 +198,12 @@ def _may_create(name: str, request: MetadataRequest, context: HandlerContext) ->
     return is_wanted and name not in INTERNAL_TOPICS
 
 
-def _create(name: str, context: HandlerContext) -> Change:
-    """Create a topic with the broker's defaults. Raises KafkaError if the topic is refused."""
+def _create(name: str, before: Image, context: HandlerContext) -> Change:
+    """Create a topic with the broker's defaults; `before`: see `check_new`. Raises KafkaError for a refused topic."""
     metadata = context.broker.metadata
     if name in metadata.planned.topics:  # another client has requested the same topic
         return metadata.submit(())
-    return metadata.create_topic(name)
+    return metadata.create_topic(name, before=before)
 
 
 class _Description:
@@ -249,7 +251,7 @@ class _Description:
         topic = self.image.topics.get(wanted.name)
         if topic is None:
             check_name(wanted.name)
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {wanted.name} does not exist")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist.")
         return topic
 
     def topic(self, topic: Topic) -> MetadataResponseTopic:

@@ -47,16 +47,23 @@ def test_a_broker_is_this_one_or_all_of_them(node: Node) -> None:
     own = node.services.config.node_id
     assert this_broker(Named(ResourceType.BROKER, str(own)), node.context(0)) == own
     assert altered_broker(Named(ResourceType.BROKER, ""), node.context(0)) is None
-    for name in ("", str(own + 1), "x"):
-        with pytest.raises(KafkaError, match="must get the request itself"):
+    for name, refusal in {
+        "": "Broker id must not be empty",
+        str(own + 1): f"Unexpected broker id, expected {own}, but received {own + 1}; ask that broker itself",
+        "x": "Broker id must be an integer, but it is: x",
+    }.items():
+        with pytest.raises(KafkaError, match=refusal):
             this_broker(Named(ResourceType.BROKER, name), node.context(0))
 
 
 def test_a_group_has_a_name() -> None:
     assert altered_group(Named(ResourceType.GROUP, "g")) == "g"
-    with pytest.raises(KafkaError, match="is empty"):
+    with pytest.raises(KafkaError, match="must not be empty"):
         altered_group(Named(ResourceType.GROUP, ""))
 
 
 def test_other_kinds_have_no_settings() -> None:
-    assert has_no_settings(Named(77, "x")).code is ErrorCode.INVALID_REQUEST
+    for kind, sentence in ((77, "Unknown resource type 77"), (ResourceType.CLIENT_METRICS, "no client metrics are")):
+        refusal = has_no_settings(Named(kind, "x"))
+        assert refusal.code is ErrorCode.INVALID_REQUEST
+        assert refusal.message.startswith(sentence)

@@ -92,7 +92,7 @@ def test_an_assignment_by_hand(node: Node) -> None:
         pytest.param(topic("there"), ErrorCode.TOPIC_ALREADY_EXISTS, id="exists"),
         pytest.param(topic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION, id="bad name"),
         pytest.param(topic("is.there"), ErrorCode.INVALID_TOPIC_EXCEPTION, id="collides"),
-        pytest.param(topic("__headgate_metadata"), ErrorCode.INVALID_TOPIC_EXCEPTION, id="the broker's own"),
+        pytest.param(topic("__headgate_metadata"), ErrorCode.INVALID_REQUEST, id="the broker's own"),
         pytest.param(topic("a", 0), ErrorCode.INVALID_PARTITIONS, id="no partitions"),
         pytest.param(topic("a", -2), ErrorCode.INVALID_PARTITIONS, id="less than none"),
         pytest.param(topic("a", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, id="no replicas"),

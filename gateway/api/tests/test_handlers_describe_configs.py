@@ -112,7 +112,7 @@ def test_a_resource_that_is_named_many_times_is_told_once(described: Node) -> No
 def test_a_group_has_its_own_settings_before_those_of_the_broker(tmp_path: Path) -> None:
     node = Node(tmp_path, group_consumer_heartbeat_interval_ms="7000")
     session, interval = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
-    before = rows(ask(node, 4, GROUP, "g", include_synonyms=True))
+    before = rows(ask(node, 4, GROUP, "g", [session, interval], include_synonyms=True))
     assert {name: (row.value, row.config_source) for name, row in before.items()} == {
         session: ("45000", DEFAULT),
         interval: ("7000", STATIC),

@@ -130,7 +130,8 @@ def test_settings_of_a_group_that_need_not_exist(node: Node) -> None:
         (group("g", (INTERVAL, SET, "4999")), ErrorCode.INVALID_CONFIG),
         (group("g", (SESSION, SET, "long")), ErrorCode.INVALID_CONFIG),
         (group("g", (SESSION, APPEND, "50000")), ErrorCode.INVALID_CONFIG),
-        (group("g", ("share.session.timeout.ms", SET, "50000")), ErrorCode.INVALID_CONFIG),
+        (group("g", ("share.session.timeout.ms", SET, "0")), ErrorCode.INVALID_CONFIG),
+        (group("g", ("share.sessions", SET, "1")), ErrorCode.INVALID_CONFIG),
     ],
 )
 def test_what_a_group_cannot_have(node: Node, changes: AlterConfigsResource, code: ErrorCode) -> None:

@@ -61,7 +61,7 @@ def test_without_a_word() -> None:
 def test_names_and_attributes_are_the_same() -> None:
     config = BrokerConfig.load("num.partitions=7\nnum.io.threads=3")
     assert config.num_partitions == config["num.partitions"] == 7
-    assert config["num.io.threads"] == "3"
+    assert config["num.io.threads"] == 3
     assert config["num.network.threads"] is None
     with pytest.raises(KeyError, match=r"the nearest name is num\.partitions"):
         config["num.partition"]

@@ -49,7 +49,8 @@ def test_all_settings_of_a_broker() -> None:
     assert entries["listeners"].value == "PLAINTEXT://127.0.0.1:9092"
     assert entries["advertised.listeners"].value is None
     assert "no effect here, because one loop" in entries["num.io.threads"].documentation
-    assert "num.network.threads" not in entries
+    assert (entries["num.network.threads"].value, entries["num.network.threads"].is_default) == ("3", True)
+    assert "zookeeper.set.acl" not in entries
     assert "no effect yet, because a client" in entries["transaction.two.phase.commit.enable"].documentation
 
 
@@ -96,10 +97,14 @@ def test_values_are_written_as_kafka_writes_them() -> None:
 
 def test_what_a_topic_has_without_effect_is_told_where_it_was_set() -> None:
     own = {"follower.replication.throttled.replicas": "*", "message.timestamp.difference.max.ms": "5"}
-    throttled, difference = describe_topic(BrokerConfig.load(), own)[-2:]
+    entries = {entry.name: entry for entry in describe_topic(BrokerConfig.load(), own)}
+    throttled, difference = (entries[name] for name in own)
     assert (throttled.value, throttled.source, throttled.read_only) == ("*", Source.DYNAMIC_TOPIC_CONFIG, False)
     assert throttled.documentation == "Accepted, no effect here, because replication is not throttled."
-    assert (difference.value, difference.documentation) == ("5", "Both bounds of a record's time.")
+    assert (difference.value, difference.documentation) == (
+        "5",
+        "Both bounds of a record's time (Kafka to 3.9).",
+    )
     assert describe_topic(BrokerConfig.load(), own, ["no.such"]) == []
     assert topic_entry("", own, throttled.name) == throttled
 

@@ -20,10 +20,34 @@ def test_what_can_be_changed() -> None:
 @pytest.mark.parametrize(
     "configs, code, sentence",
     [
-        ({"num.partitions": "2"}, ErrorCode.INVALID_REQUEST, "num.partitions cannot be changed while the broker runs"),
-        ({"listeners": "PLAINTEXT://:1"}, ErrorCode.INVALID_REQUEST, "listeners cannot be changed while"),
+        (
+            {"num.partitions": "2"},
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs dynamically: Set(num.partitions)",
+        ),
+        ({"listeners": "PLAINTEXT://:1"}, ErrorCode.INVALID_REQUEST, "dynamically: Set(listeners)"),
         ({"message.max.bytes": "many"}, ErrorCode.INVALID_REQUEST, "allowed is a whole number from 0 to 2147483647"),
-        ({"num.io.threads": "x" * 32_768}, ErrorCode.INVALID_REQUEST, "the value is longer than 32767 bytes"),
+        ({"super.users": "x" * 32_768}, ErrorCode.INVALID_REQUEST, "the value is longer than 32767 bytes"),
+        (
+            {"num.io.threads": "0"},
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value 0 for configuration num.io.threads: Value must",
+        ),
+        (
+            {"ssl.keystore.type": "JKS"},
+            ErrorCode.INVALID_REQUEST,
+            "only per-listener using the listener prefix: Set(ssl.",
+        ),
+        (
+            {"listener.name.a.ssl.keystore.passwort": "x"},
+            ErrorCode.INVALID_CONFIG,
+            "unknown setting 'listener.name.a.ssl",
+        ),
+        (
+            {"principal.builder.class": "x.Y"},
+            ErrorCode.INVALID_REQUEST,
+            "names a Java class, which cannot be loaded here",
+        ),
         ({"mesage.max.bytes": "1"}, ErrorCode.INVALID_CONFIG, "the nearest name is message.max.bytes"),
         ({"retention.ms": "1"}, ErrorCode.INVALID_CONFIG, "for all topics of a broker, set log.retention.ms"),
     ],
@@ -33,6 +57,22 @@ def test_what_is_refused(configs: dict[str, str], code: ErrorCode, sentence: str
     error = refusal({}, configs) if is_own else refusal(configs, {})
     assert error.code == code
     assert sentence in error.message
+
+
+@pytest.mark.parametrize("name", ["sasl.kerberos.kinit.cmd", "listener.name.external.ssl.keystore.location"])
+def test_some_settings_are_of_one_broker_only(name: str) -> None:
+    dynamic.check(BrokerConfig.load(), {name: "/x"}, {}, {name: "/x"})
+    with pytest.raises(KafkaError, match="at default cluster level, broker id must be specified: Set") as refused:
+        dynamic.check(BrokerConfig.load(), {name: "/x"}, {name: "/x"}, {}, is_own=False)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert name in refused.value.message
+
+
+def test_a_secret_without_effect_is_not_stored() -> None:
+    for name in ("sasl.jaas.config", "listener.name.external.ssl.keystore.password", "rsm.config.key"):
+        error = refusal({}, {name: "hush"})
+        assert error.code is ErrorCode.INVALID_REQUEST
+        assert "hush" not in error.message
 
 
 def test_two_settings_that_contradict_each_other() -> None:
@@ -93,6 +133,8 @@ def test_what_a_list_has() -> None:
     assert dynamic.items(config, "log.cleanup.policy", {"log.cleanup.policy": "compact"}) == ("compact",)
     for configs in ({}, {"log.cleanup.policy": "shred"}):
         assert dynamic.items(config, "log.cleanup.policy", configs) == ("delete", "compact")
+    assert dynamic.items(config, "sasl.enabled.mechanisms", {}) == ("GSSAPI",)
+    assert dynamic.items(config, "ssl.cipher.suites", {"ssl.cipher.suites": "a,b"}) == ("a", "b")
     for name in ("message.max.bytes", "log.dirs", "no.such"):
         assert dynamic.items(config, name, {}) is None
 

@@ -14,15 +14,26 @@ from headgate.storage.config import LogConfig
 @pytest.mark.parametrize(
     "configs, sentence",
     [
-        ({"retention.mss": "1"}, "unknown topic setting 'retention.mss': the nearest name is retention.ms"),
+        ({"retention.mss": "1"}, "Unknown topic config name: retention.mss; the nearest name is retention.ms"),
         ({"log.retention.ms": "1"}, "it is a setting of brokers; for one topic, set retention.ms"),
-        ({"retention.ms": "long"}, "retention.ms=long: allowed is a whole number from -1 to 9223372036854775807"),
-        ({"cleanup.policy": "destroy"}, "cleanup.policy=destroy: allowed is a list of: compact, delete"),
-        ({"retention.ms": None}, "retention.ms: the value is null"),
-        ({"remote.storage.enable": "true"}, "remote.storage.enable=true: there is no tiered storage"),
+        (
+            {"retention.ms": "long"},
+            "Invalid value long for configuration retention.ms: Not a number of type LONG; allowed is a whole number",
+        ),
+        (
+            {"cleanup.policy": "destroy"},
+            "Invalid value destroy for configuration cleanup.policy: String must be one of: compact, delete",
+        ),
+        ({"retention.ms": None}, "Null value not supported for topic configs: retention.ms"),
+        ({"remote.storage.enable": "true"}, "Tiered Storage functionality is disabled in the broker."),
+        (
+            {"local.retention.ms": "-3"},
+            "Invalid value -3 for configuration local.retention.ms: Value must be at least -2",
+        ),
+        ({"leader.replication.throttled.replicas": "0"}, "must be the literal '*' or a list of replicas"),
         (
             {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"},
-            "min.compaction.lag.ms=10 exceeds max.compaction.lag.ms=9",
+            "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (9)",
         ),
         ({"follower.replication.throttled.replicas": "\u00e9" * 16_384}, "the value is longer than 32767 bytes"),
         ({"message.timestamp.difference.max.ms": "-1"}, "allowed is a whole number from 0"),

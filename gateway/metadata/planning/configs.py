@@ -40,7 +40,7 @@ def change_broker_configs(
     """
     records = config_records("" if node_id is None else str(node_id), changes, BROKER_RESOURCE)
     of_all, own = image.apply_all(records).broker_configs(config.node_id)
-    dynamic_configs.check(config, changes, of_all, own)
+    dynamic_configs.check(config, changes, of_all, own, is_own=node_id is not None)
     return records
 
 

@@ -16,13 +16,17 @@ from headgate.protocol.internal.metadata import MetadataRecord, RemoveTopicRecor
 
 
 class NewTopic(NamedTuple):
-    """A topic as a client wants it. -1 means the broker's default; `assignments` replaces both numbers."""
+    """A topic as a client wants it. -1 means the broker's default; `assignments` replaces both numbers.
+
+    `before`: the image at the beginning of a request for several topics, see `check_new`.
+    """
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
     configs: Mapping[str, str | None] = MappingProxyType({})
     assignments: Assignments = MappingProxyType({})
+    before: Image | None = None
 
 
 def create_topic(image: Image, config: BrokerConfig, topic_id: bytes, wanted: NewTopic) -> list[MetadataRecord]:
@@ -31,7 +35,7 @@ def create_topic(image: Image, config: BrokerConfig, topic_id: bytes, wanted: Ne
     Raises KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, POLICY_VIOLATION,
     INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG.
     """
-    check_new(wanted.name, image)
+    check_new(wanted.name, image, wanted.before)
     topic_configs.check(wanted.configs)
     states = _place(image, config, wanted)
     return [
@@ -44,11 +48,10 @@ def create_topic(image: Image, config: BrokerConfig, topic_id: bytes, wanted: Ne
 def _place(image: Image, config: BrokerConfig, wanted: NewTopic) -> list[PartitionState]:
     partitions, factor = wanted.partitions, wanted.replication_factor
     if wanted.assignments:
-        if partitions != -1 or factor != -1:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                "with an assignment of replicas, the numbers of partitions and of replicas must be -1",
-            )
+        for what, number in (("replication factor", factor), ("numPartitions", partitions)):
+            if number != -1:
+                message = f"A manual partition assignment was specified, but {what} was not set to -1."
+                raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         return assigned_partitions(image, 0, wanted.assignments)
     # A default that was written for a larger cluster must not keep a smaller one from working.
     default_factor = min(config.default_replication_factor, len(image.brokers))
@@ -78,18 +81,20 @@ def create_partitions(
     """
     topic = image.topic(name)
     present = len(topic.partitions)
-    if total <= present:
-        raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS, f"{name!r} has {present} partitions; the number can grow, but not to {total}"
-        )
+    if total == present:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s): {name}")
+    if total < present:
+        message = f"The topic {name} currently has {present} partition(s); {total} would not be an increase."
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
     factor = len(topic.partitions[0].replicas)
     if assignments is None:
         states = new_partitions(image, present, total - present, factor)
+    elif len(assignments) != total - present:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {total - present} additional partition(s), but only {len(assignments)} assignment(s)"
+            f" were specified: {name}",
+        )
     else:
-        states = assigned_partitions(image, present, assignments)
-        if len(states) != total - present or len(states[0].replicas) != factor:
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{total - present} new partitions with {factor} replicas each must be assigned",
-            )
+        states = assigned_partitions(image, present, assignments, factor)
     return partition_records(topic.topic_id, present, states)
