@@ -171,9 +171,12 @@ def is_dynamic(name: str) -> bool:
 
 def nearest_broker_setting(name: str) -> str:
     """What to do about an unknown name, as the end of a sentence."""
-    if name in BROKER_SYNONYMS or name in UNSUPPORTED_TOPIC:
-        synonym = BROKER_SYNONYMS.get(name, ("",))[0]
-        return f"it is a setting of topics{synonym and f'; for all topics of a broker, set {synonym}'}"
+    if name in BROKER_SYNONYMS:
+        return f"it is a setting of topics; for all topics of a broker, set {BROKER_SYNONYMS[name][0]}"
+    if name == topic_table.TIMESTAMP_DIFFERENCE:
+        return f"it is a setting of topics; for all topics of a broker, set log.{name}"
+    if name in UNSUPPORTED_TOPIC:
+        return "it is a setting of topics"
     otherwise = "no Apache Kafka (0.8 to 4.4) and no plug-in known here has it, and plug-ins are not loaded; remove it"
     return _nearest(name, known(), otherwise)
 

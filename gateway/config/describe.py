@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
@@ -238,7 +239,20 @@ def text_of(value: object) -> str | None:
         return None
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float):
+        return _java_text(value)
     return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _java_text(value: float) -> str:
+    """A number as Java writes a double: 0.5, 1.0E7, 1.7976931348623157E308."""
+    from decimal import Decimal  # imported only when needed, so that commands start fast
+
+    if value == 0 or 1e-3 <= abs(value) < 1e7 or math.isinf(value):
+        return str(value).replace("inf", "Infinity")
+    sign, digits, _ = Decimal(repr(value)).normalize().as_tuple()
+    fraction = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' * sign}{digits[0]}.{fraction}E{Decimal(repr(value)).adjusted()}"
 
 
 def _documentation(definition: Definition) -> str:
