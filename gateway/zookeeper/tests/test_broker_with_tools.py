@@ -147,3 +147,54 @@ async def _ids(client: Client) -> int:
     response = await client.wire.ask(InitProducerIdRequest(None, transaction_timeout_ms=1_000), 0)
     code: int = response.error_code
     return code
+
+
+def test_a_topic_node_that_was_removed_costs_no_offset(tmp_path: Path) -> None:
+    """The node of the topic is removed by mistake, and written again after a restart; then the topic is deleted."""
+    keeper, starts = ZooKeeperModel(), list[int]()
+    tool = Tool(keeper)
+    saved: dict[str, bytes] = {}
+
+    async def scenario(broker: MemoryBroker) -> None:
+        client = Client(broker)
+        starts.append(len(starts))
+        await client.until(client.coordinator)
+        if starts == [0]:
+            tool.write_topic("t", [0])
+            configs = {"headgate.offsets.store": "dual", "headgate.offsets.source": "zookeeper"}
+            tool.write_configs("groups/g", configs)
+            await client.until(lambda: client.produce("t", 0))
+            await client.until(lambda: client.commit(5))
+            await client.until(lambda: _value(keeper), 5)
+        if starts == [0, 1]:
+            await client.until(client.committed, 5)
+            await trio.sleep(5)
+            assert keeper.tree.nodes[_OFFSET].data == b"5"
+            tool.put("/brokers/topics/t", saved["t"])
+        if len(starts) > 1:
+            await client.until(lambda: client.produce("t", 0))
+            assert broker.broker.services.partitions.get("t", 0).log.end_offset == len(starts)
+            await client.until(client.committed, 5)
+        if starts == [0, 1, 2]:
+            tool.delete_topic("t")
+            await client.until(lambda: client.produce("t", 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            tool.write_topic("t", [0])
+            await client.until(lambda: client.produce("t", 0))
+            await client.until(client.committed, -1)
+            assert _OFFSET not in keeper.tree.nodes
+
+    for _ in range(3):
+        run_broker_with_zookeeper(keeper, tmp_path, scenario, auto_create_topics_enable="false")
+        if starts == [0]:
+            saved["t"] = keeper.tree.nodes["/brokers/topics/t"].data or b""
+            for path in ("/partitions/0/state", "/partitions/0", "/partitions", ""):
+                tool.delete(f"/brokers/topics/t{path}")
+    assert not keeper.tree.nodes["/headgate/deleted_topics"].children
+
+
+_OFFSET = "/consumers/g/offsets/t/0"
+
+
+async def _value(keeper: ZooKeeperModel) -> int:
+    node = keeper.tree.nodes.get(_OFFSET)
+    return -1 if node is None else int(node.data or b"-1")
