@@ -74,8 +74,8 @@ def play(broker: Broker, names: dict[str, str] | None = None) -> dict[str, str]:
     broker.ask(CreateTopicsRequest([CreatableTopic("t", 1, 1)], 60_000), 5)
     lines, described = {}, {}
     for resource, (kind, name) in RESOURCES.items():
-        for row in _describe(broker, kind, name):
-            lines[f"{resource} {row.name}"] = _description(row)
+        for row in describe(broker, kind, name):
+            lines[f"{resource} {row.name}"] = description(row)
             if resource == "broker":
                 described[row.name] = row
     for name, value in (values(described.values()) if names is None else names).items():
@@ -90,15 +90,17 @@ def values(rows: Iterable[DescribeConfigsResourceResult]) -> dict[str, str]:
     return {**dict(sorted(found.items())), **MORE}
 
 
-def _describe(
+def describe(
     broker: Broker, kind: int, name: str, keys: list[str] | None = None
 ) -> list[DescribeConfigsResourceResult]:
+    """The rows of a resource by name."""
     request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)], True)
     rows: list[DescribeConfigsResourceResult] = broker.ask(request, 4).results[0].configs
     return sorted(rows, key=lambda row: row.name)
 
 
-def _description(row: DescribeConfigsResourceResult) -> str:
+def description(row: DescribeConfigsResourceResult) -> str:
+    """The line of a setting."""
     defaults = [synonym for synonym in row.synonyms if synonym.source == DEFAULT_SOURCE]
     default = defaults[0].value if defaults else row.value if row.config_source == DEFAULT_SOURCE else None
     words = [
@@ -138,7 +140,7 @@ def _set(broker: Broker, of: str, name: str, value: str) -> str:
     """Set a value, describe it, and remove it again."""
     if _alter(broker, of, name, value, dry=False):
         return "refused"
-    (row,) = _describe(broker, 4, of, [name])
+    (row,) = describe(broker, 4, of, [name])
     _alter(broker, of, name, None, DELETE, dry=False)
     return f"{row.value!r} {row.config_source}"
 
