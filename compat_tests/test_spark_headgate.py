@@ -22,11 +22,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from compat_tests.apache_kafka import ROOT
 from compat_tests.broker import TARGET, Broker, new_broker, running
+from compat_tests.claimed_times import claiming, produce
 from compat_tests.families.confluent import Confluent
 from compat_tests.random_topics import RandomTopic
 from compat_tests.records import Received, Traits, assert_equal, generate
 from compat_tests.spark_format import in_order, with_millis
-from compat_tests.topics import delete_before
+from compat_tests.topics import delete_before, new_topic
 
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 SETTINGS: Final = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
@@ -199,11 +200,26 @@ def test_pushed_filters(spark: Any, random_topics: tuple[Broker, list[RandomTopi
         spark.conf.unset(PUSH_DOWN)
 
 
+@pytest.mark.parametrize("claim", ["-1", "base"])
+def test_filters_by_time_pass_headers_that_claim_too_little(spark: Any, broker: Broker, claim: str) -> None:
+    topic, start = new_topic(broker.bootstrap, 1), int(time.time() * 1000)
+    for first in range(start, start + 100, 10):
+        data = claiming(-1 if claim == "-1" else first, range(first, first + 10))
+        assert produce(broker.bootstrap, topic, data) == 0
+    options = {"subscribe": topic} | ways(broker)["wire"]
+    spark.conf.set(PUSH_DOWN, "true")
+    try:
+        condition = f"timestamp >= timestamp_millis({start + 45})"
+        pushed = frame(spark, "headgate", options | {"pushFilters": "true"}).filter(condition)
+        assert pushed.count() == 55
+        assert_same_rows({"kafka": frame(spark, "kafka", options).filter(condition), "headgate": pushed})
+    finally:
+        spark.conf.unset(PUSH_DOWN)
+
+
 @pytest.fixture(scope="module")
 def produced(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A topic of three partitions with records of every kind, in the session's broker."""
-    from compat_tests.topics import new_topic
-
     name = new_topic(broker.bootstrap, PARTITIONS, {"segment.bytes": str(max(50_000, LEAST_SEGMENT))})
     Confluent().produce(broker.bootstrap, name, generate(COUNT, PARTITIONS, Traits()), "lz4")
     return name
