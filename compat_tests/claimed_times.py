@@ -12,12 +12,25 @@ from typing import Final
 from crc32c import crc32c
 
 from compat_tests import wire
+from compat_tests.waiting import until
 
 _PRODUCE_VERSION: Final = 7
+_NO_LEADER_YET: Final = (3, 5, 6)  # a topic that Kafka has just created
 
 
 def produce(bootstrap: str, topic: str, batch: bytes, partition: int = 0) -> int:
-    """The error code of the answer."""
+    """The error code of the answer, once a broker leads the partition."""
+    codes: list[int] = []
+
+    def has_answer() -> bool:
+        codes.append(_produce_once(bootstrap, topic, batch, partition))
+        return codes[-1] not in _NO_LEADER_YET
+
+    until(has_answer, f"a leader of {topic}-{partition}", step_s=0.1)
+    return codes[-1]
+
+
+def _produce_once(bootstrap: str, topic: str, batch: bytes, partition: int) -> int:
     body = struct.pack(">hhii", -1, -1, 30_000, 1) + wire.string(topic)
     body += struct.pack(">iii", 1, partition, len(batch)) + batch
     with wire.connect(bootstrap) as stream:
