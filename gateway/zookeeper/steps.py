@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from headgate.gateway.zookeeper.session import (
     READ_AT_ONCE,
@@ -42,6 +42,15 @@ AT_ONCE: Final = 32
 _CONNECTION_ENDED: Final = {KeeperError.NOT_CONNECTED, KeeperError.CONNECTION_LOSS, KeeperError.SESSION_EXPIRED}
 
 
+_FINAL: Final = {
+    KeeperError.NO_AUTH,
+    KeeperError.BAD_ARGUMENTS,
+    KeeperError.TOO_LARGE,
+    KeeperError.NOT_EMPTY,
+    KeeperError.NO_CHILDREN_FOR_EPHEMERALS,
+}
+
+
 class Failed(Exception):
     """A request failed with an error that the steps have no answer to."""
 
@@ -50,6 +59,11 @@ class Failed(Exception):
         self.path = path
         self.error = error
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the same request fails again, because of what the node is."""
+        return self.error in _FINAL
+
 
 class Lost(Failed):
     """The connection ended before the answer; after CONNECTION_LOSS the request may have taken effect."""
@@ -57,18 +71,42 @@ class Lost(Failed):
 
 def run(steps: Steps[T], done: Callable[[T | Exception], None]) -> None:
     """Run steps to their end. `done` gets the returned value, or the raised exception."""
-    _advance(steps, done, None)
+    _Run(steps, done).advance(None)
 
 
-def _advance(steps: Steps[T], done: Callable[[T | Exception], None], answer: Any) -> None:
-    try:
-        ask = steps.throw(answer) if isinstance(answer, Exception) else steps.send(answer)
-    except StopIteration as end:
-        done(end.value)
-    except Exception as error:  # noqa: BLE001  the caller decides what a failure means
-        done(without_frames(error))
-    else:
-        ask(partial(_advance, steps, done))
+class _Run(Generic[T]):
+    """One run. An answer that comes before its `Ask` has returned waits for the loop: so the stack stays flat."""
+
+    __slots__ = ("_answers", "_done", "_is_asking", "_steps")
+
+    def __init__(self, steps: Steps[T], done: Callable[[T | Exception], None]) -> None:
+        self._steps = steps
+        self._done = done
+        self._answers: list[Any] = []
+        self._is_asking = False
+
+    def advance(self, answer: Any) -> None:
+        """Go on with an answer."""
+        self._answers.append(answer)
+        while self._answers and not self._is_asking:
+            answer = self._answers.pop()
+            try:
+                ask = self._steps.throw(answer) if isinstance(answer, Exception) else self._steps.send(answer)
+            except StopIteration as end:
+                self._done(end.value)
+            except Exception as error:  # noqa: BLE001  the caller decides what a failure means
+                self._done(without_frames(error))
+            else:
+                self._ask(ask)
+
+    def _ask(self, ask: Ask) -> None:
+        self._is_asking = True
+        try:
+            ask(self.advance)
+        except Exception as error:  # noqa: BLE001  the steps decide what a failure means
+            self._answers.append(error)
+        finally:
+            self._is_asking = False
 
 
 def gather(many: Iterable[Steps[T]], at_once: int = AT_ONCE) -> Steps[list[T]]:
@@ -163,6 +201,23 @@ def delete(session: Session, path: str, version: int = -1) -> Steps[bool]:
         return False
     checked(path, found)
     return True
+
+
+def remove(session: Session, path: str, version: int = -1) -> Steps[bool]:
+    """Delete a node with everything below it, as Kafka does; returns and raises as `delete`."""
+    paths = [path]
+    while True:
+        try:
+            is_deleted = yield from delete(session, paths[-1], version if len(paths) == 1 else -1)
+        except Failed as error:
+            if error.error is not KeeperError.NOT_EMPTY:
+                raise
+            top = paths[-1]
+            paths += [f"{top}/{name}" for name in (yield from children(session, top))]
+        else:
+            paths.pop()
+            if not paths:
+                return is_deleted
 
 
 def ensure(session: Session, path: str) -> Steps[None]:

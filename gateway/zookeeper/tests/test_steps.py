@@ -19,6 +19,7 @@ from headgate.gateway.zookeeper.steps import (
     exists,
     gather,
     get,
+    remove,
     run,
 )
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
@@ -113,3 +114,51 @@ def test_ensure_creates_what_is_missing(session: ModelSession) -> None:
     session.create(Create("/a", b"kept"), lambda _: None)
     assert finish(session, ensure(session, "/a/b/c")) is None
     assert finish(session, get(session, "/a")).data == b"kept"
+
+
+def test_answers_at_once_need_no_stack() -> None:
+    def steps() -> Steps[int]:
+        total = 0
+        for _ in range(5_000):
+            total += sum((yield from gather([_nothing(), _nothing()])))
+        return total
+
+    results: list[object] = []
+    run(steps(), results.append)
+    assert results == [10_000]
+
+
+def _nothing() -> Steps[int]:
+    return 1
+    yield
+
+
+def test_a_request_that_raises_is_raised_in_the_steps() -> None:
+    def ask(_: object) -> None:
+        raise ZeroDivisionError
+
+    def steps() -> Steps[str]:
+        try:
+            yield ask
+        except ZeroDivisionError:
+            return "raised"
+        return ""
+
+    results: list[object] = []
+    run(steps(), results.append)
+    assert results == ["raised"]
+
+
+def test_a_tree_is_removed() -> None:
+    keeper = ZooKeeperModel()
+    session = keeper.session()
+    session.start()
+    keeper.run()
+    for path in ("/a", "/a/b", "/a/b/c", "/a/d", "/e"):
+        keeper.transact(7, [Create(path)])
+    results: list[object] = []
+    for path in ("/a", "/a"):
+        run(remove(session, path), results.append)
+        keeper.run()
+    assert results == [True, False]
+    assert set(keeper.tree.nodes) == {"/", "/e"}
