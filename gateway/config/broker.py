@@ -31,6 +31,8 @@ class BrokerConfig(broker_table.Settings):
         self.log_directories = values["log.dirs"]
         self._given = given
         self._dynamic: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+        self._unfit: dict[tuple[str, str], str] = {}
+        """The dynamic texts that do not fit, which were logged."""
         self._started_with = {name: values[name] for name in broker_table.CLUSTER_WIDE}
         self._plain_log_config: LogConfig | None = None
 
@@ -68,9 +70,16 @@ class BrokerConfig(broker_table.Settings):
         """Apply the dynamic settings of all brokers and, with precedence, of this one; `dynamic` has checked them.
 
         A setting in neither returns to its value at the start of the broker. A value of another version that does not
-        fit is skipped and logged.
+        fit is skipped, and logged once.
         """
-        own, of_all = _fitting(own), _fitting(of_all)
+        texts = {"own": own, "all": of_all}
+        unfit = {(of, name): text for of, one in texts.items() for name, text in one.items() if not _fits(name, text)}
+        for key, value in unfit.items():
+            if self._unfit.get(key) != value:
+                _log_unfit(key[1])
+        self._unfit = unfit
+        own = {name: text for name, text in own.items() if ("own", name) not in unfit}
+        of_all = {name: text for name, text in of_all.items() if ("all", name) not in unfit}
         self._dynamic = (own, of_all)
         self._plain_log_config = None
         for name, value in self._started_with.items():
@@ -129,10 +138,6 @@ class BrokerConfig(broker_table.Settings):
         )
 
 
-def _fitting(texts: Mapping[str, str]) -> Mapping[str, str]:
-    return {name: text for name, text in texts.items() if _fits(name, text)}
-
-
 def _fits(name: str, text: str) -> bool:
     definition = catalogue.find(name)
     try:
@@ -141,11 +146,14 @@ def _fits(name: str, text: str) -> bool:
             return True
     except ValueError:
         pass
+    return False
+
+
+def _log_unfit(name: str) -> None:
     import logging  # imported only when needed, so that commands start fast
 
     logger = logging.getLogger("headgate.config")
     logger.error("%s: the dynamic value does not fit this version, and is ignored", name)
-    return False
 
 
 def _check_identity(loaded: Loaded) -> None:
