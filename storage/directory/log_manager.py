@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import ChainMap, Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -182,6 +182,18 @@ class LogManager:
             if key in log_directory:
                 return log_directory
         return None
+
+    def topic_ids(self, names: Container[str]) -> dict[str, bytes]:
+        """The ids of those of these topics that have a log here, open or not, with an id: topic -> id."""
+        found: dict[str, bytes] = {}
+        for log_directory in self._directories:
+            for topic, partition in (*log_directory.logs, *log_directory.unopened):
+                if topic in names and topic not in found:
+                    path = f"{log_directory.directory}/{layout.partition_name(topic, partition)}"
+                    with suppress(OSError, BadFile):
+                        topic_id = layout.read_topic_id(log_directory.pool.files, path)
+                        found |= {} if topic_id is None else {topic: topic_id}
+        return found
 
     # Opening
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final, NoReturn
 
 from headgate.gateway.metadata.new_topics import check_name
@@ -16,8 +17,11 @@ from headgate.protocol.errors import KafkaError
 # Four times ZooKeeper's default (jute.maxbuffer), which people raise for topics with very many partitions
 MAX_DATA_BYTES: Final = 4 << 20
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
+MAX_DEPTH: Final = 64
+"""Nesting of JSON; Kafka's has at most four. Python reads and writes what is deeper, or fails, as its stack allows."""
 NO_FIELDS: Final[Mapping[str, Any]] = {}
 _REQUIRED: Final[Any] = object()
+_TOO_DEEP: Final = "the JSON is nested too deeply"
 _SHOWN = 60
 
 _DECIMAL: Final = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
@@ -171,9 +175,11 @@ def decode_json(path: str, data: bytes | None) -> Any:
         if "\\u" in text:  # an escape can name half a character, which could not be written again
             encode_object({"": value})
     except RecursionError:
-        raise InvalidNode(path, "the JSON is nested too deeply") from None
+        raise InvalidNode(path, _TOO_DEEP) from None
     except ValueError as error:
         raise InvalidNode(path, f"the data are not JSON ({error}): {shown(text)}") from None
+    if text.count("[") + text.count("{") > MAX_DEPTH and _is_deeper(value, MAX_DEPTH):
+        raise InvalidNode(path, _TOO_DEEP)
     return value
 
 
@@ -249,6 +255,16 @@ def shown(value: object) -> str:
     """A short literal for an error."""
     text = repr(value if not isinstance(value, str | bytes | list) else value[:_SHOWN])
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    level = [value]
+    for _ in range(depth):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = list(chain.from_iterable(inner))
+        if not level:
+            return False
+    return True
 
 
 def _refuse(text: str) -> NoReturn:

@@ -6,7 +6,7 @@ A node that cannot be read is left out and reported; the rest is read all the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from headgate.gateway.metadata.image import Image, Node, PartitionState, Topic
@@ -35,7 +35,7 @@ from headgate.gateway.zookeeper.layout.configs import (
     ConfigEntity,
     EntityConfigs,
 )
-from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.layout.node import MAX_INT32, InvalidNode
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, LeaderAndIsr, TopicAssignment, partitions_path
 from headgate.protocol.internal.metadata import BROKER_RESOURCE, GROUP_RESOURCE
 
@@ -48,13 +48,16 @@ T = TypeVar("T")
 
 
 class ZNode(NamedTuple):
-    """The data of a node, and how often they were set."""
+    """The data of a node, how often they were set, and the transaction that created the node."""
 
     data: bytes | None
     version: int
+    czxid: int = 0
 
 
 Tree = Mapping[str, ZNode]
+KeepsId = Callable[[bytes, Sequence[str]], str]
+"""(topic id, topics whose nodes have that id, the oldest node first) -> the topic that keeps the id."""
 
 
 class TopicNodes(NamedTuple):
@@ -80,7 +83,8 @@ class ClusterTree(NamedTuple):
     """A cluster as its nodes have it.
 
     `without_id`: topics whose id in the image is new, and not in ZooKeeper yet. `deleting`: topics that tools have
-    marked for deletion. `invalid`: the errors of nodes that are left out.
+    marked for deletion. `invalid`: the errors of nodes that are left out, each with the path of the node. Configs that
+    are left out are empty in `configs`, and not in the image: the next change replaces them, as in Kafka.
     """
 
     image: Image
@@ -96,9 +100,22 @@ class ClusterTree(NamedTuple):
     invalid: tuple[InvalidNode, ...]
 
 
-def read_cluster(tree: Tree, new_topic_id: Callable[[], bytes]) -> ClusterTree:
-    """The cluster of a tree. `new_topic_id` makes an id for each topic that has none."""
-    return _Reading(tree, new_topic_id).cluster()
+def oldest(_topic_id: bytes, names: Sequence[str]) -> str:
+    """The `KeepsId` of a reader that knows no topic: the others are copies of the oldest node."""
+    return names[0]
+
+
+def copied(name: str, keeper: str) -> InvalidNode:
+    """The error of a topic with the id of another topic, the keeper of the id."""
+    return InvalidNode(TopicAssignment.path(name), f"the topic has the id of topic {keeper}: a copy of that node")
+
+
+def read_cluster(tree: Tree, new_topic_id: Callable[[], bytes], keeps_id: KeepsId = oldest) -> ClusterTree:
+    """The cluster of a tree. `new_topic_id` makes an id for each topic that has none.
+
+    Of several topics with one id, all but the one that `keeps_id` are left out.
+    """
+    return _Reading(tree, new_topic_id).cluster(keeps_id)
 
 
 class _Reading:
@@ -108,15 +125,16 @@ class _Reading:
         self._tree = tree
         self._new_topic_id = new_topic_id
         self._invalid: list[InvalidNode] = []
+        self._unreadable: set[ConfigEntity] = set()
         self._children: dict[str, list[str]] = {}
         for path in tree:
             parent, _, name = path.rpartition("/")
             self._children.setdefault(parent, []).append(name)
 
-    def cluster(self) -> ClusterTree:
+    def cluster(self, keeps_id: KeepsId) -> ClusterTree:
         controller = self._single(CONTROLLER_PATH, Controller.decode)
         epoch = self._single(CONTROLLER_EPOCH_PATH, ControllerEpoch.decode)
-        topics = dict(self._topics())
+        topics = self._with_unique_ids(dict(self._topics()), keeps_id)
         ids = {name: nodes.assignment.topic_id or self._new_topic_id() for name, nodes in topics.items()}
         configs = dict(self._configs())
         return ClusterTree(
@@ -124,7 +142,7 @@ class _Reading:
             topics,
             configs,
             controller,
-            0 if epoch is None else epoch.epoch,
+            _highest_epoch(topics) if epoch is None else epoch.epoch,
             self._version(CONTROLLER_EPOCH_PATH),
             self._version(PRODUCER_IDS_PATH),
             self._version(OWN_FEATURES_PATH),
@@ -153,7 +171,7 @@ class _Reading:
             {
                 (_RESOURCES[entity.entity_type], entity.name or ""): node.configs.configs
                 for entity, node in configs.items()
-                if entity.entity_type in _RESOURCES
+                if entity.entity_type in _RESOURCES and entity not in self._unreadable
             },
             0 if block is None else block.last + 1,
         )
@@ -170,9 +188,24 @@ class _Reading:
 
     def _topics(self) -> Iterator[tuple[str, TopicNodes]]:
         for name in self._children.get(TOPICS_PATH, ()):
-            nodes = self._tried(self._topic_nodes, name)
+            nodes = self._tried(f"{TOPICS_PATH}/{name}", self._topic_nodes, name)
             if nodes is not None:
                 yield name, nodes
+
+    def _with_unique_ids(self, topics: dict[str, TopicNodes], keeps_id: KeepsId) -> dict[str, TopicNodes]:
+        """The topics without copies: nodes with the id of another topic."""
+        names: dict[bytes, list[str]] = {}
+        for name, nodes in topics.items():
+            if nodes.assignment.topic_id is not None:
+                names.setdefault(nodes.assignment.topic_id, []).append(name)
+        for topic_id, several in names.items():
+            several.sort(key=lambda name: (self._tree[TopicAssignment.path(name)].czxid, name))
+            keeper = keeps_id(topic_id, several)
+            for name in several:
+                if name != keeper:
+                    self._invalid.append(copied(name, keeper))
+                    del topics[name]
+        return topics
 
     def _topic_nodes(self, name: str) -> TopicNodes:
         path = TopicAssignment.path(name)
@@ -185,6 +218,8 @@ class _Reading:
             node = self._tree.get(LeaderAndIsr.path(name, index))
             if node is not None:
                 states[index] = LeaderAndIsr.decode(name, index, node.data)
+                if states[index].leader_epoch == MAX_INT32:
+                    raise InvalidNode(LeaderAndIsr.path(name, index), f"no leader epoch follows {MAX_INT32}")
         parent = partitions_path(name)
         parents = [f"{parent}/{child}" for child in self._children.get(parent, ())]
         parents += [parent] if parent in self._tree else []
@@ -195,15 +230,16 @@ class _Reading:
             entity_path = path.removeprefix(f"{CONFIG_PATH}/")
             if entity_path == path or path.startswith(CONFIG_CHANGES_PATH) or _is_parent(entity_path):
                 continue
-            entity = self._tried(ConfigEntity.of, entity_path)
+            entity = self._tried(path, ConfigEntity.of, entity_path)
             if entity is not None:
-                configs = self._tried(EntityConfigs.decode, entity, node.data)
-                if configs is not None:
-                    yield entity, ConfigNode(configs, node.version)
+                configs = self._tried(path, EntityConfigs.decode, entity, node.data)
+                if configs is None:
+                    self._unreadable.add(entity)
+                yield entity, ConfigNode(configs or EntityConfigs({}), node.version)
 
     def _brokers(self) -> Iterator[tuple[int, Node]]:
         for name in self._children.get(BROKER_IDS_PATH, ()):
-            node = self._tried(self._broker, name)
+            node = self._tried(f"{BROKER_IDS_PATH}/{name}", self._broker, name)
             if node is not None:
                 yield node.node_id, node
 
@@ -214,13 +250,15 @@ class _Reading:
 
     def _single(self, path: str, decode: Callable[[bytes | None], T]) -> T | None:
         node = self._tree.get(path)
-        return None if node is None else self._tried(decode, node.data)
+        return None if node is None else self._tried(path, decode, node.data)
 
-    def _tried(self, read: Callable[..., T], *arguments: object) -> T | None:
+    def _tried(self, path: str, read: Callable[..., T], *arguments: object) -> T | None:
+        """What `read` makes of a node; None for an invalid one. An error of the name has the path of the parent."""
         try:
             return read(*arguments)
         except InvalidNode as error:
-            self._invalid.append(error)
+            is_below = error.path.startswith(path)
+            self._invalid.append(error if is_below else InvalidNode(path, error.reason))
             return None
 
     def _version(self, path: str) -> int:
@@ -232,6 +270,12 @@ def _is_parent(entity_path: str) -> bool:
     """True for the parent of all entities of a type, and for the parent of a user's clients."""
     names = entity_path.split("/")
     return len(names) == 1 or (len(names) == 3 and names[0] == USERS and names[2] == CLIENTS)
+
+
+def _highest_epoch(topics: Mapping[str, TopicNodes]) -> int:
+    """The highest epoch of a controller that wrote a state: the node with the last epoch is absent, or unreadable."""
+    epochs = (state.controller_epoch for nodes in topics.values() for state in nodes.states.values())
+    return max(epochs, default=0)
 
 
 def _partition(replicas: tuple[int, ...], state: LeaderAndIsr | None, version: int) -> PartitionState:

@@ -7,8 +7,7 @@ what is missing. After `Lost` and `Overtaken` they are run again. Nothing is wri
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_id_of
@@ -19,6 +18,7 @@ from headgate.gateway.zookeeper.membership.owner import OWNERS_PATH, Owner
 from headgate.gateway.zookeeper.metadata.reading import ensure_paths
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, NodeData, Operation, Refused, Session, Watch
 from headgate.gateway.zookeeper.steps import Failed, Steps, children, ensure, gather, get, multi
+from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 
 logger = logging.getLogger("headgate.zookeeper")
 
@@ -46,6 +46,7 @@ class Member:
     owner: Owner
     cluster_id: str | None = None
     """The cluster of a broker that runs; None at a start."""
+    unreadable: UnreadableNodes = field(default_factory=UnreadableNodes)
 
 
 class _Found(NamedTuple):
@@ -63,7 +64,7 @@ def join(session: Session, member: Member, watch: Watch | None = None) -> Steps[
     """
     if member.cluster_id is not None:
         yield from _check_cluster(session, member, member.cluster_id)
-    found = yield from _look(session, member.node_id, watch)
+    found = yield from _look(session, member, watch)
     earlier = _check(session, member, found)
     yield from ensure_paths(session)
     yield from ensure(session, OWNERS_PATH)
@@ -79,7 +80,7 @@ def join(session: Session, member: Member, watch: Watch | None = None) -> Steps[
 
 def check(session: Session, member: Member) -> Steps[None]:
     """Check the cluster as `join` does, and write nothing. Raises ZooKeeperRefusal, EarlierSession, Failed."""
-    _check(session, member, (yield from _look(session, member.node_id, None)))
+    _check(session, member, (yield from _look(session, member, None)))
 
 
 def _check_cluster(session: Session, member: Member, cluster_id: str) -> Steps[None]:
@@ -90,10 +91,13 @@ def _check_cluster(session: Session, member: Member, cluster_id: str) -> Steps[N
     node = yield from get(session, CLUSTER_ID_PATH)
     if node is None:
         raise refusals.lost_cluster(member.connect, cluster_id)
-    with suppress(InvalidNode):
+    try:
         found = ClusterId.decode(node.data).cluster_id
-        if found != cluster_id:
-            raise refusals.changed_cluster(member.connect, found, cluster_id)
+    except InvalidNode as error:
+        member.unreadable.name(error.path, error.reason)
+        return
+    if found != cluster_id:
+        raise refusals.changed_cluster(member.connect, found, cluster_id)
 
 
 def commit(session: Session, member: Member, operations: list[Operation], what: str) -> Steps[None]:
@@ -108,26 +112,28 @@ def commit(session: Session, member: Member, operations: list[Operation], what: 
         raise refusals.unwritable(member.connect, what, result.error.name)
 
 
-def _look(session: Session, node_id: int, watch: Watch | None) -> Steps[_Found]:
-    owner = yield from get(session, Owner.path(node_id))
+def _look(session: Session, member: Member, watch: Watch | None) -> Steps[_Found]:
+    owner = yield from get(session, Owner.path(member.node_id))
     controller = yield from get(session, CONTROLLER_PATH)
     names = yield from children(session, BROKER_IDS_PATH, watch)
-    ids = [one for name in names if (one := _broker_id(name)) is not None]
+    ids = [one for name in names if (one := _broker_id(member, name)) is not None]
     nodes = yield from gather([get(session, BrokerRegistration.path(one)) for one in ids])
     return _Found(owner, controller, {one: node for one, node in zip(ids, nodes, strict=True) if node is not None})
 
 
-def _broker_id(name: str) -> int | None:
+def _broker_id(member: Member, name: str) -> int | None:
     try:
         return broker_id_of(name)
     except InvalidNode as error:
-        logger.warning("%s", error)
+        member.unreadable.name(f"{BROKER_IDS_PATH}/{name}", error.reason)
         return None
 
 
 def _check(session: Session, member: Member, found: _Found) -> Owner | None:
     """Return the owner of an earlier session that may be replaced. Raises ZooKeeperRefusal, EarlierSession."""
     others = [(one, _registration(one, node)) for one, node in found.brokers.items() if one != member.node_id]
+    # A broker's node is ephemeral. The reader of the cluster names one that is neither ephemeral nor readable
+    others = [(one, known) for one, known in others if known or found.brokers[one].stat.ephemeral_owner]
     if others:
         raise refusals.other_brokers(member.connect, others)
     mine = {session.session_id}
@@ -152,6 +158,9 @@ def _check_controller(member: Member, node: NodeData, mine: set[int]) -> None:
     try:
         controller = Controller.decode(node.data)
     except InvalidNode as error:
+        if node.stat.ephemeral_owner in mine:
+            member.unreadable.name(error.path, error.reason)
+            return
         raise refusals.unreadable(member.connect, error) from None
     if controller.kraft_controller_epoch >= 0:
         raise refusals.migrated(member.connect, controller.kraft_controller_epoch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import ChainMap
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from socket import gethostname
@@ -22,7 +22,7 @@ from headgate.gateway.zookeeper.layout.cluster import (
     ClusterId,
 )
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
-from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
+from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 from headgate.gateway.zookeeper.membership.joining import Member, Overtaken, check, commit, join
 from headgate.gateway.zookeeper.membership.owner import Owner
@@ -80,10 +80,10 @@ class ZooKeeperSource:
         connection.create_chroot()
         cluster = connection.complete(self._take_over, "the metadata of the cluster")
         log_manager = base.log_manager.claim()
-        self._nodes = ClusterNodes(cluster)
+        self._nodes = ClusterNodes(cluster, self._member.unreadable)
         member = replace(self._member, cluster_id=cluster.image.cluster_id)
         self._life = SessionLife(connection.shared, member, connection.pump, base.clock)
-        self.image = first_image(cluster, base.config)
+        self.image = first_image(cluster, base.config, self._member.unreadable)
         base.config.change(*self.image.broker_configs(base.config.node_id))
         log_manager.remove_strays(self.image.has_partition)
         log_manager.resolve_duplicates(self.image.topic_id_of)
@@ -141,17 +141,10 @@ class ZooKeeperSource:
         """
         session = self._connection.session
         yield from check(session, self._member)
-        yield from self._read_epoch(session)
         names = sorted({topic for topic, _ in self._base.log_manager.duplicates})
         nodes = yield from gather([read_node(session, f"{TOPICS_PATH}/{name}") for name in names])
-        return read_cluster(dict(ChainMap(*nodes)), self._new_topic_id).image.topic_id_of
-
-    def _read_epoch(self, session: Session) -> Steps[ClusterTree]:
-        """The epoch of the controller, in a tree without anything else. Raises InvalidNode, Failed."""
-        cluster = read_cluster((yield from read_node(session, CONTROLLER_EPOCH_PATH)), self._new_topic_id)
-        for error in cluster.invalid:
-            raise error
-        return cluster
+        cluster = read_cluster(dict(ChainMap(*nodes)), self._new_topic_id, self._keeps_id)
+        return self._with_ids_of_logs(cluster).image.topic_id_of
 
     def _take_over(self) -> Steps[ClusterTree]:
         """Become the controller, and read the cluster. Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed."""
@@ -161,11 +154,9 @@ class ZooKeeperSource:
         cluster = yield from self._read(session, version)
         if cluster.without_id:
             logger.info("%d topics of an older Kafka get an id", len(cluster.without_id))
-            for operations in plans.give_topic_ids(cluster):
+            for operations in plans.give_topic_ids(self._with_ids_of_logs(cluster)):
                 yield from commit(session, member, list(operations), "the ids of topics")
             cluster = yield from self._read(session, version)
-        for error in cluster.invalid:
-            logger.error("%s; that node is left out", error)
         if not cluster.image.cluster_id:
             cluster_id = self._base.log_manager.cluster_id
             yield from ensure(session, CLUSTER_ID_PATH.rpartition("/")[0])
@@ -176,7 +167,7 @@ class ZooKeeperSource:
 
     def _read(self, session: Session, version: int) -> Steps[ClusterTree]:
         tree = yield from read_tree(session, self._watches.note)
-        cluster = read_cluster(tree, self._new_topic_id)
+        cluster = read_cluster(tree, self._new_topic_id, self._keeps_id)
         if cluster.controller_epoch_version != version:
             raise Overtaken("another controller wrote its epoch")
         return cluster
@@ -184,13 +175,31 @@ class ZooKeeperSource:
     def _become_controller(self, session: Session) -> Steps[int]:
         """Become the controller, unless this session is. Returns the version of `/controller_epoch`."""
         node_id, now_ms = self._base.config.node_id, self._base.clock.now_ms()
-        cluster = yield from self._read_epoch(session)
+        cluster = read_cluster((yield from read_node(session, CONTROLLER_EPOCH_PATH)), self._new_topic_id)
+        if cluster.invalid or cluster.controller_epoch_version == ABSENT:  # then the highest that is in a state counts
+            cluster = yield from self._read(session, cluster.controller_epoch_version)
         if (yield from get(session, CONTROLLER_PATH)) is not None:  # ours, as `join` has found
             return cluster.controller_epoch_version
         operations = list(plans.become_controller(cluster, node_id, now_ms))
         yield from commit(session, self._member, operations, "the controllership")
         logger.info("broker %d is the controller, in epoch %d", node_id, cluster.controller_epoch + 1)
         return cluster.controller_epoch_version + 1
+
+    def _keeps_id(self, topic_id: bytes, names: Sequence[str]) -> str:
+        """The topic whose log is here, otherwise the oldest one, keeps an id that several have."""
+        if len(names) == 1:
+            return names[0]
+        known = self._base.log_manager.topic_ids(names)
+        return next((name for name in names if known.get(name) == topic_id), names[0])
+
+    def _with_ids_of_logs(self, cluster: ClusterTree) -> ClusterTree:
+        """Topics without an id have the id of their logs: tools before 2.8 drop the id when they add partitions."""
+        topics, names = dict(cluster.image.topics), dict(cluster.image.topic_names)
+        for name, topic_id in self._base.log_manager.topic_ids(cluster.without_id).items():
+            if topic_id not in names:
+                del names[topics[name].topic_id]
+                topics[name], names[topic_id] = topics[name]._replace(topic_id=topic_id), name
+        return cluster._replace(image=cluster.image._replace(topics=topics, topic_names=names))
 
     def _new_topic_id(self) -> bytes:
         return new_topic_id(self._base.random, ())

@@ -23,12 +23,17 @@ from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, LeaderAndIsr, 
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, ConfigNode, TopicNodes
 from headgate.gateway.zookeeper.metadata.plans import Multi
 from headgate.gateway.zookeeper.session import Check, Create, Delete, Results, SetData, Stat
+from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 
 
 class ClusterNodes:
     """The nodes of a cluster, without the image."""
 
-    def __init__(self, cluster: ClusterTree) -> None:
+    def __init__(self, cluster: ClusterTree, unreadable: UnreadableNodes | None = None) -> None:
+        self.unreadable = UnreadableNodes() if unreadable is None else unreadable
+        self.unreadable.note((), cluster.invalid)
+        self.has_producer_ids = _has_producer_ids(cluster)
+        """Whether the last block of producer ids was readable once: without it, the next one is not known."""
         self._cluster = cluster._replace(image=Image.empty(), invalid=())
         self._topics = dict(cluster.topics)
         self._configs = dict(cluster.configs)
@@ -78,14 +83,16 @@ class ClusterNodes:
 
     def put_versions(self, part: ClusterTree) -> None:
         """The nodes of producer ids and features were read."""
+        self.has_producer_ids |= _has_producer_ids(part)
         self._cluster = self._cluster._replace(
             producer_ids_version=part.producer_ids_version, features_version=part.features_version
         )
 
     def put_controller_epoch(self, part: ClusterTree) -> None:
-        """The epoch of the last controller was read."""
+        """The epoch of the last controller was read; it never falls, whatever the node has."""
         self._cluster = self._cluster._replace(
-            controller_epoch=part.controller_epoch, controller_epoch_version=part.controller_epoch_version
+            controller_epoch=max(part.controller_epoch, self._cluster.controller_epoch),
+            controller_epoch_version=part.controller_epoch_version,
         )
 
     def put_deleting(self, names: Sequence[str]) -> None:
@@ -145,3 +152,7 @@ class ClusterNodes:
         elif nodes is not None:
             change = nodes.parents.discard if version == ABSENT else nodes.parents.add
             change(f"{TOPICS_PATH}/{name}/{rest}")
+
+
+def _has_producer_ids(part: ClusterTree) -> bool:
+    return all(error.path != PRODUCER_IDS_PATH for error in part.invalid)

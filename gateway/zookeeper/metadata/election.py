@@ -78,9 +78,10 @@ class ControllerElection:
     def _read_epoch(self) -> Steps[bool]:
         """Whether the epoch was written since this broker read it."""
         known = self._nodes.controller_epoch_version
-        self._nodes.put_controller_epoch(
-            read_cluster((yield from read_node(self._session, CONTROLLER_EPOCH_PATH)), bytes)
-        )
+        tree = yield from read_node(self._session, CONTROLLER_EPOCH_PATH)
+        part = read_cluster(tree, bytes)
+        self._nodes.unreadable.note(tree, part.invalid)
+        self._nodes.put_controller_epoch(part)
         return self._nodes.controller_epoch_version != known
 
     def _tell_other(self) -> Steps[None]:

@@ -5,6 +5,8 @@ A watch names a path; the follower reads there again, with a new watch, and tell
 - A topic without an id, as tools before 2.8 make it, gets one in ZooKeeper before anybody sees the topic.
 - A topic that is gone from ZooKeeper without an order to delete it stays, with one line in the log: whoever empties
   ZooKeeper must not empty the disks.
+- A node that cannot be read, in name or content, is named once and left out; what is known of it stays. So is a topic
+  with the id of another topic: a copy of that node.
 - Configs that this version refuses are left out, with one line in the log; they stay in ZooKeeper.
 - `/config/changes` has notifications in three forms. They are deleted after 15 minutes, as Kafka's brokers do it.
 """
@@ -13,13 +15,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from operator import itemgetter
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from headgate.gateway.config import group_config as group_configs
-from headgate.gateway.config import topic_config as topic_configs
-from headgate.gateway.metadata.image import Image, PartitionState, Topic
+from headgate.gateway.metadata.image import Image, Topic
 from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.records import config_records
 from headgate.gateway.runtime.clock import Clock
@@ -45,14 +47,19 @@ from headgate.gateway.zookeeper.layout.configs import (
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH, DeletedTopic, TopicAssignment
-from headgate.gateway.zookeeper.layout.tree import ClusterTree, TopicNodes, read_cluster
+from headgate.gateway.zookeeper.layout.tree import ClusterTree, TopicNodes, copied, read_cluster
 from headgate.gateway.zookeeper.metadata import orders, plans
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.differences import Touched, changed_configs, topic_records
 from headgate.gateway.zookeeper.metadata.orders import Decision
 from headgate.gateway.zookeeper.metadata.reading import CONFIGURED, Tree, Watches, read_node, read_topic
+from headgate.gateway.zookeeper.metadata.served_image import (
+    accepted_group_configs,
+    accepted_topic_configs,
+    told_topic,
+)
 from headgate.gateway.zookeeper.session import Refused, Session
-from headgate.gateway.zookeeper.steps import Steps, children, delete, exists, gather, get, multi
+from headgate.gateway.zookeeper.steps import Failed, Steps, children, delete, exists, gather, get, multi, remove
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     GROUP_RESOURCE,
@@ -69,6 +76,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headgate.zookeeper")
 
 Order = TypeVar("Order")
+T = TypeVar("T")
 
 TOLD_AT_ONCE: Final = 64
 """The partitions, or other entities, whose changes by others are one change here."""
@@ -124,12 +132,15 @@ class ClusterFollower:
         self._random = random
         self._clock = clock
         self._store = store
+        self._given_up: dict[tuple[str, int], int] = {}  # partitions without a leader -> their partition epochs
         self._watched = set[str]()  # topics whose assignment has a watch
         self._closely = set[str]()  # topics to read with all partitions, also if their assignment is the same
         self._notifications: dict[str, int] = {}  # name -> when it was created, in ms
         self._found: list[MetadataRecord] = []  # what is different, and nobody was told yet
         self._looked: list[str] = []  # topics that were looked at meanwhile
         self._told = set[str]()
+        self._topics_read: list[tuple[int, str, ClusterTree]] = []  # (czxid, name, part): nobody was told yet
+        self._czxids: dict[str, int] = {}  # of the topics that were read
         self._ordered: dict[Change, str] = {}  # changes that do an order -> its path
         self._deletions = set[bytes]()  # ids of topics whose deletion was given up, but may be done
         self._postponed = set[str]()  # orders that wait until all partitions are led
@@ -173,8 +184,8 @@ class ClusterFollower:
         self._closely |= subjects.topics
         for name in subjects.topics:
             self._watches.note(f"{TOPICS_PATH}/{name}")
-        for entity in _entities(subjects):
-            self._watches.note(f"{CONFIG_PATH}/{entity.entity_path}")
+        for path in _paths(_entities(subjects)):
+            self._watches.note(path)
         for path in _SINGLES if subjects.has_others else ():
             self._watches.note(path)
 
@@ -198,47 +209,75 @@ class ClusterFollower:
     def look_again(self, image: Image, subjects: Touched) -> Steps[Image]:
         """The image with these subjects as they are in ZooKeeper, leaders included.
 
-        Nobody is told yet; that follows (`look_closely`).
+        Nobody is told yet; that follows (`look_closely`). A known subject that cannot be read is as it is known. Raises
+        InvalidNode for another topic that cannot be read.
         """
         self.look_closely(subjects)
         for name in sorted(subjects.topics):
             part = yield from self._read_topic(name)
-            self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
-            image = _with_topic(image, name, part.image.topics.get(name))
+            found = part.image.topics.get(name)
+            invalid = _error_of_topic(name, part)
+            if invalid is None:
+                self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
+                image = _with_topic(image, name, found)
+            elif name not in image.topics:
+                raise invalid
         for entity in _entities(subjects):
-            part = yield from self._read_configs(entity)
+            part = yield from self._read_configs(f"{CONFIG_PATH}/{entity.entity_path}")
             self._nodes.put_configs(entity, part)
+            if part.invalid:
+                continue
             configs = {key: value for key, value in image.configs.items() if key != _resource(entity)}
             image = image._replace(configs=configs | dict(part.image.configs))
         if subjects.has_others:
             part = yield from self._read_singles()
-            image = image._replace(features=part.image.features, next_producer_id=part.image.next_producer_id)
+            invalid_paths = {error.path for error in part.invalid}
+            if OWN_FEATURES_PATH not in invalid_paths:
+                image = image._replace(features=part.image.features)
+            if PRODUCER_IDS_PATH not in invalid_paths:
+                image = image._replace(next_producer_id=part.image.next_producer_id)
         return image
 
     def look(self, paths: Iterable[str]) -> Steps[None]:
         """Look at all of these again."""
         ordered = [path for path in paths if path in _ORDERS]
         subjects = {path: None for path in paths if path not in _ORDERS and path not in _SINGLES}
-        if TOPICS_PATH in subjects:
-            del subjects[TOPICS_PATH]
-            subjects |= dict.fromkeys((yield from self._new_topics()))
-        if CONFIG_CHANGES_PATH in subjects:
-            del subjects[CONFIG_CHANGES_PATH]
-            subjects |= dict.fromkeys((yield from self._changed_configs()))
-        for path in [path for path in subjects if path in CONFIGURED]:
+        for path in [path for path in subjects if path in _DIRECTORIES]:
             del subjects[path]
-            subjects |= dict.fromkeys((yield from self._all_configs(path)))
+            subjects |= dict.fromkeys((yield from self._tried(path, self._look_at_directory(path))) or ())
         # A topic and its configs are one subject, or one of them would be told of upon an image without the other
         subjects = dict.fromkeys([path.replace(_TOPIC_CONFIGS, f"{TOPICS_PATH}/") for path in subjects])
         for chunk in self._chunks(subjects):
             try:
-                yield from gather([self._look(path) for path in chunk])
+                yield from gather([self._tried(path, self._look(path)) for path in chunk])
             finally:
                 self._tell_found()  # the nodes are known as they were found, whatever came then
         if any(path in _SINGLES for path in paths):
-            yield from self._look_at_singles()
+            yield from self._tried(PRODUCER_IDS_PATH, self._look_at_singles())
         for path in ordered:
-            yield from self._ORDERED[path](self)
+            yield from self._tried(path, self._ORDERED[path](self))
+
+    def _tried(self, path: str, steps: Steps[T]) -> Steps[T | None]:
+        """Do this. Whatever others wrote at this path, the rest is done too: a failure is named, and returns None."""
+        try:
+            return (yield from steps)
+        except Failed as error:
+            if not error.is_final:
+                raise
+            self._nodes.unreadable.name_failed(error)
+        except KafkaError:
+            raise
+        except Exception as error:  # noqa: BLE001  a fault of one subject must not keep the others out
+            self._nodes.unreadable.name(path, f"{type(error).__name__}: {error}", error=error)
+        return None
+
+    def _look_at_directory(self, path: str) -> Steps[Iterable[str]]:
+        """The paths of what may be different below a directory."""
+        if path == TOPICS_PATH:
+            return (yield from self._new_topics())
+        if path == CONFIG_CHANGES_PATH:
+            return (yield from self._changed_configs())
+        return (yield from self._all_configs(path))
 
     def _chunks(self, subjects: Iterable[str]) -> Iterator[list[str]]:
         """Pieces of about TOLD_AT_ONCE partitions."""
@@ -255,6 +294,7 @@ class ClusterFollower:
 
     def _tell_found(self) -> None:
         """Tell the store what is different, in one change: each copies the names of all topics."""
+        self._take_topics()
         found, self._found = self._found, []
         looked, self._looked = self._looked, []
         if found:
@@ -268,7 +308,7 @@ class ClusterFollower:
         if path.startswith(f"{TOPICS_PATH}/"):
             yield from self._look_at_topic(path.removeprefix(f"{TOPICS_PATH}/"))
         elif path.startswith(f"{CONFIG_PATH}/"):
-            yield from self._look_at_configs(ConfigEntity.of(path.removeprefix(f"{CONFIG_PATH}/")))
+            yield from self._look_at_configs(path)
 
     # Topics
 
@@ -286,24 +326,48 @@ class ClusterFollower:
             found = yield from get(self._session, f"{TOPICS_PATH}/{name}", self._watches.note)
             if found is not None and found.stat.version == known.version and _is_same(name, found.data, known):
                 self._watched.add(name)
-                yield from self._look_at_configs(ConfigEntity(TOPICS, name))
+                yield from self._look_at_configs(f"{_TOPIC_CONFIGS}{name}")
                 return
         part = yield from self._read_topic(name)
         self._closely.discard(name)
-        before = self._store.written_image.topics.get(name)
+        if _error_of_topic(name, part) is not None:
+            return
         if name not in part.topics:
             self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
-            yield from self._tell_missing(name, part, before)
+            yield from self._tell_missing(name)
             return
         if name in part.without_id:
             part = yield from self._give_id(name, part)
             if name not in part.topics or name in part.without_id:
                 self._closely.add(name)  # others write the topic too, or another is the controller: a look follows
                 return
+        topic, before = part.image.topics[name], self._store.written_image.topics.get(name)
+        if before is not None and before.topic_id != topic.topic_id and not (yield from self._was_deleted(before)):
+            self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
+            self._nodes.unreadable.log_once(
+                f"id of {name}",
+                f"ZooKeeper's {TOPICS_PATH}/{name}: the id of the topic was {before.topic_id.hex()}, and is another "
+                "without a deletion; the topic is served on: write its id again, or delete it and create it anew",
+            )
+            return
+        yield from self._void_deletion(topic)
+        self._topics_read.append((self._czxids[name], name, part))
+
+    def _take_topics(self) -> None:
+        """Take up the topics that were read together; of several new ones with one id the oldest node."""
+        read, self._topics_read = self._topics_read, []
+        names: dict[bytes, str] = {}
+        for _, name, part in sorted(read, key=itemgetter(0, 1)):
+            keeper = names.setdefault(part.image.topics[name].topic_id, name)
+            if keeper == name:
+                self._take_topic(name, part)
+            else:
+                self._nodes.unreadable.note((), [copied(name, keeper)])
+
+    def _take_topic(self, name: str, part: ClusterTree) -> None:
+        before = self._store.written_image.topics.get(name)
         self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
-        yield from self._void_deletion(part.image.topics[name])
-        topic = _told_topic(part.image.topics[name], before, self._config)
-        self._report_invalid(part)
+        topic = told_topic(part.image.topics[name], before, self._config, self._nodes.unreadable)
         if before is not None and before.topic_id == topic.topic_id and len(topic.partitions) < len(before.partitions):
             self._tell_once(f"topic {name} has {len(topic.partitions)} partitions in ZooKeeper and had "
                             f"{len(before.partitions)}: the others stay")  # fmt: skip
@@ -312,11 +376,27 @@ class ClusterFollower:
         self._looked.append(name)
 
     def _read_topic(self, name: str) -> Steps[ClusterTree]:
+        """A topic; configs that cannot be read are those that are known."""
         tree: Tree = yield from read_topic(self._session, name, self._watches.note)
-        (self._watched.add if tree else self._watched.discard)(name)
+        node = tree.get(f"{TOPICS_PATH}/{name}")
+        (self._watched.discard if node is None else self._watched.add)(name)
+        self._czxids[name] = 0 if node is None else node.czxid
         known = self._store.written_image.topics.get(name)
         is_deleted = known is not None and (yield from self._was_deleted(known))
-        return read_cluster(tree, partial(self._topic_id, name, tree, is_deleted=is_deleted))
+        part = self._understand(tree, partial(self._topic_id, name, tree, is_deleted=is_deleted))
+        if known is None or all(error.path != f"{_TOPIC_CONFIGS}{name}" for error in part.invalid):
+            return part
+        topics = {key: topic._replace(configs=known.configs) for key, topic in part.image.topics.items()}
+        return part._replace(image=part.image._replace(topics=topics))
+
+    def _understand(self, tree: Tree, new_topic_id: Callable[[], bytes] = bytes) -> ClusterTree:
+        """Parse what was read, and name what cannot be read."""
+        part = read_cluster(tree, new_topic_id, self._keeps_id)
+        self._nodes.unreadable.note(tree, part.invalid)
+        return part
+
+    def _keeps_id(self, topic_id: bytes, names: Sequence[str]) -> str:
+        return self._store.written_image.topic_names.get(topic_id, names[0])
 
     def _was_deleted(self, topic: Topic) -> Steps[bool]:
         """Whether a deletion that was given up is done all the same: ZooKeeper has the note.
@@ -355,9 +435,9 @@ class ClusterFollower:
                 self._watches.note(CONTROLLER_PATH if results.place == 0 else f"{TOPICS_PATH}/{name}")
         return (yield from self._read_topic(name))
 
-    def _tell_missing(self, name: str, part: ClusterTree, before: Topic | None) -> Steps[None]:
-        self._report_invalid(part)
-        if before is None or part.invalid:
+    def _tell_missing(self, name: str) -> Steps[None]:
+        before = self._store.written_image.topics.get(name)
+        if before is None:
             return
         if (yield from self._was_deleted(before)):
             self._deletions.discard(before.topic_id)
@@ -374,11 +454,18 @@ class ClusterFollower:
         if nodes is None or topic.name in self._nodes.deleting:
             return
         for index, state in enumerate(topic.partitions):
-            if state.leader != node_id:
+            if state.leader != node_id and self._given_up.get((topic.name, index)) != state.partition_epoch:
                 found = nodes.states.get(index)
                 kept = state._replace(leader=-1 if found is None else found.leader)
                 if plans.may_lead(kept, node_id, {node_id}):
                     self.leaderless[topic.name, index] = None
+
+    def give_up_leader(self, name: str, index: int) -> None:
+        """The next leader epoch of a partition cannot be written: it has no leader until others change its node."""
+        del self.leaderless[name, index]
+        topic = self._store.written_image.topics.get(name)
+        if topic is not None:
+            self._given_up[name, index] = topic.partitions[index].partition_epoch
 
     # Configs
 
@@ -386,7 +473,9 @@ class ClusterFollower:
         """The paths of configs that somebody has told of since the last look."""
         names = yield from children(self._session, CONFIG_CHANGES_PATH, self._watches.note)
         new = [name for name in names if name not in self._notifications]
-        found = yield from gather([self._read_notification(name) for name in new])
+        found = yield from gather(
+            [self._tried(f"{CONFIG_CHANGES_PATH}/{name}", self._read_notification(name)) for name in new]
+        )
         self._notifications = {name: self._notifications[name] for name in names if name in self._notifications}
         yield from self._purge()
         entities = {entity for entity in found if entity is not None}
@@ -404,14 +493,15 @@ class ClusterFollower:
         try:
             return ConfigChange.decode(name, found.data).entity
         except InvalidNode as error:
-            self._tell_once(str(error))
+            self._nodes.unreadable.name(error.path, error.reason)
             return None
 
     def _purge(self) -> Steps[None]:
         """Delete old notifications; every broker does it."""
         before_ms = self._clock.now_ms() - NOTIFICATION_MS
         old = [name for name, created_ms in self._notifications.items() if created_ms < before_ms]
-        yield from gather([delete(self._session, f"{CONFIG_CHANGES_PATH}/{name}") for name in old])
+        paths = [f"{CONFIG_CHANGES_PATH}/{name}" for name in old]
+        yield from gather([self._tried(path, remove(self._session, path)) for path in paths])
         for name in old:
             del self._notifications[name]
 
@@ -419,20 +509,24 @@ class ClusterFollower:
         names = yield from children(self._session, parent)
         entity_type = parent.removeprefix(f"{CONFIG_PATH}/")
         known = (_entity(*key) for key in self._store.written_image.configs)
-        gone = (f"{CONFIG_PATH}/{one.entity_path}" for one in known if one.entity_type == entity_type)
+        gone = _paths(one for one in known if one.entity_type == entity_type)
         return {f"{parent}/{name}" for name in names}.union(gone)
 
-    def _read_configs(self, entity: ConfigEntity) -> Steps[ClusterTree]:
-        return read_cluster((yield from read_node(self._session, f"{CONFIG_PATH}/{entity.entity_path}")), bytes)
+    def _read_configs(self, path: str) -> Steps[ClusterTree]:
+        return self._understand((yield from read_node(self._session, path)))
 
-    def _look_at_configs(self, entity: ConfigEntity) -> Steps[None]:
+    def _look_at_configs(self, path: str) -> Steps[None]:
+        try:
+            entity = ConfigEntity.of(path.removeprefix(f"{CONFIG_PATH}/"))
+        except InvalidNode as error:
+            self._nodes.unreadable.name(path, error.reason)
+            return
         if entity.entity_type != TOPICS and entity.entity_type not in plans.ENTITY_TYPES.values():
             return
-        part = yield from self._read_configs(entity)
-        self._report_invalid(part)
+        part = yield from self._read_configs(path)
+        self._nodes.put_configs(entity, part)
         if part.invalid:
             return
-        self._nodes.put_configs(entity, part)
         image = self._store.written_image
         found = part.configs.get(entity)
         configs: Mapping[str, str] = {} if found is None else found.configs.configs
@@ -440,11 +534,14 @@ class ClusterFollower:
             topic = image.topics.get(entity.name or "")
             if topic is None:
                 return
-            changed = changed_configs(topic.configs, accepted_configs(topic.name, configs))
+            changed = changed_configs(
+                topic.configs, accepted_topic_configs(topic.name, configs, self._nodes.unreadable)
+            )
             self._found += config_records(topic.name, changed)
         else:
             key = _resource(entity)
-            configs = accepted_group_configs(self._config, key[1], configs) if key[0] == GROUP_RESOURCE else configs
+            if key[0] == GROUP_RESOURCE:
+                configs = accepted_group_configs(self._config, key[1], configs, self._nodes.unreadable)
             self._found += config_records(key[1], changed_configs(image.configs.get(key, {}), configs), key[0])
 
     # Single nodes
@@ -454,10 +551,9 @@ class ClusterFollower:
         tree: Tree = {}
         for path in _SINGLES:
             tree |= yield from read_node(self._session, path)
-        part = read_cluster(tree, bytes)
+        part = self._understand(tree)
         self._nodes.put_versions(part)
-        self._report_invalid(part)
-        if not part.invalid and PRODUCER_IDS_PATH in tree:
+        if all(error.path != PRODUCER_IDS_PATH for error in part.invalid) and PRODUCER_IDS_PATH in tree:
             block = ProducerIdBlock.decode(tree[PRODUCER_IDS_PATH].data)
             self.has_last_block = block is not None and block.broker_id == self._config.node_id
         return part
@@ -490,7 +586,7 @@ class ClusterFollower:
                     logger.error("topic %s is not deleted, as ordered in ZooKeeper: %s", name, error.message)
             elif name in self._store.written_image.topics:
                 continue  # the deletion waits
-            yield from delete(self._session, f"{DELETE_TOPICS_PATH}/{name}")
+            yield from remove(self._session, f"{DELETE_TOPICS_PATH}/{name}")
             self._put_deleting([one for one in self._nodes.deleting if one != name])
 
     def _put_deleting(self, names: Sequence[str]) -> None:
@@ -527,12 +623,12 @@ class ClusterFollower:
             return
         for refusal in decision.refusals:
             logger.error("an order in ZooKeeper's %s is refused: %s", path, refusal)
-        yield from delete(self._session, path, found.stat.version)
+        yield from remove(self._session, path, found.stat.version)
 
-    def ended(self, change: Change) -> bool:
-        """A change has ended. True if it was ordered: then look whether the order is done."""
+    def ended(self, change: Change, *, is_final: bool) -> bool:
+        """A change has ended. True if it was ordered: then look whether the order is done, unless that is final."""
         path = self._ordered.pop(change, None)
-        if path is not None:
+        if path is not None and not is_final:
             self._watches.note(path)
         return path is not None
 
@@ -550,73 +646,10 @@ class ClusterFollower:
 
     # Log lines
 
-    def _report_invalid(self, part: ClusterTree) -> None:
-        for error in part.invalid:
-            self._tell_once(f"{error}; the broker goes on with what it knew")
-
     def _tell_once(self, sentence: str) -> None:
         if sentence not in self._told and len(self._told) < 10_000:
             self._told.add(sentence)
             logger.error("%s", sentence)
-
-
-def broker_of_one(found: Image, before: Image, config: BrokerConfig) -> Image:
-    """The image that was read, as this broker tells of it, after it has told of `before`."""
-    topics = {name: _told_topic(topic, before.topics.get(name), config) for name, topic in found.topics.items()}
-    configs = {
-        key: accepted_group_configs(config, key[1], one) if key[0] == GROUP_RESOURCE else one
-        for key, one in found.configs.items()
-    }
-    return found._replace(topics=topics, configs=configs)
-
-
-def _told_topic(topic: Topic, before: Topic | None, config: BrokerConfig) -> Topic:
-    """A topic that was read: nobody leads but this broker, and it leads only what it led before."""
-    known: Sequence[PartitionState] = ()
-    if before is not None and before.topic_id == topic.topic_id:
-        known = before.partitions
-    states = [
-        _told_state(state, known[index] if index < len(known) else None, config.node_id)
-        for index, state in enumerate(topic.partitions)
-    ]
-    return topic._replace(partitions=tuple(states), configs=accepted_configs(topic.name, topic.configs))
-
-
-def _told_state(state: PartitionState, known: PartitionState | None, node_id: int) -> PartitionState:
-    if known is not None and state.leader == known.leader == node_id:
-        return state
-    if (
-        known is not None and state.leader_epoch < known.leader_epoch
-    ):  # the node was lost; the epochs go on all the same
-        state = state._replace(leader_epoch=known.leader_epoch, isr=state.isr or (node_id,))
-    return state._replace(leader=-1)
-
-
-def accepted_configs(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:
-    """The configs of a topic that this version accepts."""
-    return _accepted(f"topic {name}", configs, topic_configs.check)
-
-
-def accepted_group_configs(config: BrokerConfig, group_id: str, configs: Mapping[str, str]) -> Mapping[str, str]:
-    """The configs of a group that this version accepts."""
-    return _accepted(f"group {group_id}", configs, partial(group_configs.check, config))
-
-
-def _accepted(owner: str, configs: Mapping[str, str], check: Callable[[dict[str, str]], None]) -> Mapping[str, str]:
-    """All configs, or those that are right with what was accepted before them."""
-    accepted: dict[str, str] = {}
-    try:
-        check(dict(configs))
-    except KafkaError:
-        for name, value in configs.items():
-            try:
-                check({**accepted, name: value})
-            except KafkaError as error:
-                logger.error("a config of %s in ZooKeeper has no effect: %s", owner, error.message)
-            else:
-                accepted[name] = value
-        return accepted
-    return configs
 
 
 def _with_topic(image: Image, name: str, topic: Topic | None) -> Image:
@@ -636,6 +669,19 @@ def _is_same(name: str, data: bytes | None, known: TopicNodes) -> bool:
         return TopicAssignment.decode(name, data) == known.assignment
     except InvalidNode:
         return False
+
+
+def _error_of_topic(name: str, part: ClusterTree) -> InvalidNode | None:
+    """Why a topic that was read is left out; its configs do not matter."""
+    path = f"{TOPICS_PATH}/{name}"
+    return next((error for error in part.invalid if error.path == path or error.path.startswith(f"{path}/")), None)
+
+
+def _paths(entities: Iterable[ConfigEntity]) -> Iterator[str]:
+    """The paths of the configs of entities that can be in ZooKeeper."""
+    for entity in entities:
+        with suppress(InvalidNode):
+            yield f"{CONFIG_PATH}/{entity.entity_path}"
 
 
 def _entities(subjects: Touched) -> list[ConfigEntity]:

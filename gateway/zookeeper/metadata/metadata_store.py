@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -29,18 +28,21 @@ from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prep
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.purgatory import WaitList
-from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_PATH
+from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_PATH, PRODUCER_IDS_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH
+from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ClusterTree
 from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.differences import overlay, touched
 from headgate.gateway.zookeeper.metadata.election import ControllerElection
-from headgate.gateway.zookeeper.metadata.follower import ClusterFollower, broker_of_one
+from headgate.gateway.zookeeper.metadata.follower import ClusterFollower
 from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths
-from headgate.gateway.zookeeper.session import Create, KeeperError, Refused, Session
-from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, exists, multi, run
+from headgate.gateway.zookeeper.metadata.served_image import broker_of_one
+from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused, Session
+from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children, exists, gather, multi, remove, run
+from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, TopicRecord
 
@@ -87,10 +89,10 @@ class _Submitted:
         self.is_in_doubt = self.is_over = False
 
 
-def first_image(cluster: ClusterTree, config: BrokerConfig) -> Image:
+def first_image(cluster: ClusterTree, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
     """The image of a start: this broker is the only one, and leads nothing yet."""
     node_id = config.node_id
-    image = broker_of_one(cluster.image, Image.empty(), config)
+    image = broker_of_one(cluster.image, config, unreadable)
     return image._replace(controller_id=node_id, brokers={node_id: Node(node_id, config.broker_rack, {})})
 
 
@@ -123,6 +125,8 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._follower = ClusterFollower(session, watches, nodes, config, random, clock, self)
         self._log = LimitedLog(logger, clock, lines=1, interval_ms=AGAIN_LINE_MS)
         self._raising: Change | None = None
+        self._raised_at_once = RAISED_AT_ONCE
+        self._failure = ""  # the last one of a reading or an election
         self._is_busy = self._is_paused = self._is_waiting = False
         self._looked_ms: dict[str, float] = {}
         self._is_started = False
@@ -165,6 +169,14 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     # Changes
 
+    def take_producer_ids(self) -> tuple[range, Change]:
+        """As every store. Without the last block no id is safe: another broker or an earlier start may have it."""
+        if not self._nodes.has_producer_ids:
+            self._watches.note(PRODUCER_IDS_PATH)
+            message = f"ZooKeeper's {PRODUCER_IDS_PATH} cannot be read: correct that node"
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
+        return super().take_producer_ids()
+
     def _write(self, change: Change) -> None:
         if len(self._queue) >= MAX_WAITING:
             raise _timed_out(f"{MAX_WAITING} changes wait for ZooKeeper already; ask again later")
@@ -186,11 +198,12 @@ class ZooKeeperMetadataStore(MetadataStore):
             kept = "; it may still be done" if submitted.is_in_doubt else ""
             self._finish(submitted, _timed_out(f"ZooKeeper {state} for {CHANGE_WITHIN_MS / 1000:.0f} s{kept}"))
 
-    def _finish(self, submitted: _Submitted, error: KafkaError | None) -> None:
-        """A change is in ZooKeeper, or is given up."""
+    def _finish(self, submitted: _Submitted, error: KafkaError | None, *, is_final: bool = False) -> None:
+        """A change is in ZooKeeper, or is given up. `is_final`: a further attempt would fail too."""
+        change = submitted.change
         if error is not None or submitted.is_over:
-            self._follower.look_closely(touched(submitted.change.records, self.written_image, submitted.change.image))
-            self._follower.may_be_deleted(submitted.change.records if submitted.is_in_doubt else ())
+            self._follower.look_closely(touched(change.records, self.written_image, change.image))
+            self._follower.may_be_deleted(change.records if submitted.is_in_doubt else ())
         if submitted.is_over:
             return
         assert submitted is self._queue[0]
@@ -198,27 +211,56 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._queue.popleft()
         if submitted.timer is not None:
             submitted.timer.cancel()
-        is_own = submitted.change is self._raising
+        is_own = change is self._raising
         if is_own:
-            self._raising = None
-        if (self._follower.ended(submitted.change) or is_own) and error is not None:
-            self._log.warning("changes tried again", "a change that this broker makes by itself is tried again: %s",
+            self._raised(error, is_final=is_final)
+        if (self._follower.ended(change, is_final=is_final) or is_own) and error is not None:
+            outcome = "failed" if is_final else "is tried again"
+            self._log.warning("changes tried again", "a change that this broker makes by itself %s: %s", outcome,
                               error.message)  # fmt: skip
             self._pause()
         self._end_offset += 1
-        self._written(submitted.change, error)
+        self._written(change, error)
 
     # One thing at a time
 
     def _go_on(self) -> None:
-        if self._is_busy or self._is_paused or not (self._is_started and self._is_connected):
-            return
-        self._is_busy = True
-        steps = self._next() or (self._next() if self._watches.changed else None)
-        if steps is None:
-            self._is_busy = False
-        else:
-            run(steps, partial(self._done, self._connections))
+        if not self._is_busy:
+            self._is_busy = True
+            run(self._work(), self._rest)
+
+    def _rest(self, result: object) -> None:
+        """Nothing is left to do now."""
+        self._is_busy = False
+        if isinstance(result, Exception):
+            logger.error("the metadata in ZooKeeper: %s; changes are taken up again", result, exc_info=result)
+            self._pause()
+
+    def _work(self) -> Steps[None]:
+        """One thing after the other. Whatever one of them raises, the next follows."""
+        while self._is_started and self._is_connected and not self._is_paused:
+            connections = self._connections
+            try:
+                steps = self._next() or (self._next() if self._watches.changed else None)
+                if steps is None:
+                    return
+                yield from steps
+            except Lost:
+                if connections == self._connections:
+                    self._is_connected = False
+            except NotController:
+                self._watches.note(CONTROLLER_PATH)
+            except Exception as error:  # noqa: BLE001  logged there
+                self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """A reading or an election has failed. The traceback of an error that comes again is logged once."""
+        is_new, self._failure = repr(error) != self._failure, repr(error)
+        logger.error(
+            "the metadata in ZooKeeper: %s; the next attempt follows", error, exc_info=error if is_new else None
+        )
+        self._pause()
+        self._follower.look_at_everything()
 
     def _next(self) -> Steps[None] | None:
         changed = self._watches.changed
@@ -257,19 +299,6 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._is_waiting = False
         self._go_on()
 
-    def _done(self, connections: int, result: object) -> None:
-        self._is_busy = False
-        if isinstance(result, Lost):
-            if connections == self._connections:
-                self._is_connected = False
-        elif isinstance(result, NotController):
-            self._watches.note(CONTROLLER_PATH)
-        elif isinstance(result, Exception):
-            logger.error("the metadata in ZooKeeper: %s; the next attempt follows", result, exc_info=result)
-            self._pause()
-            self._follower.look_at_everything()
-        self._go_on()
-
     def _pause(self) -> None:
         if not self._is_paused:
             self._is_paused = True
@@ -287,27 +316,33 @@ class ZooKeeperMetadataStore(MetadataStore):
     # The oldest change
 
     def _store(self, head: _Submitted) -> Steps[None]:
+        """Write a change. Whatever it raises, it has ended then: but for a lost connection, or another controller."""
+        is_final = False
+        try:
+            error = yield from self._attempt(head)
+        except (Lost, NotController):
+            raise
+        except ClusterGone as gone:
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(gone))
+        except Failed as failed:
+            error, is_final = _refused(failed), failed.is_final
+        except Exception as fault:
+            logger.exception("a change of the metadata failed; others go on")
+            message = f"the change failed in this broker, and its log has the reason: {type(fault).__name__}"
+            error, is_final = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message), True
+        self._finish(head, error, is_final=is_final)
+
+    def _attempt(self, head: _Submitted) -> Steps[KafkaError | None]:
         for _ in range(_ATTEMPTS):
             if head.is_over:
                 break
             try:
                 wanted = yield from self._plan(head)
             except ValueError as error:
-                self._finish(head, _refusal(head, error))
-                return
-            try:
-                if (yield from self._send(head, wanted)):
-                    self._finish(head, None)
-                    return
-            except Lost:
-                raise
-            except ClusterGone as error:
-                self._finish(head, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
-                return
-            except Failed as error:
-                self._finish(head, _refused(error))
-                return
-        self._finish(head, KafkaError(ErrorCode.NOT_CONTROLLER, "others changed the same in ZooKeeper; ask again"))
+                return _refusal(head, error)
+            if (yield from self._send(head, wanted)):
+                return None
+        return KafkaError(ErrorCode.NOT_CONTROLLER, "others changed the same in ZooKeeper; ask again")
 
     def _plan(self, head: _Submitted) -> Steps[list[plans.Multi]]:
         """The multis that are still missing. Raises ValueError if others have changed the same."""
@@ -345,6 +380,8 @@ class ZooKeeperMetadataStore(MetadataStore):
                     raise NotController
                 if results.error is KeeperError.NO_NODE and isinstance(one[results.place], Create):
                     yield from self._restore_paths()
+                if results.error is KeeperError.NOT_EMPTY:
+                    yield from self._remove_below(one)
                 return False
             self._nodes.apply(one, results)
             for operation, result in zip(one, results, strict=True):
@@ -360,6 +397,13 @@ class ZooKeeperMetadataStore(MetadataStore):
             )
         yield from ensure_paths(self._session)
 
+    def _remove_below(self, wanted: plans.Multi) -> Steps[None]:
+        """Remove what others wrote below the nodes that a multi deletes. Kafka deletes topics with all below them."""
+        paths = {operation.path for operation in wanted if isinstance(operation, Delete)}
+        names = yield from gather([children(self._session, path) for path in paths])
+        below = {f"{path}/{name}" for path, found in zip(paths, names, strict=True) for name in found}
+        yield from gather([remove(self._session, path) for path in below - paths])
+
     # Leader epochs
 
     def _raise_some(self) -> None:
@@ -370,13 +414,26 @@ class ZooKeeperMetadataStore(MetadataStore):
         if records:
             self._raising = self.submit(records)
         else:
+            self._raised_at_once = RAISED_AT_ONCE
             self._follower.all_are_led()
+
+    def _raised(self, error: KafkaError | None, *, is_final: bool) -> None:
+        """Some partitions are led, or cannot be: then each is tried alone, and one that fails alone is left out."""
+        self._raising = None
+        if error is None or not is_final:
+            return
+        if self._raised_at_once == 1:
+            name, index = next(iter(self._follower.leaderless))
+            self._follower.give_up_leader(name, index)
+            logger.error("partition %s-%d has no leader: its leader epoch cannot be written: %s", name, index,
+                         error.message)  # fmt: skip
+        self._raised_at_once = 1
 
     def _raised_states(self) -> list[MetadataRecord]:
         node_id, leaderless, planned = self._config.node_id, self._follower.leaderless, self.planned
         records: list[MetadataRecord] = []
         while leaderless and not records:
-            for name, index in list(islice(leaderless, RAISED_AT_ONCE)):
+            for name, index in list(islice(leaderless, self._raised_at_once)):
                 topic = planned.topics.get(name)
                 # Somebody may have removed the topic's node: the other partitions do not wait for that one
                 if topic is None or self._nodes.topic(name) is None or _is_led(topic, index, node_id):
@@ -395,8 +452,12 @@ def _is_led(topic: Topic, index: int, node_id: int) -> bool:
 def _refusal(head: _Submitted, error: ValueError) -> KafkaError:
     """The error of a change that does not fit what others have written."""
     records, image = head.change.records, head.image
-    assert image is not None
     created = [one.name for one in records if isinstance(one, TopicRecord)]
+    if isinstance(error, InvalidNode):
+        if created:
+            return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{error}; correct or delete that node")
+        return KafkaError(ErrorCode.INVALID_REQUEST, str(error))
+    assert image is not None
     if any(name in image.topics for name in created):
         return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"another broker or tool has created the topic: {error}")
     topics = touched(records, image, head.change.image).topics

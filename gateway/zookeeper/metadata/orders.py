@@ -49,8 +49,9 @@ def elect_preferred(image: Image, node_id: int, order: PreferredReplicaElection)
         state = _state(image, name, index)
         if state is None:
             refusals.append(f"{name}-{index} does not exist")
-        elif state.replicas[0] != node_id:
-            refusals.append(f"{name}-{index} prefers broker {state.replicas[0]}, which is not alive")
+        elif state.replicas[:1] != (node_id,):
+            preferred = f"broker {state.replicas[0]}, which is not alive" if state.replicas else "no broker"
+            refusals.append(f"{name}-{index} prefers {preferred}")
     return Decision([], refusals)
 
 

@@ -24,6 +24,7 @@ from headgate.gateway.zookeeper.layout.cluster import (
     ProducerIdBlock,
 )
 from headgate.gateway.zookeeper.layout.configs import BROKERS, GROUPS, TOPICS, ConfigChange, ConfigEntity, EntityConfigs
+from headgate.gateway.zookeeper.layout.node import MAX_INT32
 from headgate.gateway.zookeeper.layout.topics import (
     DELETED_TOPICS_PATH,
     DeletedTopic,
@@ -45,8 +46,11 @@ Multi = tuple[Operation, ...]
 
 
 def become_controller(cluster: ClusterTree, node_id: int, now_ms: int) -> Multi:
-    """The multi that makes a broker the controller, with the next epoch. Refused while another is the controller."""
-    epoch = ControllerEpoch(cluster.controller_epoch + 1).encode()
+    """The multi that makes a broker the controller, with the next epoch. Refused while another is the controller.
+
+    Behind the highest number, which only other programs write, there is no next epoch: it stays.
+    """
+    epoch = ControllerEpoch(min(cluster.controller_epoch + 1, MAX_INT32)).encode()
     if cluster.controller_epoch_version == ABSENT:
         counted: Operation = Create(CONTROLLER_EPOCH_PATH, epoch)
     else:

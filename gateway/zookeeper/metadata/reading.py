@@ -98,13 +98,14 @@ def _state_paths(name: str, tree: Tree) -> AbstractSet[str]:
 
 
 def read_topic(session: Session, name: str, watch: Watch | None) -> Steps[Tree]:
-    """A topic with its partitions and configs; empty if it does not exist. The watch is on its assignment."""
-    path = f"{TOPICS_PATH}/{name}"
-    tree = yield from read_node(session, path, watch)
-    if not tree:
-        return tree
-    tree |= yield from read_node(session, f"{CONFIG_PATH}/{TOPICS}/{name}")
-    return tree | (yield from _read_partitions(session, name))
+    """A topic with its partitions and configs, as far as they exist. The watch is on its assignment.
+
+    A topic that does not exist may have configs: an old Kafka has left them, or a tool wrote them before.
+    """
+    tree = yield from read_node(session, f"{TOPICS_PATH}/{name}", watch)
+    if tree:
+        tree |= yield from _read_partitions(session, name)
+    return tree | (yield from read_node(session, f"{CONFIG_PATH}/{TOPICS}/{name}"))
 
 
 def _read_partitions(session: Session, name: str) -> Steps[Tree]:
@@ -126,13 +127,13 @@ def read_all_configs(session: Session, parent: str) -> Steps[Tree]:
 def _read_many(session: Session, paths: Sequence[str]) -> Steps[Tree]:
     found = yield from get_many(session, paths)
     pairs = zip(paths, found, strict=True)
-    return {path: ZNode(one.data, one.stat.version) for path, one in pairs if one is not None}
+    return {path: ZNode(one.data, one.stat.version, one.stat.czxid) for path, one in pairs if one is not None}
 
 
 def read_node(session: Session, path: str, watch: Watch | None = None) -> Steps[Tree]:
     """One node; empty if it does not exist. Raises Failed."""
     found: NodeData | None = yield from get(session, path, watch)
-    return {} if found is None else {path: ZNode(found.data, found.stat.version)}
+    return {} if found is None else {path: ZNode(found.data, found.stat.version, found.stat.czxid)}
 
 
 def _watched(session: Session, path: str, watch: Watch) -> Steps[Tree]:

@@ -21,6 +21,7 @@ from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths, r
 from headgate.gateway.zookeeper.session import Create, Delete, Operation, Refused, SessionEvent, SetData
 from headgate.gateway.zookeeper.steps import Steps, multi, run
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
+from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 
 TOOL = 777
 """The session of tools."""
@@ -80,7 +81,8 @@ class StoreWorld:
         self.finish(ensure_paths(self.session))
         watches = Watches()
         cluster = read_cluster(self.finish(read_tree(self.session, watches.note)), self._topic_id)
-        self.nodes = ClusterNodes(cluster)
+        unreadable = UnreadableNodes()
+        self.nodes = ClusterNodes(cluster, unreadable)
         self._do(plans.become_controller(cluster, self.config.node_id, 5))
         for one in plans.give_topic_ids(self.nodes.tree(cluster.image)):
             self._do(one)
@@ -88,7 +90,7 @@ class StoreWorld:
             self.session,
             watches,
             self.nodes,
-            first_image(cluster, self.config),
+            first_image(cluster, self.config, unreadable),
             self.config,
             self.time.clock,
             self.random,
@@ -126,7 +128,7 @@ class StoreWorld:
     def read(self) -> ClusterTree:
         """The cluster as it is in ZooKeeper."""
         ids = count(1)
-        tree = {path: ZNode(node.data, node.version) for path, node in self.nodes_there.items()}
+        tree = {path: ZNode(node.data, node.version, node.czxid) for path, node in self.nodes_there.items()}
         return read_cluster(tree, lambda: next(ids).to_bytes(16, "big"))
 
     def check(self) -> None:

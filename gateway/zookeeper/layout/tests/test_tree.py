@@ -124,10 +124,10 @@ def test_what_cannot_be_read_is_left_out_and_reported() -> None:
     assert list(cluster.image.topics) == ["t"]
     assert sorted(error.path for error in cluster.invalid) == [
         "/brokers/ids/x",
-        "/brokers/topics",
+        "/brokers/topics/bad name",
         "/brokers/topics/gap",
         "/cluster/id",
-        "/config",
+        "/config/other/a",
         "/config/topics/u",
     ]
 

@@ -1,5 +1,7 @@
 """Who may join a cluster, and who is refused or waits; each refusal says whose the place is."""
 
+from dataclasses import replace
+
 import pytest
 
 from headgate.gateway.zookeeper.membership.joining import EarlierSession, Overtaken, commit, join
@@ -17,6 +19,7 @@ from headgate.gateway.zookeeper.membership.tests.member import (
 from headgate.gateway.zookeeper.session import Create, Delete
 from headgate.gateway.zookeeper.steps import Lost
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
+from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 
 OWN = "/headgate/brokers/0"
 
@@ -141,3 +144,29 @@ def test_somebody_else_was_faster(world: World) -> None:
         finish(world.keeper, commit(world.session, MEMBER, [Create("x")], "the reason"))
     with pytest.raises(ZooKeeperRefusal, match="refused the reason with TOO_LARGE"):
         finish(world.keeper, commit(world.session, MEMBER, [Create("/x", bytes(2_000_000))], "the reason"))
+
+
+def test_registrations_that_cannot_be_read(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A live broker's node is ephemeral; any other one that cannot be read is no broker."""
+    for name in ("01", "abc", "7"):
+        put(world.keeper, world.other, f"/brokers/ids/{name}", b"x", is_ephemeral=False)
+    member = replace(MEMBER, unreadable=UnreadableNodes())
+    for _ in range(3):
+        finish(world.keeper, join(world.session, member))
+    assert [line.split(":")[0] for line in caplog.messages] == [
+        "ZooKeeper's /brokers/ids/01",
+        "ZooKeeper's /brokers/ids/abc",
+    ]
+    put(world.keeper, world.other, "/brokers/ids/8", b"x")
+    assert "has broker 8 (a broker without an address)" in world.refusal()
+
+
+def test_an_own_controller_that_cannot_be_read(world: World) -> None:
+    """Anybody may write over it: the owner of the node counts."""
+    put(world.keeper, world.session, "/controller", b"x")
+    world.join()
+    put(world.keeper, world.other, "/brokers/x", b"", is_ephemeral=False)
+    world.keeper.end_session(world.session)
+    world.session = connected(world.keeper)
+    put(world.keeper, world.other, "/controller", b"x")
+    assert "/controller" in world.refusal()

@@ -21,6 +21,7 @@ from headgate.gateway.zookeeper.session import Create
 from headgate.gateway.zookeeper.steps import ensure
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import connector
+from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from headgate.storage.disk.layout import read_meta
 from headgate.storage.files import Files
@@ -197,8 +198,44 @@ def test_an_epoch_that_cannot_be_read(tmp_path: Path) -> None:
     tool = connected(keeper)
     tool.create(Create("/controller_epoch", b"many"), lambda _: None)
     keeper.run()
-    with pytest.raises(ZooKeeperRefusal, match="/controller_epoch"):
-        start(keeper, tmp_path)
+    state = b'{"controller_epoch":41,"leader":0,"version":1,"leader_epoch":0,"isr":[0]}'
+    put(keeper, tool, "/brokers/topics/t/partitions/0/state", state, is_ephemeral=False)
+    tool.set("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}', -1, lambda _: None)
+    keeper.run()
+    start(keeper, tmp_path)
+    assert keeper.tree.nodes["/controller_epoch"].data == b"42", "behind the highest in a state"
+
+
+def test_a_topic_that_lost_its_id_keeps_its_log(tmp_path: Path) -> None:
+    """Tools before 2.8 drop the id when they add partitions."""
+    keeper = ZooKeeperModel()
+    broker = WholeBroker(tmp_path, keeper)
+    broker.change(lambda: broker.services.metadata.create_topic("t", 1))
+    topic_id = broker.services.metadata.image.topics["t"].topic_id
+    broker.stop()
+    broker.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0]}}')
+    broker._start()
+    assert broker.services.metadata.image.topics["t"].topic_id == topic_id
+    assert len(broker.services.metadata.image.topics["t"].partitions) == 2
+    broker.stop()
+
+
+@pytest.mark.parametrize("copy", ["a", "z"])
+def test_the_topic_with_a_log_keeps_an_id_of_several(tmp_path: Path, copy: str) -> None:
+    """Also where its node was made anew, after that of the copy."""
+    keeper = ZooKeeperModel()
+    broker = WholeBroker(tmp_path, keeper)
+    broker.change(lambda: broker.services.metadata.create_topic("m", 1))
+    broker.stop()
+    data = keeper.tree.nodes["/brokers/topics/m"].data
+    for path in ("/partitions/0/state", "/partitions/0", "/partitions", ""):
+        assert broker.delete(f"/brokers/topics/m{path}")
+    broker.write(f"/brokers/topics/{copy}", data)
+    broker.write("/brokers/topics/m", data)
+    broker._start()
+    assert set(broker.services.metadata.image.topics) == {"m"}
+    assert broker.services.metadata.image.topics["m"].partitions[0].leader == 0
+    broker.stop()
 
 
 @pytest.mark.sockets

@@ -79,10 +79,11 @@ def test_the_controllers_epoch_goes_on(world: World) -> None:
     assert (cluster.controller_epoch, cluster.image.controller_id) == (2, 0)
 
 
-def test_a_new_cluster_gets_the_first_epoch() -> None:
+@pytest.mark.parametrize("lost", [Delete("/controller_epoch"), SetData("/controller_epoch", b"many")])
+def test_a_lost_epoch_goes_on_behind_those_of_states(lost: Operation) -> None:
     world = World(NEW)
-    world.do((Delete("/controller_epoch"),))
-    assert world.lead().controller_epoch == 1
+    world.do((lost,))
+    assert world.lead().controller_epoch == 2
 
 
 def test_only_one_becomes_the_controller(world: World) -> None:

@@ -1,0 +1,83 @@
+"""What this broker serves of the topics and configs that it read in ZooKeeper: its own leaders, and legal configs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headgate.gateway.config import group_config as group_configs
+from headgate.gateway.config import topic_config as topic_configs
+from headgate.gateway.metadata.image import Image, PartitionState, Topic
+from headgate.gateway.zookeeper.layout.configs import CONFIG_PATH, GROUPS, TOPICS, ConfigEntity, EntityConfigs
+from headgate.gateway.zookeeper.unreadable import UnreadableNodes
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.internal.metadata import GROUP_RESOURCE
+
+if TYPE_CHECKING:
+    from headgate.gateway.config import BrokerConfig
+
+
+def broker_of_one(found: Image, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
+    """The image that was read at a start: this broker leads nothing yet, and configs that it refuses are left out."""
+    topics = {name: told_topic(topic, None, config, unreadable) for name, topic in found.topics.items()}
+    configs = {
+        key: accepted_group_configs(config, key[1], one, unreadable) if key[0] == GROUP_RESOURCE else one
+        for key, one in found.configs.items()
+    }
+    return found._replace(topics=topics, configs=configs)
+
+
+def told_topic(topic: Topic, before: Topic | None, config: BrokerConfig, unreadable: UnreadableNodes) -> Topic:
+    """A topic that was read: nobody leads but this broker, and it leads only what it led before."""
+    known: Sequence[PartitionState] = ()
+    if before is not None and before.topic_id == topic.topic_id:
+        known = before.partitions
+    states = [
+        _told_state(state, known[index] if index < len(known) else None, config.node_id)
+        for index, state in enumerate(topic.partitions)
+    ]
+    configs = accepted_topic_configs(topic.name, topic.configs, unreadable)
+    return topic._replace(partitions=tuple(states), configs=configs)
+
+
+def _told_state(state: PartitionState, known: PartitionState | None, node_id: int) -> PartitionState:
+    if known is not None and state.leader == known.leader == node_id:
+        return state
+    if (
+        known is not None and state.leader_epoch < known.leader_epoch
+    ):  # the node was lost; the epochs go on all the same
+        state = state._replace(leader_epoch=known.leader_epoch, isr=state.isr or (node_id,))
+    return state._replace(leader=-1)
+
+
+def accepted_topic_configs(name: str, configs: Mapping[str, str], unreadable: UnreadableNodes) -> Mapping[str, str]:
+    """The configs of a topic that this version accepts."""
+    return _accepted(f"{CONFIG_PATH}/{TOPICS}/{name}", configs, topic_configs.check, unreadable)
+
+
+def accepted_group_configs(
+    config: BrokerConfig, group_id: str, configs: Mapping[str, str], unreadable: UnreadableNodes
+) -> Mapping[str, str]:
+    """The configs of a group that this version accepts."""
+    path = EntityConfigs.path(ConfigEntity(GROUPS, group_id or None))
+    return _accepted(path, configs, partial(group_configs.check, config), unreadable)
+
+
+def _accepted(
+    path: str, configs: Mapping[str, str], check: Callable[[dict[str, str]], None], unreadable: UnreadableNodes
+) -> Mapping[str, str]:
+    """All configs, or those that are right with what was accepted before them."""
+    accepted: dict[str, str] = {}
+    try:
+        check(dict(configs))
+    except KafkaError:
+        for name, value in configs.items():
+            try:
+                check({**accepted, name: value})
+            except KafkaError as error:
+                unreadable.log_once(f"{path} {name}", f"a config in ZooKeeper's {path} has no effect: {error.message}")
+            else:
+                accepted[name] = value
+        return accepted
+    return configs

@@ -1,0 +1,138 @@
+"""A whole broker over the model of ZooKeeper, without a loop: started, stopped and killed as a process is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from headgate.gateway.app.composition import BrokerParts, Seams
+from headgate.gateway.metadata.store import Change
+from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.tests.builders import Node, _open_all
+from headgate.gateway.zookeeper.session import Create, Delete, Refused, SetData
+from headgate.gateway.zookeeper.tests.model import ZooKeeperModel, parent
+from headgate.gateway.zookeeper.tests.opening import connector
+from headgate.protocol.errors import KafkaError
+from headgate.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from headgate.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from headgate.protocol.schema import Message
+from headgate.protocol.steps import finish, is_steps
+
+TOOL = 777
+"""The session of those who write into ZooKeeper."""
+
+
+class WholeBroker(Node):
+    """One broker, from start to start."""
+
+    def __init__(self, directory: Path, keeper: ZooKeeperModel, **settings: str) -> None:
+        self.keeper = keeper
+        super().__init__(directory, zookeeper_connect="model:2181", offsets_topic_num_partitions="1", **settings)
+
+    def seams(self) -> Seams:
+        return Seams(
+            self.time.clock,
+            self.disk(),
+            self.random,
+            self.time.make_scheduler,
+            connect=connector(self.keeper),
+            open_logs=_open_all,
+        )
+
+    def _start(self) -> None:
+        self.parts = BrokerParts(self.config, self.seams())
+        self.services, self.log_manager = self.parts.services, self.parts.log_manager
+        self.parts.start()
+        self.parts.announce({}, lambda _: None)
+        self.settle()
+
+    def settle(self, milliseconds: float = 3_000) -> None:
+        """Let time pass, and let everything happen meanwhile."""
+        for _ in range(int(milliseconds / 100)):
+            self.time.advance(100)
+            self.services.appends.commit()
+            self.time.advance()
+
+    def stop(self) -> None:
+        """Stop in order."""
+        self.parts.stop()
+        self.settle(100)
+        self.parts.close()
+
+    def kill(self) -> None:
+        """End the process, and then its session."""
+        session = self.keeper.sessions[-1]
+        self.log_manager.abandon()
+        self.keeper.sessions.remove(session)
+        self.keeper.expire(session.session_id)
+
+    def lose_session(self) -> None:
+        self.keeper.expire(self.keeper.sessions[-1].session_id)
+        self.keeper.start()
+        self.settle()
+
+    def answer(self, request: Message, version: int) -> Any:
+        """The response, once there is one."""
+        outcome: Any = self.handle(request, version)
+        if isinstance(outcome, Waiting):
+            replies: list[Any] = []
+            self.services.purgatory.park(outcome, replies.append)
+            self.services.appends.commit()
+            self.settle()
+            (outcome,) = replies
+        return finish(outcome) if is_steps(outcome) else outcome
+
+    def change(self, begin: Callable[[], Change]) -> Change | KafkaError:
+        """Begin a change, and let it end."""
+        try:
+            change = begin()
+        except KafkaError as error:
+            return error
+        self.settle()
+        assert change.is_settled
+        return change if change.error is None else change.error
+
+    # Offsets
+
+    def commit(self, group: str, topic: str, index: int, offset: int, version: int = 2) -> int:
+        rows = [OffsetCommitRequestTopic(topic, partitions=[OffsetCommitRequestPartition(index, offset)])]
+        response = self.answer(OffsetCommitRequest(group, topics=rows), version)
+        code: int = response.topics[0].partitions[0].error_code
+        return code
+
+    def committed(self, group: str, topic: str, index: int) -> tuple[int, int]:
+        """The offset that the coordinator answers, and the error."""
+        topics = [OffsetFetchRequestTopics(topic, partition_indexes=[index])]
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)])
+        response = self.answer(request, 8)
+        found = response.groups[0]
+        if found.error_code:
+            return -1, found.error_code
+        row = found.topics[0].partitions[0]
+        return row.committed_offset, row.error_code
+
+    # ZooKeeper
+
+    def write(self, path: str, data: bytes | None) -> bool:
+        """Write a node as anybody can: create it with its parents, or set it. False if ZooKeeper refuses."""
+        nodes = self.keeper.tree.nodes
+        if path in nodes:
+            return self._do(SetData(path, data))
+        if parent(path) not in nodes and not self.write(parent(path), None):
+            return False
+        return self._do(Create(path, data))
+
+    def delete(self, path: str) -> bool:
+        return self._do(Delete(path))
+
+    def _do(self, operation: Create | SetData | Delete) -> bool:
+        return not isinstance(self.keeper.transact(TOOL, [operation]), Refused)

@@ -1,0 +1,62 @@
+"""The nodes that this broker cannot read, each named once in the log.
+
+A node is named again only if the reason has changed, or after the node was readable in between. Anybody can write any
+number of such nodes, so the memory for them is bounded: further nodes are not named.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.steps import Failed
+
+logger = logging.getLogger("headgate.zookeeper")
+
+MAX_NAMED: Final = 10_000
+MAX_SHOWN: Final = 1_000
+
+
+class UnreadableNodes:
+    """Reasons by path."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+
+    def note(self, read: Iterable[str], invalid: Iterable[InvalidNode]) -> None:
+        """These paths were read, and these of them are invalid."""
+        reasons = {error.path: error.reason for error in invalid}
+        for path in [path for path in read if path in self._reasons and path not in reasons] if self._reasons else ():
+            del self._reasons[path]
+        for path, reason in reasons.items():
+            self.name(path, reason)
+
+    def name(self, path: str, reason: str, *, error: BaseException | None = None) -> None:
+        """Log that this broker does not use what a node has. `error`: its traceback is logged too."""
+        if self._is_new(path, reason):
+            logger.error(
+                "ZooKeeper's %s: %s; the broker goes on without it, or with what it knew: correct or delete the node",
+                _short(path), reason, exc_info=error,
+            )  # fmt: skip
+
+    def name_failed(self, error: Failed) -> None:
+        """Log that ZooKeeper refuses a node to this broker."""
+        self.name(error.path, f"ZooKeeper answers {error.error.name}")
+
+    def log_once(self, key: str, sentence: str) -> None:
+        """Log a sentence about a part of a node, unless it was the last one with this key."""
+        if self._is_new(key, sentence):
+            logger.error("%s", _short(sentence))
+
+    def _is_new(self, key: str, reason: str) -> bool:
+        if self._reasons.get(key) == reason or (key not in self._reasons and len(self._reasons) >= MAX_NAMED):
+            return False
+        self._reasons[key] = reason
+        return True
+
+
+def _short(text: str) -> str:
+    """ZooKeeper allows names of a million characters."""
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
