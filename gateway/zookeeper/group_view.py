@@ -4,7 +4,8 @@ Members of the 0.8 age come and go without a word to this broker, so each look r
 nothing is read that was read within `KEPT_MS`, callers who ask meanwhile share one reading, one group is read at a
 time with `AT_ONCE` requests, and at most `max_groups` groups are shown. Offsets are not kept: OffsetFetch 0 reads them.
 
-What cannot be read is left out: a view must not keep anybody from seeing the groups of the coordinator.
+A node that cannot be read is left out and named once. So is a name that is too long for the strings of Kafka's
+responses: a view must not keep anybody from seeing the other groups.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.zookeeper.layout.consumers import (
@@ -28,9 +29,12 @@ from headgate.gateway.zookeeper.layout.consumers import (
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.session import Session
-from headgate.gateway.zookeeper.steps import Steps, children, exists, gather, get, run
+from headgate.gateway.zookeeper.steps import Failed, Steps, children, exists, gather, get, run
+from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 
 logger = logging.getLogger("headgate.zookeeper")
+
+T = TypeVar("T")
 
 KEPT_MS: Final = 3_000.0
 MAX_DETAILS: Final = 256
@@ -38,6 +42,8 @@ MAX_DETAILS: Final = 256
 MAX_NODES: Final = 20_000
 """Nodes that are read for the members of one group; the rest is left out."""
 AT_ONCE: Final = 8
+MAX_STRING_BYTES: Final = 32_767
+"""The longest string in older versions of the protocol."""
 _LISTING: Final = ""
 
 
@@ -77,6 +83,7 @@ class GroupView:
         self._asking: dict[str, list[Callable[[object], None]]] = {}
         self._readings: deque[tuple[str, Callable[[], Steps[object]]]] = deque()
         self._is_reading = self._is_failing = self._is_cut = False
+        self._unreadable = UnreadableNodes()
 
     def list_groups(self, done: Callable[[Listing], None]) -> None:
         """All groups, without those that cannot be read; none while ZooKeeper does not answer."""
@@ -86,7 +93,7 @@ class GroupView:
         """Those of the named groups that ZooKeeper has, each with its members."""
 
         def listed(listing: Listing) -> None:
-            hidden = [name for name in names if name not in listing and _is_readable(name)] if self._is_cut else []
+            hidden = [name for name in names if name not in listing and _can_be_node(name)] if self._is_cut else []
             self._describe([*(name for name in names if name in listing), *hidden], done)
 
         self.list_groups(listed)
@@ -155,33 +162,59 @@ class GroupView:
         if len(names) > self._max_groups and not self._is_cut:
             logger.warning("ZooKeeper has %d groups: %d of them are shown", len(names), self._max_groups)
         self._is_cut = len(names) > self._max_groups
-        names = [name for name in names[: self._max_groups] if _is_readable(name)]
-        members = yield from gather([children(self._session, ids_path(name)) for name in names], AT_ONCE)
+        names = [name for name in names[: self._max_groups] if self._is_readable(CONSUMERS_PATH, name)]
+        members = yield from gather([self._children(f"{CONSUMERS_PATH}/{name}/ids") for name in names], AT_ONCE)
         return {name: bool(found) for name, found in zip(names, members, strict=True)}
+
+    def _is_readable(self, parent: str, name: str) -> bool:
+        if len(name.encode()) <= MAX_STRING_BYTES:
+            return True
+        self._unreadable.name(f"{parent}/{name}", f"the name has more than {MAX_STRING_BYTES} bytes")
+        return False
+
+    def _children(self, path: str) -> Steps[tuple[str, ...]]:
+        """The names of a node's children; none if ZooKeeper refuses them."""
+        return (yield from self._tried(path, children(self._session, path))) or ()
+
+    def _tried(self, path: str, steps: Steps[T]) -> Steps[T | None]:
+        """What the steps read; None for a node that cannot be read."""
+        try:
+            return (yield from steps)
+        except InvalidNode as error:
+            self._unreadable.name(path, error.reason)
+        except Failed as error:
+            if not error.is_final:
+                raise
+            self._unreadable.name_failed(error)
+        return None
 
     def _read_group(self, name: str) -> Steps[ZooKeeperGroup | None]:
         """The group; None if there is no such group. An owner that is not registered is a member too."""
-        session = self._session
-        if (yield from exists(session, group_path(name))) is None:
+        if (yield from exists(self._session, group_path(name))) is None:
             return None
-        ids = (yield from children(session, ids_path(name)))[:MAX_NODES]
-        topics = yield from children(session, f"{group_path(name)}/owners")
-        registrations = yield from gather([_registration(session, name, one) for one in ids], AT_ONCE)
-        parents = [(topic, path) for topic in topics if (path := _owners_path(name, topic)) is not None]
-        indexes = yield from gather([children(session, path) for _, path in parents], AT_ONCE)
-        places = [(topic, one) for (topic, _), names in zip(parents, indexes, strict=True) for one in names][:MAX_NODES]
-        owners = yield from gather([_owner(session, name, *place) for place in places], AT_ONCE)
+        session, ids_parent, owners_parent = self._session, ids_path(name), f"{group_path(name)}/owners"
+        ids = [one for one in (yield from self._children(ids_parent)) if self._is_readable(ids_parent, one)][:MAX_NODES]
+        topics = yield from self._children(owners_parent)
+        registrations = yield from gather(
+            [self._tried(f"{ids_parent}/{one}", _registration(session, name, one)) for one in ids], AT_ONCE
+        )
+        indexes = yield from gather([self._children(f"{owners_parent}/{topic}") for topic in topics], AT_ONCE)
+        places = [(topic, one) for topic, names in zip(topics, indexes, strict=True) for one in names][:MAX_NODES]
+        owners = yield from gather(
+            [self._tried("/".join((owners_parent, *place)), _owner(session, name, *place)) for place in places], AT_ONCE
+        )
         partitions: dict[str, dict[str, list[int]]] = {one: {} for one in ids}
         for topic, index, consumer_id in sorted(owner for owner in owners if owner is not None):
             partitions.setdefault(consumer_id, {}).setdefault(topic, []).append(index)
         subscribed = dict(zip(ids, registrations, strict=True))
         members = [
-            ZooKeeperMember(one, _host(name, one), subscribed.get(one, ()), owned) for one, owned in partitions.items()
+            ZooKeeperMember(one, _host(name, one), subscribed.get(one) or (), owned)
+            for one, owned in partitions.items()
         ]
         return ZooKeeperGroup(name, tuple(members))
 
 
-def _is_readable(name: str) -> bool:
+def _can_be_node(name: str) -> bool:
     try:
         ids_path(name)
     except InvalidNode:
@@ -190,34 +223,28 @@ def _is_readable(name: str) -> bool:
 
 
 def _registration(session: Session, group: str, consumer_id: str) -> Steps[tuple[str, ...]]:
-    """The topics of a member; none of one that is gone, or has an expression instead."""
-    try:
-        found = yield from get(session, ConsumerRegistration.path(group, consumer_id))
-        registered = None if found is None else ConsumerRegistration.decode(group, consumer_id, found.data)
-    except InvalidNode:
+    """The topics of a member; none of one that is gone, or has an expression instead. Raises InvalidNode, Failed."""
+    found = yield from get(session, ConsumerRegistration.path(group, consumer_id))
+    if found is None:
         return ()
-    if registered is None or registered.pattern != STATIC:
+    registered = ConsumerRegistration.decode(group, consumer_id, found.data)
+    if registered.pattern != STATIC:
         return ()
+    for topic in registered.subscription:
+        owners_path(group, topic)  # refuses what is no topic's name
     return tuple(sorted(registered.subscription))
 
 
-def _owners_path(group: str, topic: str) -> str | None:
-    try:
-        return owners_path(group, topic)
-    except InvalidNode:
-        return None
-
-
 def _owner(session: Session, group: str, topic: str, name: str) -> Steps[tuple[str, int, str] | None]:
-    """The topic, the partition and the member of an owner; None if it is gone, or cannot be read."""
-    try:
-        index = partition_of(owners_path(group, topic), name)
-        found = yield from get(session, PartitionOwner.path(group, topic, index))
-        if found is None:
-            return None
-        return topic, index, PartitionOwner.decode(group, topic, index, found.data).consumer_id
-    except InvalidNode:
+    """The topic, the partition and the member of an owner; None if it is gone. Raises InvalidNode, Failed."""
+    index = partition_of(owners_path(group, topic), name)
+    found = yield from get(session, PartitionOwner.path(group, topic, index))
+    if found is None:
         return None
+    consumer_id = PartitionOwner.decode(group, topic, index, found.data).consumer_id
+    if len(consumer_id.encode()) > MAX_STRING_BYTES:
+        raise InvalidNode(PartitionOwner.path(group, topic, index), f"the id has more than {MAX_STRING_BYTES} bytes")
+    return topic, index, consumer_id
 
 
 def _host(group: str, consumer_id: str) -> str:

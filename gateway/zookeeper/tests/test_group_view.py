@@ -175,3 +175,25 @@ def test_few_requests_are_on_their_way_at_once() -> None:
     assert {topic: len(rows) for topic, rows in found[1]["g2"].members[0].partitions.items()} == {
         f"t{number}": 10 for number in range(5)
     }
+
+
+def test_names_that_no_response_can_have_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    world = Consumers()
+    long = "x" * 40_000
+    world.add_member("g", long, STATIC)
+    world.add_member("g", "broken", b"{")
+    world.add_member("g", "strange", b'{"version":1,"subscription":{"%s":1},"pattern":"static"}' % long.encode())
+    world.add_member("g", CONSUMER, STATIC)
+    world.put(f"/consumers/{long}/ids")
+    world.put("/consumers/g/owners/my topic/0", b"x")
+    world.put("/consumers/g/owners/t/01", b"x")
+    world.put("/consumers/g/owners/t/1", long.encode() + b"-0")
+    for _ in range(3):
+        assert world.listed() == {"g": True}
+        members = world.described("g")["g"].members
+        assert [(one.consumer_id, one.topics) for one in members] == [
+            ("broken", ()), (CONSUMER, ("a", "t")), ("strange", ()),
+        ]  # fmt: skip
+        world.time.advance(KEPT_MS)
+    paths = [line.removeprefix("ZooKeeper's ").split(": ")[0] for line in caplog.messages]
+    assert len(paths) == len(set(paths)) == 7, "each is named once"
