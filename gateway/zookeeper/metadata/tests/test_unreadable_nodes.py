@@ -55,7 +55,7 @@ def check_goes_on(world: StoreWorld, name: str = "fresh") -> None:
     assert world.image.topic(name).partitions[0].leader == 0
 
 
-# Kafka 3.9.1 goes on with each of these: it reads configs of brokers and topics only when a notification names them
+# Kafka 3.9.1 goes on with such names below /config, which it does not read. It ends itself at such nodes of topics
 NODES: dict[str, bytes] = {
     "/config/brokers/01": b"{}",
     "/config/brokers/abc": b"{}",
@@ -122,7 +122,7 @@ def test_what_is_known_of_an_unreadable_node_stays(world: StoreWorld) -> None:
 
 
 def test_unreadable_configs_are_replaced_by_a_change(world: StoreWorld) -> None:
-    """As by AlterConfigs of Kafka, for which they are no configs."""
+    """Kafka 3.9.1: AlterConfigs over `x` answers NONE and leaves the changed config alone; so does CreateTopics."""
     world.change(lambda: world.metadata.create_topic("t", 1, configs={"segment.ms": "9"}))
     world.change(lambda: world.metadata.change_group_configs("g", {"consumer.session.timeout.ms": "50000"}))
     for path in ("/config/topics/t", "/config/groups/g", "/config/topics/new"):
@@ -172,7 +172,7 @@ STRAYS = (
 
 @pytest.mark.parametrize("orders", [True, False])
 def test_a_topic_is_deleted_with_all_that_is_below(world: StoreWorld, *, orders: bool) -> None:
-    """Kafka 3.9 deletes the nodes of a topic with everything below them."""
+    """Kafka 3.9.1 deletes the node of a topic with everything below it; it leaves configs that have children."""
     world.change(lambda: world.metadata.create_topic("t", 2, configs={"segment.ms": "9"}))
     for path in STRAYS if orders else STRAYS[:-1]:
         put(world, path)
@@ -237,7 +237,7 @@ def test_the_highest_epochs_end_nothing(world: StoreWorld, epoch: bytes, caplog:
 
 
 def test_no_producer_id_is_given_out_twice(world: StoreWorld) -> None:
-    """After a start with an unreadable last block nobody knows the next; Kafka 3.9 answers error 14 then, too."""
+    """After a start with an unreadable last block nobody knows the next; Kafka 3.9.1 answers error 14 then, too."""
     ids, _ = world.metadata.take_producer_ids()
     world.settle()
     good = world.nodes_there["/latest_producer_id_block"].data
@@ -296,6 +296,7 @@ def copy_topic(world: StoreWorld, name: str, copy: str) -> None:
 
 @pytest.mark.parametrize("copy", ["a", "z"])
 def test_a_copied_topic_is_refused(world: StoreWorld, caplog: pytest.LogCaptureFixture, copy: str) -> None:
+    """A running Kafka 3.9.1 does not take it up either; after a restart it answers no Metadata."""
     world.change(lambda: world.metadata.create_topic("m", 2))
     copy_topic(world, "m", copy)
     world.settle()
