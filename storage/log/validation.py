@@ -245,7 +245,7 @@ def _check_own(header: BatchHeader, view: memoryview) -> None:
 class InspectedRecords(NamedTuple):
     """The sound records of a batch, decompressed, and their highest timestamp."""
 
-    data: bytes
+    data: Buffer
     max_timestamp: int
 
 

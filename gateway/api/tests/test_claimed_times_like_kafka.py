@@ -74,8 +74,7 @@ def random_batch(random: Random, number: int, topic: str) -> bytes:
     ]
     if random.random() < 0.15:
         return random_set(random, records, codec if codec != ZSTD else NONE)
-    producer = {"producer_id": number, "producer_epoch": 0, "base_sequence": 0}
-    data = batch.build(records, compression=codec, **producer)
+    data = batch.build(records, compression=codec, producer_id=number, producer_epoch=0, base_sequence=0)
     header = read_header(data)
     if random.random() < 0.1:
         codec, content = random.choice([*FAULTY.values()])
