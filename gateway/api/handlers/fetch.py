@@ -54,6 +54,8 @@ SLICE_BYTES, LOOK_BYTES = 1 << 14, 1 << 8
 # How many bytes one plan covers at least, after a piece without a message for the client: such a log is read in large
 # pieces, whatever the client's limits, which hold for messages.
 SKIPPED_BYTES = 1 << 18
+# How many bytes without a message one fetch reads, even if its time is over; a plan counts as `LEAST_SKIPPED_BYTES`.
+MAX_SKIPPED_BYTES, LEAST_SKIPPED_BYTES = 1 << 20, 1 << 12
 MAX_SKIPPED = 1_000
 """The most partitions of one client with an entry in `Client.skipped`."""
 
@@ -342,7 +344,7 @@ class FetchAsMessageSets(_FetchConverted):
     Apache Kafka 3.9 stops at the end of the piece, and answers as if the next message were too large.
     """
 
-    __slots__ = ("_first_offsets", "_histories", "_is_hard", "_is_skipping", "_isolation_of", "_magic")
+    __slots__ = ("_first_offsets", "_histories", "_is_hard", "_isolation_of", "_magic", "_skipped_bytes")
 
     def __init__(self, request: FetchRequest, context: HandlerContext, turn: FetchTurn, now_ms: float) -> None:
         super().__init__(request, context, turn, now_ms)
@@ -350,7 +352,7 @@ class FetchAsMessageSets(_FetchConverted):
         self._max_bytes = min(self._max_bytes, share)
         self._min_bytes = min(self._min_bytes, self._max_bytes)
         self._magic = 0 if context.version < 2 else 1
-        self._is_skipping = False
+        self._skipped_bytes = 0
         self._histories: dict[tuple[object, int], tuple[bytes | None, int, int]] = {}
         """The history of each planned partition, as in `SkippedOffsets`."""
         self._first_offsets: dict[tuple[object, int], int] = {}
@@ -366,7 +368,7 @@ class FetchAsMessageSets(_FetchConverted):
     ) -> PartitionData:
         if self._context.client.skipped:
             self._resume(key, wanted)
-        if self._is_skipping and (max_bytes > 0 or is_first):
+        if self._skipped_bytes and (max_bytes > 0 or is_first):
             max_bytes = max(max_bytes, SKIPPED_BYTES)
         is_whole = is_first or (self._is_hard and max_bytes > 0 and not self._broker.partitions.held.is_full)
         row = super()._row(key, wanted, max_bytes, is_whole, blocking)
@@ -394,17 +396,18 @@ class FetchAsMessageSets(_FetchConverted):
         self, key: TopicKey, wanted: FetchPartition, row: PartitionData, made: conversion.ConvertedPiece
     ) -> bool:
         assert made.records is not None
+        read_bytes = len(row.records or b"")
         _replace(row, made.records[: wanted.partition_max_bytes] if self._is_hard else made.records)
         if made.records or made.position <= wanted.fetch_offset:
             return False
+        self._skipped_bytes += max(read_bytes, LEAST_SKIPPED_BYTES)
         self._skip(key, wanted, made.position)
         return True
 
     @property
     def _has_time(self) -> bool:
-        """At least one large piece is read, or a client that does not wait would advance by its own small ones."""
-        is_small, self._is_skipping = not self._is_skipping, True
-        return is_small or super()._has_time
+        """A client that does not wait has time for some pieces: it may take an empty set for the end of the log."""
+        return self._skipped_bytes < MAX_SKIPPED_BYTES or super()._has_time
 
     def _history(self, partition: Replica) -> tuple[bytes | None, int, int]:
         return partition.log.topic_id, partition.leader_epoch, self._isolation_level
@@ -427,7 +430,7 @@ class FetchAsMessageSets(_FetchConverted):
         with contextlib.suppress(KafkaError):  # the row reports the error
             if known.history == self._history(self._find(*place)):
                 self._first_offsets[place] = wanted.fetch_offset
-                wanted.fetch_offset, self._is_skipping = known.next_offset, True
+                wanted.fetch_offset = known.next_offset
 
 
 def _replace(row: PartitionData, records: bytes | bytearray) -> None:

@@ -38,6 +38,12 @@ def marked(node: Node) -> Node:
     return node
 
 
+@pytest.fixture(autouse=True)
+def one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetch that does not wait reads one large piece behind its first one."""
+    monkeypatch.setattr("headgate.gateway.api.handlers.fetch.MAX_SKIPPED_BYTES", SKIPPED_BYTES)
+
+
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for each call that begins a conversion."""

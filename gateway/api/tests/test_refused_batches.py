@@ -49,8 +49,8 @@ def compressed(content: bytes, codec: int = compression.ZSTD) -> bytearray:
 
 
 def unreadable() -> bytearray:
-    """A batch whose content is no stream of its codec."""
-    return compressed(CONTENT)
+    """A batch whose content begins as a stream of its codec, and is cut."""
+    return compressed(compression.compress(compression.ZSTD, CONTENT)[:-100])
 
 
 def without_records() -> bytearray:
@@ -128,7 +128,7 @@ def leaves_nothing(
 
 TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 PRODUCED = {
-    "no stream of its codec": (unreadable, 7, ErrorCode.CORRUPT_MESSAGE, {"compression_type": "gzip"}),
+    "a cut stream": (unreadable, 7, ErrorCode.CORRUPT_MESSAGE, {"compression_type": "gzip"}),
     "no records": (without_records, 7, ErrorCode.INVALID_RECORD, {"cleanup_policy": "compact"}),
     "no key": (without_key, 7, ErrorCode.INVALID_RECORD, {"cleanup_policy": "compact"}),
     "too large after it": (large, 7, TOO_LARGE, {"compression_type": "uncompressed", "max_message_bytes": "9000"}),
