@@ -144,7 +144,7 @@ class MessageReader:
         data, view, position, magic, mask = self.data, self._view, self.position, self.magic, self.mask
         unpack, unpack_int, key_at = MESSAGE_HEADS[magic].unpack_from, LENGTH.unpack_from, MESSAGE_HEADS[magic].size
         short, table_size = _varints(), _TABLE_SIZE
-        parts: list[bytes] = []
+        parts: list[bytes | memoryview] = []
         previous, time = (builder.max_timestamp, b"\x00\x00") if batch_attributes and builder.count else (None, b"")
         count, base_offset, last_delta = builder.count, builder.base_offset, builder.last_delta
         try:

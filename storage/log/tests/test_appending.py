@@ -86,7 +86,8 @@ def test_what_could_not_be_written_by_a_thread_was_never_there(error: BaseExcept
     assert log.end_offset == 2
     with pytest.raises(KafkaError) as failed:
         log.end_write(staged, error)
-    assert staged.error is failed.value
+    assert staged.error is not None
+    assert (str(staged.error), staged.error.__traceback__) == (str(failed.value), None)
     assert (log.end_offset, log.being_written) == (1, None)
     assert log.recovery_point == 0, "until it is flushed again, what was cut off may come back"
     assert append(log, numbered(1)) == 2, "it is no duplicate"

@@ -138,7 +138,8 @@ def test_a_failed_write_takes_everything_back(log: Log) -> None:
     with pytest.raises(KafkaError) as caught:
         log.write_staged()
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert staged.error is caught.value
+    assert staged.error is not None
+    assert (str(staged.error), staged.error.__traceback__) == (str(caught.value), None)
     assert (log.end_offset, log.size, log.segments[-1].max_timestamp, log.producers.by_id[7]) == before
     assert 8 not in log.producers.by_id
     assert stage(log, batch(b"again", producer_id=7, producer_epoch=0, base_sequence=1)).first_offset == 2
