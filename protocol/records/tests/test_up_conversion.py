@@ -199,7 +199,7 @@ def test_a_cut_set_is_refused(codec: int) -> None:
         (within(build(SOME, 1, codec=GZIP), 1), ErrorCode.INVALID_RECORD, "a wrapper has a wrapper in it"),
         (within(build(SOME, 1)[:-1], 1), ErrorCode.CORRUPT_MESSAGE, "is cut at byte"),
         (within(b"abc", 1), ErrorCode.CORRUPT_MESSAGE, "is cut at byte 0"),
-        (encode(1, GZIP, 0, 5, None, b"no gzip"), ErrorCode.INVALID_RECORD, "the records are not gzip"),
+        (encode(1, GZIP, 0, 5, None, b"this is not gzip"), ErrorCode.INVALID_RECORD, "the records are not gzip"),
         (encode(1, GZIP, 0, 5, None, b"\x1f\x8b\x08 damaged"), ErrorCode.CORRUPT_MESSAGE, "not valid gzip"),
         (encode(0, LZ4, 0, 5, None, b""), ErrorCode.CORRUPT_MESSAGE, "too few for an lz4 frame"),
         (within(build(SOME, 1), 1, ZSTD), ErrorCode.INVALID_RECORD, "there is no zstd in sets of magic 1"),
