@@ -7,13 +7,16 @@ A client may repeat a request that failed with a retriable code, usually after a
 from __future__ import annotations
 
 import enum
-import traceback
+import inspect
 from collections.abc import Sequence
-from typing import Self, TypeVar
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self, TypeVar
 
 E = TypeVar("E", bound=BaseException)
 
 _RETRIABLE = True
+_SUSPENDABLE: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class ErrorCode(enum.IntEnum):
@@ -203,21 +206,32 @@ class MalformedRequest(Exception):
 
 
 def without_frames(error: E) -> E:
-    """Free the frames of an exception that is kept, or passed on as a result. Return the exception.
+    """Free what the frames of an exception hold. The exception is kept, or passed on as a result. Return it.
 
     A traceback keeps the local variables of each function that the exception has passed: buffers of a batch, or an
-    object that refers to the exception, which is a cycle. A KafkaError or OSError is an answer, which the log shows by
-    its text: it loses its traceback. Any other exception is a fault, and the log needs the lines of its traceback: only
-    the variables are cleared.
+    object that refers to the exception, which is a cycle. A KafkaError is an answer, which the log shows by its text:
+    it loses its traceback. Any other exception may be a fault, and the log needs the lines of its traceback: only the
+    variables are cleared. Generators keep theirs, as `clear` would end one that has caught the exception and goes on.
     """
-    seen: BaseException | None = error
-    while seen is not None:
-        lines, chained = seen.__traceback__, seen.__cause__ or seen.__context__
-        if isinstance(seen, KafkaError | OSError):
-            seen.__traceback__ = seen.__context__ = None
-        elif lines is not None:
-            traceback.clear_frames(lines)
-            # The caller caught the exception: the caller's frame is the first, still runs, and keeps its variables.
-            seen.__traceback__ = lines.tb_next or lines
-        seen = chained
+    chain: BaseException | None = error
+    seen: set[int] = set()  # a cause may have the exception itself as its context
+    while chain is not None and id(chain) not in seen:
+        seen.add(id(chain))
+        following = chain.__cause__ or chain.__context__
+        if isinstance(chain, KafkaError):
+            chain.__traceback__ = chain.__context__ = None
+        elif chain.__traceback__ is not None:
+            _clear_frames(chain.__traceback__)
+            if chain is error:  # the first frame is the caller's, which runs on: its variables stay
+                chain.__traceback__ = chain.__traceback__.tb_next or chain.__traceback__
+        chain = following
     return error
+
+
+def _clear_frames(lines: TracebackType) -> None:
+    link: TracebackType | None = lines
+    while link is not None:
+        if not link.tb_frame.f_code.co_flags & _SUSPENDABLE:
+            with suppress(RuntimeError):  # the function is still running
+                link.tb_frame.clear()
+        link = link.tb_next

@@ -1,7 +1,8 @@
 """The addresses of a broker: sockets that are bound as soon as a start is certain to want them, and listen later.
 
-A bound socket refuses connections, and no other process can listen there. So a start finds out that an address is in
-use before it writes anything, and clients connect once the broker serves.
+A bound socket refuses connections, and no listening process can have the same address. So a start finds out that an
+address is in use before it writes anything, and clients connect once the broker serves. Of two starts in the same
+moment both may bind; the second one to listen fails.
 
 An empty host, and `[::]`, mean every address of this machine, of IPv4 and IPv6, by one socket: so do they in Apache
 Kafka, whose Java binds all sockets dual-stack. Without IPv6 in the kernel they mean every address of IPv4.
@@ -66,7 +67,10 @@ def bind(host: str, port: int) -> list[socket.socket]:
     """Sockets at each address of a host; port 0 is a free one for each of them. Raises OSError."""
     if not host or (":" in host and is_every_address(host)):
         return [_bind_every_address(port)]
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except UnicodeError as error:  # a label is empty or longer than 63 characters
+        raise OSError(errno.EINVAL, f"{host!r} is not the name of a host: {error}") from error
     bound: list[socket.socket] = []
     try:
         bound += (_bind(family, address) for family, _, _, _, address in found)

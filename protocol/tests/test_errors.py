@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import traceback
 import weakref
+from collections.abc import Generator
 
 import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
@@ -81,6 +82,37 @@ def test_a_fault_keeps_the_lines_for_the_log() -> None:
     assert "in fail_twice" in lines
     assert "ValueError: first" in lines
     assert caught(KafkaError(ErrorCode.CORRUPT_MESSAGE), []).__traceback__ is None
+
+
+def test_a_fault_of_the_system_keeps_its_lines_too() -> None:
+    assert "in fail_twice" in "".join(traceback.format_exception(caught(FileNotFoundError("a fault"), [])))
+
+
+def test_causes_in_a_circle_end() -> None:
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__context__ = second, first
+    assert without_frames(first) is first
+
+
+def test_a_generator_that_caught_the_exception_goes_on() -> None:
+    def inner() -> Generator[None, None, None]:
+        yield
+        raise ValueError("to be caught")
+
+    def outer() -> Generator[object, None, str]:
+        try:
+            yield from inner()
+        except ValueError as error:
+            yield error
+        return "ended"
+
+    steps = outer()
+    next(steps)
+    error = next(steps)
+    assert isinstance(error, ValueError)
+    without_frames(error)
+    with pytest.raises(StopIteration, match="ended"):
+        next(steps)
 
 
 def test_a_copy_of_an_error_is_equal() -> None:

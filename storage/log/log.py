@@ -304,11 +304,12 @@ class Log(LogReader):
         try:
             self._segments.active.finish_append(staged.written, interval_bytes, error, in_memory=True)
         except OSError as failure:
-            raise self._undo_staged(staged, without_frames(failure)) from failure
+            raise self._undo_staged(staged, failure) from failure
         self._written(staged)
 
     def _undo_staged(self, staged: PendingWrite, error: OSError | KafkaError) -> KafkaError:
         """Restore the log after a failed write; return the error for the producers."""
+        without_frames(error)  # they hold the batches that could not be written
         active = self._segments.active
         self.end_offset = staged.first_offset
         # The file was truncated to its former end; until that is on the disk, the dropped bytes can come back.

@@ -215,7 +215,7 @@ def commit_in_transaction(
     records: Records = []
     try:
         if error is not None:
-            raise error
+            raise error.copy()
         _check_transactional_commit(shard, request, has_ids=has_ids)
     except KafkaError as failure:
         told = _refuse_all(known, _TRANSACTIONAL, failure.code)

@@ -97,6 +97,11 @@ def test_nothing_stays_bound_where_one_address_is_in_use(*, is_metrics: bool) ->
     assert not addresses.sockets
 
 
+def test_a_name_that_cannot_be_one_is_an_error_of_the_system() -> None:
+    with pytest.raises(OSError, match="is not the name of a host"):
+        bind("a" * 64, 0)
+
+
 def test_a_name_with_several_addresses_has_several_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [(socket.AF_INET, 0, 0, "", (f"127.0.0.{number}", 0)) for number in (1, 2)]
     monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: found)

@@ -1,5 +1,6 @@
 """Gathered appends: one write for many batches, and nothing of them left if it fails."""
 
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -145,6 +146,18 @@ def test_a_failed_write_takes_everything_back(log: Log) -> None:
     assert stage(log, batch(b"again", producer_id=7, producer_epoch=0, base_sequence=1)).first_offset == 2
     log.write_staged()
     assert content(log) == [(0, b"first"), (1, b"kept"), (2, b"again")]
+
+
+def test_the_error_of_a_failed_write_holds_no_batches(log: Log) -> None:
+    CountedFile.fails = True
+    stage(log, batch(b"lost"))
+    with pytest.raises(KafkaError) as caught:
+        log.write_staged()
+    cause = caught.value.__cause__
+    assert isinstance(cause, OSError)
+    frames = [frame for frame, _ in traceback.walk_tb(cause.__traceback__)]
+    assert frames, "the log may show the lines"
+    assert [frame.f_locals for frame in frames] == [{}] * len(frames)
 
 
 def test_a_threads_write_stays_when_the_file_is_closed_and_reopened(tmp_path: Path) -> None:
@@ -343,7 +356,7 @@ def test_a_plain_batch_is_one_in_which_no_check_finds_a_fault(changes: dict[str,
     def checked() -> BatchHeader | None:
         try:
             ((found, part),) = split(view)
-            validation.check_header(found, part, config, NOW_MS)
+            validation.prepare(part, config, NOW_MS, validation.HEADER)
         except (KafkaError, ValueError):
             return None
         return found
@@ -351,7 +364,7 @@ def test_a_plain_batch_is_one_in_which_no_check_finds_a_fault(changes: dict[str,
     plain = validation.plain_batch(view, config, NOW_MS)
     if plain is not None:
         assert plain == checked()
-    elif header.max_timestamp != -1 and not header.is_log_append_time:  # such are looked at closely, and found good
+    elif not header.is_log_append_time:  # such a batch is looked at closely, and found good
         assert checked() is None
 
 
