@@ -18,7 +18,7 @@ def test_it_serves_and_comes_back_on_its_port() -> None:
         name = broker.topic()
         broker.restart()
         assert broker.bootstrap == bootstrap
-        with pytest.raises(HeadgateError, match=f"topic {name} was not created: the topic '{name}' already exists"):
+        with pytest.raises(HeadgateError, match=f"topic {name} was not created: Topic '{name}' already exists"):
             create_topic(bootstrap, name, 1, {})
     assert not broker.is_running
 
