@@ -16,7 +16,11 @@ RECORDED: Final = {version: recorded(version) for version in JAR_SETS}
 # Where Headgate is not Kafka, on purpose: the error of each row, and what the node has
 OURS: Final = {
     # Kafka writes such a group where others look for other things
-    "commit: a group with a slash": ([-1], "absent"),
+    "commit: a group with a slash": ([24], "absent"),
+    # Kafka says no more than UNKNOWN_SERVER_ERROR
+    "commit: the group .": ([24], "absent"),
+    "commit: no name of a group": ([24], "absent"),
+    "commit: a group beyond the Basic Multilingual Plane": ([24], "absent"),
     "fetch: a group with a slash": ([-1], "absent"),
     # Kafka reads them as Java does
     "fetch: data: digits of other scripts": ([-1], "b'\\xd9\\xa4\\xd9\\xa1'"),

@@ -64,7 +64,7 @@ def commit(
     try:
         nodes = OffsetNodes(session, writes, request.group_id)
     except InvalidNode:
-        done(_committed(request, dict.fromkeys(targets, ErrorCode.UNKNOWN_SERVER_ERROR) | codes))
+        done(_committed(request, dict.fromkeys(targets, ErrorCode.INVALID_GROUP_ID) | codes))
     else:
         nodes.write(targets, written, is_over=is_over)
 

@@ -57,7 +57,7 @@ def test_a_group_that_cannot_be_in_zookeeper() -> None:
     heard = stores.put(lambda: stores.broker.stores.commit_zero(commit))
     stores.run()
     (response,) = heard
-    assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID
     fetch = OffsetFetchRequest("a/b", [OffsetFetchRequestTopic("t", [0])])
     heard = stores.put(lambda: stores.broker.stores.fetch_zero(fetch))
     stores.run()
