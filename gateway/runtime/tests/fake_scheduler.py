@@ -15,7 +15,7 @@ Threads = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 
 def at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
     """Threads whose work ends before the call returns."""
-    done(result_of(work))
+    done(_result(work))
 
 
 def hung(_work: Callable[[], Any], _done: Callable[[Any], None]) -> None:
@@ -41,7 +41,7 @@ class HeldThreads:
     def run_one(self, result: object = None, number: int = 0) -> None:
         """Run one that waits, or have it end with this result, or with this error."""
         work, done = self.waiting.pop(number)
-        done(result_of(work) if result is None else result)
+        done(_result(work) if result is None else result)
         self._end_turn()
 
     def run_all(self) -> None:
@@ -120,3 +120,11 @@ class ManualTime:
     def advance(self, milliseconds: float = 0.0) -> None:
         self.clock.elapsed_ms += milliseconds
         self.scheduler.run_due()
+
+
+def _result(work: Callable[[], Any]) -> Any:
+    """The result of `work`, or its error. A `PowerCut` ends the broker, as the thread and the loop both end with it."""
+    result = result_of(work)
+    if isinstance(result, BaseException) and not isinstance(result, Exception):
+        raise result
+    return result
