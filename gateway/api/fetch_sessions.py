@@ -17,7 +17,7 @@ Pure: time is passed in, in milliseconds of any clock that never goes back.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from random import Random
@@ -130,7 +130,7 @@ class FetchSessions:
         turn: SessionTurn,
         session: _Session,
         wanted: Wanted,
-        forgotten: Iterable[ForgottenTopic],
+        forgotten: Sequence[ForgottenTopic],
         now_ms: float,
     ) -> SessionTurn:
         """Apply the partitions that a fetch names: at once if they are few, else in the steps of `pending_update`."""
@@ -139,7 +139,7 @@ class FetchSessions:
             self._end_update(turn, session, now_ms)
         else:
             turn.pending_update = self._update_steps(turn, session, wanted, forgotten, now_ms)
-            if len(wanted) + sum(len(topic.partitions) for topic in forgotten) <= FEW:
+            if len(wanted) + len(forgotten) <= FEW >= sum(len(topic.partitions) for topic in forgotten):
                 turn.finish_update()
         return turn
 

@@ -18,6 +18,7 @@ from headgate.protocol.compiler import Splice, StepReader
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.header import write_response_header
 from headgate.protocol.messages.produce import ProduceRequest
+from headgate.protocol.reading import MAX_ELEMENTS_AT_ONCE
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import Steps
 
@@ -88,7 +89,8 @@ class Route:
         self.is_lasting = served.is_lasting if authorizer is None and quota is None else None
         self.read = compiler.reader(request, version)
         self.stages = served.stages
-        self.max_elements = served.max_elements
+        # The rules of authorization look at all elements at once
+        self.max_elements = served.max_elements if authorizer is None else MAX_ELEMENTS_AT_ONCE
         # A Produce request is mostly records, which are views into its frame: a large frame may have few rows
         self.large_bytes = _NEVER_LARGE if request is ProduceRequest else LARGE_BYTES
         self._write = compiler.writer(registry.response_class(request.api_key), version)

@@ -16,6 +16,7 @@ from headgate.protocol.schema import (
     string,
     v,
 )
+from headgate.protocol.steps import lazy_map
 
 
 class CreatePartitionsAssignment(Struct):
@@ -41,9 +42,11 @@ class CreatePartitionsRequest(Message, key=37, versions="0-3", flexible="2+"):
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "CreatePartitionsResponse":
         """Return the error for each topic: the response has no other place for an error."""
-        return CreatePartitionsResponse(
-            results=[CreatePartitionsTopicResult(topic.name, error, message) for topic in self.topics]
-        )
+
+        def refuse(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+            return CreatePartitionsTopicResult(topic.name, error, message)
+
+        return CreatePartitionsResponse(results=lazy_map(self.topics, refuse))
 
 
 class CreatePartitionsTopicResult(Struct):

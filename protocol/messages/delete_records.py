@@ -5,6 +5,7 @@ v2 flexible
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, string, v
+from headgate.protocol.steps import lazy_map
 
 TO_HIGH_WATERMARK = -1
 
@@ -31,7 +32,7 @@ class DeleteRecordsRequest(Message, key=21, versions="0-2", flexible="2+"):
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "DeleteRecordsResponse":
         """Return the error for each partition: the response has no other place for an error."""
-        return DeleteRecordsResponse(topics=[_refuse(topic, error) for topic in self.topics])
+        return DeleteRecordsResponse(topics=lazy_map(self.topics, lambda topic: _refuse(topic, error)))
 
 
 class DeleteRecordsPartitionResult(Struct):
@@ -57,5 +58,7 @@ class DeleteRecordsResponse(Message, key=21, response=True, versions="0-2", flex
 
 
 def _refuse(topic: DeleteRecordsTopic, error: ErrorCode) -> DeleteRecordsTopicResult:
-    rows = [DeleteRecordsPartitionResult(partition.partition_index, -1, error) for partition in topic.partitions]
-    return DeleteRecordsTopicResult(name=topic.name, partitions=rows)
+    def refuse(partition: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+        return DeleteRecordsPartitionResult(partition.partition_index, -1, error)
+
+    return DeleteRecordsTopicResult(name=topic.name, partitions=lazy_map(topic.partitions, refuse))

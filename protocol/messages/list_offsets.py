@@ -7,6 +7,7 @@ v9 latest tiered (KIP-1005)   v10 timeout (KIP-1075)   v11 earliest pending uplo
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int8, int16, int32, int64, string, v
+from headgate.protocol.steps import lazy_map
 
 LATEST = -1
 EARLIEST = -2
@@ -42,7 +43,7 @@ class ListOffsetsRequest(Message, key=2, versions="0-11", flexible="6+"):
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "ListOffsetsResponse":
         """Return the error for each partition: the response has no other place for an error."""
-        return ListOffsetsResponse(topics=[_refuse(topic, error) for topic in self.topics])
+        return ListOffsetsResponse(topics=lazy_map(self.topics, lambda topic: _refuse(topic, error)))
 
 
 class ListOffsetsPartitionResponse(Struct):
@@ -71,8 +72,7 @@ class ListOffsetsResponse(Message, key=2, response=True, versions="0-11", flexib
 
 
 def _refuse(topic: ListOffsetsTopic, error: ErrorCode) -> ListOffsetsTopicResponse:
-    rows = [
-        ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error)
-        for partition in topic.partitions
-    ]
-    return ListOffsetsTopicResponse(name=topic.name, partitions=rows)
+    def refuse(partition: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error)
+
+    return ListOffsetsTopicResponse(name=topic.name, partitions=lazy_map(topic.partitions, refuse))

@@ -19,6 +19,7 @@ from headgate.protocol.schema import (
     uuid,
     v,
 )
+from headgate.protocol.steps import lazy_map
 
 OPERATIONS_UNKNOWN = -0x8000_0000
 """The value of a bit field of authorized operations that the request did not ask for."""
@@ -41,11 +42,11 @@ class MetadataRequest(Message, key=3, versions="0-13", flexible="9+"):
 
     def error_response(self, version: int, error: ErrorCode, message: str | None = None) -> "MetadataResponse":
         """Return the error for each topic of the request; before v13 the response has no other place for an error."""
-        topics = [
-            MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
-            for topic in self.topics or ()
-        ]
-        return MetadataResponse(topics=topics, error_code=error)
+
+        def refuse(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+            return MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
+
+        return MetadataResponse(topics=lazy_map(self.topics or [], refuse), error_code=error)
 
 
 class MetadataResponseBroker(Struct):

@@ -22,6 +22,7 @@ from headgate.protocol.schema import (
     uuid,
     v,
 )
+from headgate.protocol.steps import lazy_map
 
 
 class OffsetFetchRequestTopic(Struct):
@@ -64,9 +65,12 @@ class OffsetFetchRequest(Message, key=9, versions="0-10", flexible="6+"):
         if version == 0 and not self.topics:
             return OffsetFetchResponse(topics=[_refuse(OffsetFetchRequestTopic("", [-1]), error)])
         if version < 2:
-            return OffsetFetchResponse(topics=[_refuse(topic, error) for topic in self.topics or ()])
-        groups = [OffsetFetchResponseGroup(group_id=group.group_id, error_code=error) for group in self.groups]
-        return OffsetFetchResponse(error_code=error, groups=groups)
+            return OffsetFetchResponse(topics=lazy_map(self.topics or [], lambda topic: _refuse(topic, error)))
+
+        def refuse(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
+
+        return OffsetFetchResponse(error_code=error, groups=lazy_map(self.groups, refuse))
 
 
 class OffsetFetchResponsePartition(Struct):
@@ -122,8 +126,7 @@ class OffsetFetchResponse(Message, key=9, response=True, versions="0-10", flexib
 
 
 def _refuse(topic: OffsetFetchRequestTopic, error: ErrorCode) -> OffsetFetchResponseTopic:
-    rows = [
-        OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=error)
-        for index in topic.partition_indexes
-    ]
-    return OffsetFetchResponseTopic(name=topic.name, partitions=rows)
+    def refuse(index: int) -> OffsetFetchResponsePartition:
+        return OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=error)
+
+    return OffsetFetchResponseTopic(name=topic.name, partitions=lazy_map(topic.partition_indexes, refuse))

@@ -5,6 +5,7 @@ v1 the epoch found (KIP-279)   v2 current leader epoch (KIP-320), throttle   v3 
 
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.schema import Message, Struct, array, int16, int32, int64, string, v
+from headgate.protocol.steps import lazy_map
 
 CONSUMER = -1
 DEBUGGING_CONSUMER = -2
@@ -35,7 +36,7 @@ class OffsetForLeaderEpochRequest(Message, key=23, versions="0-4", flexible="4+"
         self, version: int, error: ErrorCode, message: str | None = None
     ) -> "OffsetForLeaderEpochResponse":
         """Return the error for each partition: the response has no other place for an error."""
-        return OffsetForLeaderEpochResponse(topics=[_refuse(topic, error) for topic in self.topics])
+        return OffsetForLeaderEpochResponse(topics=lazy_map(self.topics, lambda topic: _refuse(topic, error)))
 
 
 class EpochEndOffset(Struct):
@@ -62,5 +63,7 @@ class OffsetForLeaderEpochResponse(Message, key=23, response=True, versions="0-4
 
 
 def _refuse(topic: OffsetForLeaderTopic, error: ErrorCode) -> OffsetForLeaderTopicResult:
-    rows = [EpochEndOffset(error_code=error, partition=partition.partition) for partition in topic.partitions]
-    return OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows)
+    def refuse(partition: OffsetForLeaderPartition) -> EpochEndOffset:
+        return EpochEndOffset(error_code=error, partition=partition.partition)
+
+    return OffsetForLeaderTopicResult(topic=topic.topic, partitions=lazy_map(topic.partitions, refuse))

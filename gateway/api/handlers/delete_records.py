@@ -9,7 +9,7 @@ from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
-from headgate.gateway.api.handlers.each import each_in_steps
+from headgate.gateway.api.handlers.each import count_rows, each_in_steps
 from headgate.gateway.metadata.image import INTERNAL_TOPICS
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import (
@@ -27,7 +27,7 @@ from headgate.protocol.steps import Steps, finish_if_few
 @handles(DeleteRecordsRequest, versions="0-2", authorize=partitions(AclOperation.DELETE), in_steps=True)
 def delete_records(request: DeleteRecordsRequest, context: HandlerContext) -> Any:
     """Advance the start of every named log to an offset, at most to the high watermark."""
-    return finish_if_few(_delete_all(request, context), sum(len(topic.partitions) for topic in request.topics))
+    return finish_if_few(_delete_all(request, context), count_rows(request.topics))
 
 
 def _delete_all(request: DeleteRecordsRequest, context: HandlerContext) -> Steps[DeleteRecordsResponse]:

@@ -52,6 +52,9 @@ def each_in_steps(
     """A row for every partition of every topic, in order: for rows that have effects, or are completed later."""
     rows, count = [], 0
     for topic in topics:
+        count += 1  # a topic without partitions is work as well
+        if not count % ROWS_A_STEP:
+            yield
         partitions: list[R] = []
         answer_partition = partial(answer, topic)
         for partition in partitions_of(topic):
@@ -61,6 +64,22 @@ def each_in_steps(
                 yield
         rows.append(topic_row(topic, partitions))
     return rows
+
+
+class _WithPartitions(Protocol):
+    """A topic of a request."""
+
+    @property
+    def partitions(self) -> Sequence[Any]:
+        """Its partitions."""
+
+
+def count_rows(topics: Sequence[_WithPartitions]) -> int:
+    """The number of rows, for `finish_if_few`. A topic without partitions counts as one row.
+
+    Many topics are not looked at: the number of topics is enough.
+    """
+    return len(topics) if len(topics) > FEW_ITEMS else sum(max(1, len(topic.partitions)) for topic in topics)
 
 
 ROWS_A_STEP = 16

@@ -17,7 +17,7 @@ from headgate.gateway.api.authorization_rules import partitions
 from headgate.gateway.api.context import HandlerContext, Services
 from headgate.gateway.api.conversion import BYTES_PER_ROW, errors_as_results
 from headgate.gateway.api.handler_registration import handles
-from headgate.gateway.api.handlers.each import each_in_steps, refusal
+from headgate.gateway.api.handlers.each import count_rows, each_in_steps, refusal
 from headgate.gateway.api.transactions.default_isolation import IsolationOf, default_isolation
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
@@ -77,18 +77,14 @@ class Search(NamedTuple):
 @handles(ListOffsetsRequest, versions="2-11", authorize=partitions(AclOperation.DESCRIBE), in_steps=True)
 def list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Any:
     """Answer every partition from its log. A search for a timestamp reads records, which may take long."""
-    return finish_if_few(_list_offsets(request, context, lambda _: request.isolation_level), _count(request))
+    return finish_if_few(_list_offsets(request, context, lambda _: request.isolation_level), count_rows(request.topics))
 
 
 @handles(ListOffsetsRequest, versions="1", authorize=partitions(AclOperation.DESCRIBE), in_steps=True)
 def list_offsets_by_default(request: ListOffsetsRequest, context: HandlerContext) -> Any:
     """Answer a client that cannot ask for an isolation level."""
     isolation_of = default_isolation(context, request.replica_id)
-    return finish_if_few(_list_offsets(request, context, isolation_of), _count(request))
-
-
-def _count(request: ListOffsetsRequest) -> int:
-    return sum(len(topic.partitions) for topic in request.topics)
+    return finish_if_few(_list_offsets(request, context, isolation_of), count_rows(request.topics))
 
 
 def _list_offsets(
@@ -132,7 +128,7 @@ def list_segments(request: ListOffsetsRequest, context: HandlerContext) -> Any:
         room -= len(offsets)
         return Row(partition_index=wanted.partition_index, old_style_offsets=offsets)
 
-    return finish_if_few(_respond(request, context, answer), _count(request))
+    return finish_if_few(_respond(request, context, answer), count_rows(request.topics))
 
 
 def _respond(request: ListOffsetsRequest, context: HandlerContext, answer: Answer) -> Steps[ListOffsetsResponse]:

@@ -14,6 +14,7 @@ from typing import Any
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization, denied
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.api.handlers.each import KEYS_A_STEP
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
@@ -29,7 +30,7 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from headgate.protocol.steps import FEW_ITEMS, as_steps, lazy_map
+from headgate.protocol.steps import FEW_ITEMS, Steps, as_steps, finish_if_few, lazy_map
 
 _MANY_GROUPS = 8
 
@@ -89,12 +90,24 @@ def offset_fetch_zero(request: OffsetFetchRequest, context: HandlerContext) -> A
 @handles(OffsetFetchRequest, versions="1-10", authorize=_authorize, in_steps=True)
 def offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Any:
     """Ask the coordinator of every group; the response waits until earlier records are below the high watermark."""
-    groups = request.groups if context.version >= _MANY_GROUPS else [_only_group(request)]
-    _refuse_repeated(groups)
+    elements = request.groups if context.version >= _MANY_GROUPS else request.topics or ()
+    return finish_if_few(_offset_fetch(request, context), len(elements))
+
+
+def _offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Steps[Any]:
+    if context.version >= _MANY_GROUPS:
+        groups = request.groups
+        yield from _refuse_repeated(groups)
+    else:
+        groups = [(yield from _only_group(request))]
     stores = context.broker.offset_stores
     if stores is None:
-        return _fetch(request, context, groups, {})
-    return stores.look(groups, lambda failed: _fetch(request, context, groups, failed))
+        return (yield from _fetch(request, context, groups, {}))
+
+    def fetch(failed: Mapping[str, KafkaError]) -> Any:
+        return finish_if_few(_fetch(request, context, groups, failed), len(groups))
+
+    return stores.look(groups, fetch)
 
 
 def _fetch(
@@ -102,37 +115,53 @@ def _fetch(
     context: HandlerContext,
     groups: Sequence[OffsetFetchRequestGroup],
     failed: Mapping[str, KafkaError],
-) -> Any:
+) -> Steps[Any]:
     """Ask the coordinators of all groups but those that have failed."""
     version = context.version
     asked: dict[str, list[OffsetFetchRequestGroup]] = {}
-    for group in reversed(groups):
+    keys: list[str] = []
+    for number, group in enumerate(reversed(groups), 1):
         asked.setdefault(group.group_id, []).append(group)
+        if group.group_id not in failed:
+            keys.append(group.group_id)
+        if not number % KEYS_A_STEP:
+            yield
 
     def decide(shard: GroupShard, group_id: str, ticket: Ticket) -> Decision:
         wanted = asked[group_id].pop()  # a repeated group is asked in the request's order
         return offset_requests.fetch(shard, wanted, version, ticket, request.require_stable)
 
-    def assemble(replies: list[OffsetFetchResponseGroup | KafkaError]) -> Any:
+    def assembled(replies: list[OffsetFetchResponseGroup | KafkaError]) -> Steps[Any]:
         if failed:
             given = iter(replies)
             replies = [failed.get(group.group_id) or next(given) for group in groups]
-        rows = [
-            _refused(group, reply) if isinstance(reply, KafkaError) else reply
-            for group, reply in zip(groups, replies, strict=True)
-        ]
+        rows: list[OffsetFetchResponseGroup] = []
+        for group, reply in zip(groups, replies, strict=True):
+            rows.append(_refused(group, reply) if isinstance(reply, KafkaError) else reply)
+            if not len(rows) % KEYS_A_STEP:
+                yield
         response = OffsetFetchResponse(groups=rows) if version >= _MANY_GROUPS else _old(request, version, rows[0])
         return as_steps(response) if len(rows) > FEW_ITEMS or any(map(_is_large, rows)) else response
 
-    keys = [group.group_id for group in groups if group.group_id not in failed]
+    def assemble(replies: list[OffsetFetchResponseGroup | KafkaError]) -> Any:
+        return finish_if_few(assembled(replies), len(groups))
+
+    keys.reverse()
     return context.broker.groups.gather(keys, decide, assemble)
 
 
-def _refuse_repeated(groups: Sequence[OffsetFetchRequestGroup]) -> None:
+def _refuse_repeated(groups: Sequence[OffsetFetchRequestGroup]) -> Steps[None]:
     """Refuse repeated requests for all offsets of a group: a short request must not make a huge response."""
-    whole = [group.group_id for group in groups if group.topics is None]
-    if len(set(whole)) < len(whole):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the request asks for all offsets of a group more than once")
+    whole: set[str] = set()
+    for number, group in enumerate(groups, 1):
+        if group.topics is None:
+            if group.group_id in whole:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "the request asks for all offsets of a group more than once"
+                )
+            whole.add(group.group_id)
+        if not number % KEYS_A_STEP:
+            yield
 
 
 def _is_large(row: OffsetFetchResponseGroup) -> bool:
@@ -145,11 +174,15 @@ def _refused(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchRe
     return OffsetFetchResponseGroup(group.group_id, error_code=ErrorCode.NOT_COORDINATOR if lost else error.code)
 
 
-def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+def _only_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
     topics = request.topics
     if topics is None:
         return OffsetFetchRequestGroup(request.group_id, topics=None)
-    wanted = [OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes) for topic in topics]
+    wanted: list[OffsetFetchRequestTopics] = []
+    for topic in topics:
+        wanted.append(OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes))
+        if not len(wanted) % KEYS_A_STEP:
+            yield
     return OffsetFetchRequestGroup(request.group_id, topics=wanted)
 
 

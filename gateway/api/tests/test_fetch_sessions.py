@@ -488,6 +488,12 @@ def test_many_are_forgotten_in_steps(cache: FetchSessions) -> None:
     assert sum(looks.watches) == FEW
 
 
+def test_many_forgotten_topics_without_partitions_take_steps(cache: FetchSessions) -> None:
+    looks = Looks(cache, 1)
+    turn = looks.begin(forgotten={f"t{number}": [] for number in range(FEW + 1)})
+    assert turn.pending_update is not None
+
+
 def test_a_session_that_is_closed_while_it_takes_up_leaves_nothing(cache: FetchSessions) -> None:
     turn = cache.begin(request(0, 0, {"t": list(range(2 * FEW))}), 12, 0)
     assert isinstance(turn, SessionTurn)

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from headgate.gateway.api.context import CloseConnection
+from headgate.gateway.api.context import CloseConnection, HandlerContext
+from headgate.gateway.api.handler_registration import load
+from headgate.gateway.api.handlers.each import KEYS_A_STEP
 from headgate.gateway.api.parked import FREE_BYTES
+from headgate.gateway.api.routes import Route
 from headgate.gateway.api.tests.large import Asked, Loop, frame
+from headgate.gateway.api.tests.test_authorization import ScriptedAuthorizer
+from headgate.gateway.runtime.time_slices import Work
 from headgate.gateway.tests.builders import Node
 from headgate.protocol import compiler
 from headgate.protocol.errors import ErrorCode, MalformedRequest
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
+from headgate.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderTopic
 from headgate.protocol.reading import BYTES_PER_ELEMENT, MAX_ELEMENTS, MAX_ELEMENTS_AT_ONCE, parsed_bytes
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import finish
+from headgate.protocol.steps import Steps, finish, is_steps
 
 MANY = 150_000
 LARGE = FREE_BYTES // 12 + 100
@@ -90,6 +97,98 @@ def test_a_million_elements_are_read_and_one_more_is_refused() -> None:
     assert (len(request.topics[0].partitions), elements) == (most, most)
     with pytest.raises(MalformedRequest, match="1000001 partitions, but a request may have only 1000000 more elements"):
         finish(compiler.reader_in_steps(DeleteRecordsRequest, 1)(body(most + 1)))
+
+
+FEW_THOUSAND = 4_000
+
+
+class Counted(list[Any]):
+    """An array that counts its elements as they are taken."""
+
+    taken = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for element in super().__iter__():
+            Counted.taken += 1
+            yield element
+
+    def __reversed__(self) -> Iterator[Any]:
+        return iter(Counted(super().__reversed__()))
+
+
+def longest_slice(steps: Any) -> int:
+    """The most elements that one step takes."""
+    longest = before = Counted.taken = 0
+    work = Work(_all(steps), lambda _: None)
+    while work.step():
+        longest, before = max(longest, Counted.taken - before), Counted.taken
+    return max(longest, Counted.taken - before)
+
+
+def _all(steps: Any) -> Steps[None]:
+    while is_steps(steps):
+        steps = yield from steps
+
+
+def offset_fetch_groups(count: int) -> OffsetFetchRequest:
+    groups = [OffsetFetchRequestGroup(f"g{index}", topics=Counted()) for index in range(count)]
+    return OffsetFetchRequest(groups=Counted(groups))
+
+
+MANY_TOPICS: dict[str, tuple[Callable[[int], Any], int]] = {
+    "DeleteRecords": (
+        lambda count: DeleteRecordsRequest(Counted(DeleteRecordsTopic("t", []) for _ in range(count)), 1_000),
+        2,
+    ),
+    "ListOffsets": (
+        lambda count: ListOffsetsRequest(-1, 0, Counted(ListOffsetsTopic("t", []) for _ in range(count))),
+        7,
+    ),
+    "OffsetFetch of topics": (
+        lambda count: OffsetFetchRequest("g", Counted(OffsetFetchRequestTopic("t", []) for _ in range(count))),
+        7,
+    ),
+    "OffsetFetch of groups": (offset_fetch_groups, 8),
+}
+
+
+@pytest.mark.parametrize("name", MANY_TOPICS)
+def test_topics_without_partitions_are_served_in_steps(node: Node, name: str) -> None:
+    make, version = MANY_TOPICS[name]
+    node.time.advance()
+    request = make(FEW_THOUSAND)
+    route = Route(load()[request.api_key], version)
+    outcome = route.handler(request, HandlerContext(node.services, node.client, version, None))
+    assert is_steps(outcome)
+    assert longest_slice(outcome) <= 2 * KEYS_A_STEP, "the end of one loop, and the start of another"
+    assert Counted.taken >= FEW_THOUSAND
+
+
+REFUSED: list[tuple[Message, int]] = [
+    (MANY_TOPICS["DeleteRecords"][0](FEW_THOUSAND), 2),
+    (MANY_TOPICS["ListOffsets"][0](FEW_THOUSAND), 7),
+    (MANY_TOPICS["OffsetFetch of topics"][0](FEW_THOUSAND), 1),
+    (offset_fetch_groups(FEW_THOUSAND), 8),
+    (OffsetForLeaderEpochRequest(topics=Counted(OffsetForLeaderTopic("t", []) for _ in range(FEW_THOUSAND))), 3),
+    (MetadataRequest(Counted(MetadataRequestTopic(name="t") for _ in range(FEW_THOUSAND))), 10),
+    (CreatePartitionsRequest(Counted(CreatePartitionsTopic("t", 3, None) for _ in range(FEW_THOUSAND)), 1, False), 3),
+]
+
+
+@pytest.mark.parametrize("request_, version", REFUSED)
+def test_a_refusal_as_a_whole_makes_its_rows_in_steps(request_: Message, version: int) -> None:
+    Counted.taken = 0
+    response = request_.error_response(version, ErrorCode.REQUEST_TIMED_OUT)
+    assert Counted.taken == 0
+    out = bytearray()
+    assert longest_slice(compiler.writer_in_steps(type(response), version)(response, out, [])) <= KEYS_A_STEP
+    assert Counted.taken >= FEW_THOUSAND
+
+
+def test_with_an_authorizer_a_request_has_fewer_elements() -> None:
+    registration = load()[MetadataRequest.api_key]
+    assert Route(registration, 9).max_elements == MAX_ELEMENTS
+    assert Route(registration, 9, ScriptedAuthorizer(lambda *_: True)).max_elements == MAX_ELEMENTS_AT_ONCE
 
 
 def test_a_handler_that_works_at_once_gets_fewer_elements(node: Node) -> None:

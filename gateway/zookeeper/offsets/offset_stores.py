@@ -51,6 +51,8 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponsePartition,
 )
+from headgate.protocol.steps import FEW_ITEMS, finish_if_few
+from headgate.protocol.steps import Steps as SlicedSteps
 from headgate.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -364,16 +366,23 @@ class OffsetStores:
         return group.commit(self._partitions_of_rows(request.topics), decide)
 
     def look(self, wanted: Sequence[OffsetFetchRequestGroup], then: Callable[[dict[str, KafkaError]], Any]) -> Any:
-        """Take up what others wrote of the dual groups in an OffsetFetch, then answer.
+        """Take up what others wrote of the dual groups in an OffsetFetch, then answer; many groups in steps.
 
         `then` gets the errors by group.
         """
+        return finish_if_few(self._look_in_steps(wanted, then), len(wanted))
+
+    def _look_in_steps(
+        self, wanted: Sequence[OffsetFetchRequestGroup], then: Callable[[dict[str, KafkaError]], Any]
+    ) -> SlicedSteps[Any]:
         group_ids, waiting = [], []
-        for one in wanted:
+        for number, one in enumerate(wanted, 1):
             looking = value_of(partial(self._look_for, one))
             if looking is not None:
                 group_ids.append(one.group_id)
                 waiting.append(looking)
+            if not number % FEW_ITEMS:
+                yield
 
         def assemble(results: list[Any]) -> Any:
             answers = zip(group_ids, results, strict=True)
