@@ -228,11 +228,6 @@ def a_controller_that_cannot_be_read(host: Host) -> None:
     host.join()
 
 
-def an_epoch_that_cannot_be_read(host: Host) -> None:
-    host.put("/controller_epoch", b"many")
-    host.join()
-
-
 def an_id_of_the_cluster_that_cannot_be_read(host: Host) -> None:
     host.put("/cluster/id", b"{")
     host.join()
@@ -289,7 +284,6 @@ REFUSALS: Final = (
     Refusal(another_controller, "broker 7 is the controller"),
     Refusal(a_controller_of_kraft, "has taken over the cluster"),
     Refusal(a_controller_that_cannot_be_read, "ZooKeeper's /controller"),
-    Refusal(an_epoch_that_cannot_be_read, "ZooKeeper's /controller_epoch"),
     Refusal(an_id_of_the_cluster_that_cannot_be_read, "ZooKeeper's /cluster/id"),
     Refusal(an_earlier_session_that_lives_on, "by process 17 on there"),
     Refusal(a_zookeeper_that_is_gone, "did not answer within"),
