@@ -81,8 +81,9 @@ MAX_ELEMENTS = 1_000_000
 MAX_ELEMENTS_AT_ONCE = 100_000
 """The same of a request that is read at once: the read of as many stops the loop for 0.1 s."""
 
-BYTES_PER_ELEMENT = 400
-"""The most memory of an element, beside its blobs."""
+BYTES_PER_ELEMENT = 1_200
+"""The most memory of a counted element in a request that Headgate serves, beside its blobs: the struct, and what is not
+counted inside, arrays of one element and of up to `MAX_FEW_NUMBERS` numbers."""
 _BYTES_PER_BYTE = 100
 """The most memory for each byte of a request: for structs of four bytes with an empty list and an unknown tag."""
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from headgate.protocol import wire
-from headgate.protocol.emitter import fixed_format, is_compact
+from headgate.protocol.emitter import MAX_FEW_NUMBERS, fixed_format, is_compact
 from headgate.protocol.schema import Message, tree
 
 DENSE_BYTES = 400
@@ -66,6 +66,27 @@ def dense(cls: type[Message], version: int) -> Iterator[bytes]:
             if one == two:
                 break
             yield _smallest(root, _Shape(level, 1 + DENSE_BYTES // (len(two) - len(one)), tags), 0)
+
+
+def filled(cls: type[Message], version: int, count: int) -> bytes:
+    """A message with `count` elements in its outer arrays, and inside as much as no limit counts."""
+    return _filled(tree(cls, version), count)
+
+
+def _filled(node: Any, count: int) -> bytes:
+    """Arrays inside have one element each, or the most numbers that are not counted."""
+    code = fixed_format(node)
+    if code is not None:
+        return b"\1" if code == "?" else b"\x80" * struct.calcsize(">" + code)
+    if isinstance(node, wire.Array):
+        if count == 1 and fixed_format(node.element):
+            count = MAX_FEW_NUMBERS
+        return _length(node.length, count) + _filled(node.element, 1) * count
+    if isinstance(node, wire.NullableStructNode):
+        return b"\1" + _filled(node.inner, count)
+    if isinstance(node, wire.StructNode):
+        return b"".join(_filled(member, count) for _, member in node.members) + _tags(node, _Shape(0, 0, 0), 0)
+    return _length(node.length, 0)
 
 
 class _Shape(NamedTuple):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from headgate.gateway.api.context import CloseConnection, HandlerContext
-from headgate.gateway.api.handler_registration import load
+from headgate.gateway.api.handler_registration import Registration, load
 from headgate.gateway.api.handlers.each import KEYS_A_STEP
 from headgate.gateway.api.parked import FREE_BYTES
 from headgate.gateway.api.routes import Route
@@ -33,6 +34,8 @@ from headgate.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEp
 from headgate.protocol.reading import BYTES_PER_ELEMENT, MAX_ELEMENTS, MAX_ELEMENTS_AT_ONCE, parsed_bytes
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import Steps, finish, is_steps
+from headgate.protocol.tests.shapes import filled
+from headgate.protocol.tests.subjects import FIXED_BYTES
 
 MANY = 150_000
 LARGE = FREE_BYTES // 12 + 100
@@ -191,6 +194,21 @@ def test_with_an_authorizer_a_request_has_fewer_elements() -> None:
     assert Route(registration, 9, ScriptedAuthorizer(lambda *_: True)).max_elements == MAX_ELEMENTS_AT_ONCE
 
 
+@pytest.mark.parametrize("registration", load().values(), ids=lambda registration: registration.request.__name__)
+def test_no_element_takes_more_than_is_reserved_for_it(registration: Registration) -> None:
+    for version in {registration.served_min, registration.served_max}:
+        data = filled(registration.request, version, 100)
+        read = compiler.reader_in_steps(registration.request, version)
+        _, end, elements = finish(read(data))
+        assert end == len(data)
+        tracemalloc.start()
+        kept = finish(read(data))
+        taken, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert kept
+        assert taken <= len(data) + elements * BYTES_PER_ELEMENT + FIXED_BYTES
+
+
 def test_a_handler_that_works_at_once_gets_fewer_elements(node: Node) -> None:
     row = OffsetCommitRequestPartition(0, 0)
     request = OffsetCommitRequest(
@@ -231,7 +249,7 @@ def test_a_large_request_waits_for_the_memory_of_another(node: Node) -> None:
 
 def test_a_read_request_keeps_the_memory_of_its_elements_alone(node: Node) -> None:
     loop = limited(node)
-    asked = loop.ask(delete_records(LARGE), 1)
+    asked = loop.ask(list_offsets(LARGE), 7)
     reserved = [used(loop)]
     while not asked.replies:
         loop.turn()
