@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 FREE_BYTES = 1 << 17
 """A request of up to this size reserves no memory for its elements."""
 
+MEMORY_WAIT_MS = 30_000.0
+"""A request that gets no memory for so long closes its connection: by then most clients have given up."""
+
 Done = Callable[[Reply | Exception], None]
 Keep = Callable[["Image", bytes], None]
 
@@ -113,10 +116,24 @@ class ParkedRequest(Parked):
             self._reserved = size
             self._go_later(self._read(frame, position))
 
-        if memory.reserve(size, granted):
+        def granted_later(size: int) -> None:
+            timer.cancel()
+            granted(size)
+
+        def expire() -> None:
+            memory.forget(granted_later)
+            reason = "other large requests have all memory: send fewer, or raise queued.max.request.bytes"
+            self._end(CloseConnection(f"a request waited {MEMORY_WAIT_MS / 1000:.0f} s for {size} bytes; {reason}"))
+
+        def forget() -> None:
+            timer.cancel()
+            memory.forget(granted_later)
+
+        if memory.reserve(size, granted_later):
             granted(size)
         else:
-            self._abandon = lambda: memory.forget(granted)
+            timer = self._services.scheduler.call_after(MEMORY_WAIT_MS, expire)
+            self._abandon = forget
         return self
 
     def _go_later(self, steps: Steps[Reply | None]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from headgate.gateway.api.context import CloseConnection, HandlerContext
 from headgate.gateway.api.handler_registration import Registration, load
 from headgate.gateway.api.handlers.each import KEYS_A_STEP
-from headgate.gateway.api.parked import FREE_BYTES
+from headgate.gateway.api.parked import FREE_BYTES, MEMORY_WAIT_MS
 from headgate.gateway.api.routes import Route
 from headgate.gateway.api.tests.large import Asked, Loop, frame
 from headgate.gateway.api.tests.test_authorization import ScriptedAuthorizer
@@ -244,6 +244,19 @@ def test_a_large_request_waits_for_the_memory_of_another(node: Node) -> None:
     loop.ask_a_bystander()
     second.finish()
     assert len(second.response.topics[0].partitions) == LARGE
+    assert used(loop) == 0
+
+
+def test_a_request_that_gets_no_memory_ends_with_the_reason(node: Node) -> None:
+    loop = limited(node)
+    node.services.parsed_memory.used_bytes = 2  # a request that waits for ever has it
+    asked = loop.ask(delete_records(LARGE), 1)
+    node.time.clock.elapsed_ms += MEMORY_WAIT_MS
+    loop.turn()
+    (closed,) = asked.replies
+    assert isinstance(closed, CloseConnection)
+    assert "waited 30 s for" in str(closed)
+    node.services.parsed_memory.release(2)
     assert used(loop) == 0
 
 
