@@ -31,10 +31,10 @@ from headgate.gateway.coordinator.groups.classic.requests import join
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.zookeeper.layout.topics import TopicAssignment
+from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic, TopicAssignment
 from headgate.gateway.zookeeper.offsets import combined_writes, offset_nodes
 from headgate.gateway.zookeeper.offsets.dual_group import State
-from headgate.gateway.zookeeper.offsets.tests.broker_parts import PARTITIONS, TOPIC
+from headgate.gateway.zookeeper.offsets.tests.broker_parts import PARTITIONS, TOPIC, image_of
 from headgate.gateway.zookeeper.offsets.tests.dual_world import (
     GROUPS,
     PLACES,
@@ -229,7 +229,11 @@ class DualHistory(DualWorld):
             self._hand_over(place, self.random.choice(self._kinds(place[0])))
         self.has_topic = False
         self.topics.set(TOPIC, 0)
-        self.keeper.transact(0, [Delete(TopicAssignment.path(TOPIC), ANY_VERSION)])
+        topic_id = self.image.topics[TOPIC].topic_id
+        for path in ("/headgate", DELETED_TOPICS_PATH):
+            self.keeper.transact(0, [Create(path)])
+        note = Create(DeletedTopic.path(topic_id), DeletedTopic(topic_id, TOPIC, self.now).encode())
+        self.keeper.transact(0, [note, Delete(TopicAssignment.path(TOPIC), ANY_VERSION)])
         self._set_image({}, self.image.configs)
         self._remove_offsets()
 
@@ -253,7 +257,8 @@ class DualHistory(DualWorld):
             register.writes.append(write)
         self.topics.set(TOPIC, PARTITIONS)
         self.keeper.transact(0, [Create(TopicAssignment.path(TOPIC))])
-        self._set_image({TOPIC: SimpleNamespace(partitions=(None,) * PARTITIONS)}, self.image.configs)
+        new_topics = image_of(topic_id=self.now.to_bytes(16, "big")).topics
+        self._set_image(new_topics, self.image.configs)
 
     def _is_left(self, place: Place) -> bool:
         """Whether a store has an offset, or may have one. Nobody deletes ZooKeeper's while the stores are separate."""
