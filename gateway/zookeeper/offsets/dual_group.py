@@ -101,7 +101,6 @@ class DualGroup:
         self._until_dual: deque[Hold] = deque()
         self._changed: set[Partition] = set()
         self._has_changed_wholly = False
-        self._is_known = False
         """Whether all offsets were read since the connection began, with watches."""
         self._is_looking = False
         self._unreadable: set[Partition] = set()
@@ -278,7 +277,7 @@ class DualGroup:
             def taken_up(reply: Any) -> None:
                 done(reply if isinstance(reply, KafkaError) else None)
 
-            self._is_known |= is_whole
+            self.nodes.knows_all |= is_whole
             self.take_up(found, taken_up, is_whole=is_whole)
             self.release(hold)  # the log has the order of the calls
 
@@ -370,7 +369,7 @@ class DualGroup:
         def begin() -> None:
             known.update({place: version for place, version in self.nodes.versions.items() if place[0] == topic})
             own.update(place for place in known if place in self.nodes.own)
-            is_without = self._is_known and not self._has_changed_wholly and not known
+            is_without = self.nodes.knows_all and not self._has_changed_wholly and not known
             if self.state is not State.DUAL or is_without:
                 end(None)
             else:
@@ -420,7 +419,7 @@ class DualGroup:
     def forget_watches(self) -> None:
         """The connection is lost, and all watches with it."""
         self.nodes.forget_watches()
-        self._is_known = False
+        self.nodes.knows_all = False
 
     # Transactions
 

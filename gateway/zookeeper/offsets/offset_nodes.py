@@ -72,6 +72,8 @@ class OffsetNodes:
         self.group_path = group_path(group_id)
         self.path = f"{self.group_path}/offsets"
         self.versions: dict[Partition, int] = {}
+        self.knows_all = False
+        """Whether `versions` has every node: since a whole read no version was forgotten."""
         self.own: set[Partition] = set()
         """The nodes that this broker was the last to write, as far as it knows."""
         self.session = session
@@ -314,6 +316,11 @@ class OffsetNodes:
         for path in missing:
             self.session.create(Create(path), partial(created, path))
 
+    def forget_version(self, place: Partition) -> None:
+        """Another client has written the node, or a write may have been carried out."""
+        self.versions.pop(place, None)
+        self.knows_all = False
+
     def forget_parents(self) -> None:
         """A parent was deleted by another client."""
         self._parents.clear()
@@ -402,18 +409,18 @@ class _Write:
         if versions[place] == ABSENT and error is KeeperError.NO_NODE:
             self._nodes.forget_parents()
         elif self._as_read:
-            versions.pop(place, None)
+            self._nodes.forget_version(place)
             self._fail(KeeperError.BAD_VERSION, is_known=True)
             return
         else:
-            versions.pop(place, None)
+            self._nodes.forget_version(place)
         self.go_on()
 
     def _fail(self, error: KeeperError, *, is_known: bool = False) -> None:
         """`is_known`: the nodes are as they were."""
         if not is_known:
             for place in self._targets:
-                self._nodes.versions.pop(place, None)
+                self._nodes.forget_version(place)
         self._done(dict.fromkeys(self._targets, error))
 
 
