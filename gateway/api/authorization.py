@@ -16,7 +16,7 @@ Source: `KafkaApis`, `ControllerApis` and `AuthHelper` of Apache Kafka 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
 from enum import IntEnum
@@ -26,7 +26,7 @@ from typing import Any, Protocol, cast
 from headgate.gateway.api.context import Client, HandlerContext
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
-from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting, WaitList
+from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import Steps, is_steps, joined
@@ -250,8 +250,6 @@ def amended(outcome: Any, amend: Callable[[Any], None]) -> Any:
         _amend_waiting(outcome, amend)
     elif is_steps(outcome):
         return _amended_steps(outcome, amend)
-    elif outcome is not None and outcome is not NO_REPLY:
-        return _amended_task(outcome, amend)
     return outcome
 
 
@@ -269,7 +267,3 @@ def _amend_waiting(waiting: Waiting, amend: Callable[[Any], None]) -> None:
 
 def _amended_steps(steps: Steps[Any], amend: Callable[[Any], None]) -> Steps[Any]:
     return amended((yield from steps), amend)
-
-
-async def _amended_task(outcome: Awaitable[Any], amend: Callable[[Any], None]) -> Any:
-    return amended(await outcome, amend)

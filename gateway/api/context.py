@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.memory_budget import MemoryBudget
     from headgate.gateway.runtime.purgatory import Purgatory
     from headgate.gateway.runtime.scheduler import Scheduler
+    from headgate.gateway.runtime.tasks import Tasks
     from headgate.gateway.runtime.time_slices import TimeSlices
     from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
@@ -84,6 +85,7 @@ class Services:
     clock: Clock
     random: Random
     scheduler: Scheduler
+    tasks: Tasks
     purgatory: Purgatory
     metadata: MetadataStore
     partitions: ReplicaManager

@@ -6,7 +6,7 @@ An API is added by a module in `gateway.api.handlers`; `load` imports them all.
 import functools
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,12 +14,19 @@ from headgate.gateway.api.authorization import Rule
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import Task
 from headgate.protocol.reading import MAX_ELEMENTS, MAX_ELEMENTS_AT_ONCE
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import Steps
 
-Outcome = Message | Waiting | None
-Handler = Callable[[Any, HandlerContext], Outcome | Awaitable[Outcome] | Steps[Any]]
+
+class Silent(NamedTuple):
+    """The task of a request that gets no reply: the task delays later requests, and goes on without its client."""
+
+    task: Task[None]
+
+
+Outcome = Message | Task[Any] | Waiting | Silent | None
+Handler = Callable[[Any, HandlerContext], Outcome]
 H = TypeVar("H", bound=Handler)
 
 

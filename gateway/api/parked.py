@@ -1,31 +1,27 @@
-"""Parked requests: those that run in steps, and those that wait for an event.
+"""Parked requests: those that wait, and those that take longer than a turn. Each is one task.
 
-A request goes through up to four phases, and its connection is parked from the first phase that does not end at once:
-
-    memory ──> read in steps ──> handler ──> its steps ──> waits (purgatory, task) ──> written in steps ──> done(reply)
+    memory ──> read in steps ──> handler ──> its task ──> written in steps ──> done(reply)
 
 A request of more than `FREE_BYTES` reserves the most memory that its bytes may take once they are read; after the read,
 it keeps the part for the elements that it has, until its reply is written. So any bytes of any number of clients take
 at most about twice the budget, and a request is refused for its size alone.
 
-Steps take turns with the steps of all other requests (`gateway.runtime.time_slices`). Steps of less than half a
-millisecond end in `begin`, as if there were no steps. When a client disconnects, the phase of its request ends.
+When a client disconnects, the task of its request is cancelled, unless other clients share the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
+from headgate.gateway.api.handler_registration import Silent
 from headgate.gateway.api.routes import Reply, Route, body_of, with_body
-from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
-from headgate.gateway.runtime.time_slices import Work
+from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import Changes, Running, Task, WaitList, is_task
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.reading import BYTES_PER_ELEMENT, parsed_bytes
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import Steps, is_steps
 
 if TYPE_CHECKING:
     from headgate.gateway.metadata.image import Image
@@ -70,10 +66,11 @@ class ParkedRequest(Parked):
         "_client",
         "_correlation_id",
         "_done",
-        "_is_large",
         "_keep",
+        "_reply",
         "_reserved",
         "_route",
+        "_running",
         "_services",
         "_sharers",
         "image",
@@ -89,7 +86,7 @@ class ParkedRequest(Parked):
         keep: Keep | None = None,
     ) -> None:
         """`keep(image, body)` caches a response that is valid as long as the image."""
-        super().__init__(_nothing)
+        super().__init__(self._cancel)
         self.image = services.metadata.image
         """The image at the arrival of the request."""
         self._services = services
@@ -98,133 +95,106 @@ class ParkedRequest(Parked):
         self._client = client
         self._done: Done | None = done
         self._keep = keep
-        self._is_large = False
+        self._running: Running[Reply] | None = None
+        self._reply: Reply | Exception | None = None
         self._reserved = 0
         self._sharers: dict[Parked, tuple[int, Done]] = {}
 
-    # Phases
+    # The task
 
     def begin(self, frame: bytes, position: int) -> Reply | Parked:
         """Read, handle and answer a large request, once there is memory. Raises MalformedRequest, CloseConnection."""
-        self._is_large = True
-        if len(frame) <= FREE_BYTES:
-            reply = self._go(self._read(frame, position))
-            return self if reply is None else reply
-        memory, size = self._services.parsed_memory, parsed_bytes(len(frame), self._route.max_elements)
-
-        def granted(size: int) -> None:
-            self._reserved = size
-            self._go_later(self._read(frame, position))
-
-        def granted_later(size: int) -> None:
-            timer.cancel()
-            granted(size)
-
-        def expire() -> None:
-            memory.forget(granted_later)
-            reason = "other large requests have all memory: send fewer, or raise queued.max.request.bytes"
-            self._end(CloseConnection(f"a request waited {MEMORY_WAIT_MS / 1000:.0f} s for {size} bytes; {reason}"))
-
-        def forget() -> None:
-            timer.cancel()
-            memory.forget(granted_later)
-
-        if memory.reserve(size, granted_later):
-            granted(size)
-        else:
-            timer = self._services.scheduler.call_after(MEMORY_WAIT_MS, expire)
-            self._abandon = forget
-        return self
-
-    def _go_later(self, steps: Steps[Reply | None]) -> None:
-        work = Work(steps, self._end)
-        self._abandon = work.cancel
-        self._services.slices.put(work)
+        return self._begin(self._serve(frame, position))
 
     def go_on(self, request: Message, outcome: Any) -> Reply | Parked:
-        """Continue with a handler's outcome that is not a response yet."""
-        reply = self._go(self._follow(request, outcome)) if is_steps(outcome) else self._wait(request, outcome)
-        return self if reply is None else reply
+        """Continue with a handler's outcome that is not a response yet. Raises CloseConnection."""
+        return self._begin(self._answer(request, outcome))
 
-    def _go(self, steps: Steps[Reply | None]) -> Reply | None:
-        work = Work(steps, self._end)
-        if self._services.slices.begin(work):
-            reply: Reply | None = work.result
-            return reply
-        self._abandon = work.cancel
-        return None
+    def _begin(self, task: Task[Reply]) -> Reply | Parked:
+        running = self._services.tasks.start(task, self._end)
+        if isinstance(self._reply, Exception):
+            raise self._reply
+        if self._reply is not None:
+            return self._reply
+        self._running = running
+        return self
 
-    def _read(self, frame: bytes, position: int) -> Steps[Reply | None]:
-        request, _, elements = yield from self._route.read_in_steps(frame, position)
+    def _serve(self, frame: bytes, position: int) -> Task[Reply]:
+        services, route, client = self._services, self._route, self._client
+        if len(frame) > FREE_BYTES:
+            yield from self._reserve(parsed_bytes(len(frame), route.max_elements))
+        request, _, elements = yield from route.read_in_steps(frame, position)
         self._keep_reserved(len(frame) + elements * BYTES_PER_ELEMENT)
         del frame  # frees the memory
-        services, route, client = self._services, self._route, self._client
         services.appends.commit()  # other requests may have staged appends meanwhile
         try:
             outcome = route.handler(request, HandlerContext(services, client, route.version, client.client_id))
         except Exception as error:  # noqa: BLE001  a failed request gets an error response
             outcome = route.error_response(request, client, error)
-        return (yield from self._follow(request, outcome))
+        return (yield from self._answer(request, outcome))
 
-    def _follow(self, request: Message, outcome: Any) -> Steps[Reply | None]:
-        """The reply to an outcome; None if the reply comes later."""
+    def _reserve(self, size: int) -> Task[None]:
+        """Wait for memory. Raises CloseConnection after MEMORY_WAIT_MS."""
+        tasks, memory, is_reserved = self._services.tasks, self._services.parsed_memory, WaitList()
+
+        def granted(size: int) -> None:
+            self._reserved = size
+            tasks.touch(is_reserved)
+
+        if memory.reserve(size, granted):
+            self._reserved = size
+            return
+        changes = Changes((is_reserved,), tasks.monotonic_ms() + MEMORY_WAIT_MS)
+        try:
+            while not self._reserved:
+                if (yield changes) is None and tasks.monotonic_ms() >= changes.deadline_ms:
+                    reason = "other large requests have all memory: send fewer, or raise queued.max.request.bytes"
+                    raise CloseConnection(f"a request waited {MEMORY_WAIT_MS / 1000:.0f} s for {size} bytes; {reason}")
+        finally:
+            memory.forget(granted)
+
+    def _answer(self, request: Message, outcome: Any) -> Task[Reply]:
+        """The reply to a handler's outcome, written in steps."""
         image = self._services.metadata.image
         try:
-            while is_steps(outcome):
-                outcome = yield from outcome
-        except Exception as error:  # noqa: BLE001  as above
+            while not isinstance(outcome, Message) and outcome is not None:
+                if isinstance(outcome, Silent):
+                    self.is_silent, outcome = True, outcome.task
+                elif isinstance(outcome, Waiting):
+                    self.is_silent = outcome.is_silent
+                    outcome = self._services.purgatory.follow(outcome)
+                elif is_task(outcome):
+                    outcome = yield from outcome
+                    image = self._services.metadata.image if not is_task(outcome) else image
+                else:
+                    outcome = None
+        except Exception as error:  # noqa: BLE001  a failed request gets an error response
             outcome = self._route.error_response(request, self._client, error)
-        self._services.appends.commit()  # appends staged by these steps must not wait for another turn
-        if not isinstance(outcome, Message):
-            return self._wait(request, outcome)
+        self._services.appends.commit()  # appends that the task has staged must not wait for another turn
+        if outcome is None:
+            return []
         reply = yield from self._route.encode_in_steps(outcome, self._correlation_id)
         return self._kept(image, outcome, reply)
 
-    def _wait(self, request: Message, outcome: Any) -> Reply | None:
-        if outcome is None:
-            return []
-        services = self._services
-        if isinstance(outcome, Waiting):
-            services.purgatory.park(outcome, lambda result: self._finish(request, result))
-            self.is_silent = outcome.is_silent
-            self._abandon = lambda: services.purgatory.abandon(outcome)
-        else:
-            self._abandon = _nothing
-            services.scheduler.spawn(partial(_task, outcome), lambda result: self._finish(request, result))
-        return None
-
-    def _finish(self, request: Message, result: Any) -> None:
-        """Answer with the result of the wait."""
-        if self._done is None and not self._sharers:
-            return
-        try:
-            if isinstance(result, Exception):
-                result = self._route.error_response(request, self._client, result)
-            if result is NO_REPLY:
-                reply: Reply | None = []
-            elif self._is_large or is_steps(result):
-                reply = self._go(self._follow(request, result))
-            else:
-                reply = self._route.encode(result, self._correlation_id)
-        except Exception as error:  # noqa: BLE001  the connection logs the error and closes
-            self._end(error)
-        else:
-            if reply is not None:
-                self._end(reply)
-
-    def _end(self, reply: Reply | Exception | None) -> None:
-        if reply is None:  # the reply comes later
-            return
-        if isinstance(reply, MalformedRequest):
+    def _end(self, reply: Reply | Exception) -> None:
+        if isinstance(reply, MalformedRequest) and self._running is not None:
             reply = CloseConnection(str(reply))
         done, self._done = self._done, None
         sharers, self._sharers = self._sharers, {}
         self._abandon = None
         self._keep_reserved(0)
+        if self._running is None:  # the caller of `_begin` gets the reply
+            self._reply = reply
+            return
         for correlation_id, other in sharers.values():
             other(_same(reply, correlation_id))
         if done is not None:
             done(reply)
+
+    def _cancel(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+        self._keep_reserved(0)
 
     # Clients that share the answer
 
@@ -244,13 +214,11 @@ class ParkedRequest(Parked):
         self._done = None
         if not self._sharers:
             super().abandon()
-            self._keep_reserved(0)
 
     def _leave(self, sharer: Parked) -> None:
         self._sharers.pop(sharer, None)
         if not self.is_open:
             super().abandon()
-            self._keep_reserved(0)
 
     def _keep_reserved(self, size: int) -> None:
         """Give back reserved memory, down to `size` bytes."""
@@ -276,11 +244,3 @@ def _same(reply: Reply | Exception, correlation_id: int) -> Reply | Exception:
     body = body_of(reply)
     assert body is not None, "a shared response has no pieces of files"
     return with_body(body, correlation_id)
-
-
-async def _task(outcome: Awaitable[Any]) -> Any:
-    return await outcome
-
-
-def _nothing() -> None:
-    """There is nothing to abandon."""

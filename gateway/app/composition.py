@@ -320,6 +320,7 @@ class BrokerParts:
             clock=clock,
             random=self.random,
             scheduler=scheduler,
+            tasks=purgatory.tasks,
             purgatory=purgatory,
             metadata=self.metadata,
             partitions=self.partitions,

@@ -87,7 +87,7 @@ class RequestTicket(Ticket):
     @property
     def is_gone(self) -> bool:
         waiting = self._waiting
-        return waiting is not None and waiting.timer is not None and waiting.done is None
+        return waiting is not None and waiting.is_gone
 
     def answer(self, reply: Reply) -> None:
         """Set the reply, and wake the parked request."""

@@ -15,7 +15,6 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.coordinator.decision import Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
-from headgate.gateway.runtime.time_slices import Work
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.steps import FEW_ITEMS, Steps, as_steps, finish, lazy_map
 
@@ -216,7 +215,7 @@ def each_in_turns(
         return as_steps(finished) if len(items) > FEW_ITEMS else finished
 
     def begin() -> None:
-        services.slices.put(Work(rows.steps(), ended))
+        services.tasks.start_later(rows.steps(), ended)
 
     def ended(result: Exception | None) -> None:
         if result is None and not rows.are_made:

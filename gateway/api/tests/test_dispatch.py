@@ -2,18 +2,16 @@
 
 import logging
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import trio
 
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.dispatch import Dispatcher, Parked, Route
 from headgate.gateway.api.handler_registration import Range, Registration, load
 from headgate.gateway.api.handlers.each import each
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
-from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
@@ -170,32 +168,6 @@ def test_an_abandoned_reply_never_comes(node: Node) -> None:
     assert isinstance(parked, Parked)
     parked.abandon()
     node.time.advance(200)
-
-
-@pytest.mark.parametrize("gone", [False, True])
-def test_an_async_handler_runs_beside_the_others(node: Node, gone: bool) -> None:
-    release = trio.Event()
-    replies: list[Any] = []
-
-    async def slow(request: Any, context: HandlerContext) -> FindCoordinatorResponse:
-        await release.wait()
-        return FindCoordinatorResponse(node_id=6)
-
-    async def main() -> None:
-        node.services.scheduler = Scheduler(node.services.clock)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(node.services.scheduler.run)
-            parked = dispatcher(node, slow).dispatch(frame(FIND, 1), CLIENT, replies.append)
-            assert isinstance(parked, Parked)
-            if gone:
-                parked.abandon()
-            release.set()
-            await trio.testing.wait_all_tasks_blocked()
-            nursery.cancel_scope.cancel()
-
-    run: Callable[[], Awaitable[None]] = main
-    trio.run(run)
-    assert len(replies) == (0 if gone else 1)
 
 
 class Piece:

@@ -14,7 +14,7 @@ from headgate.gateway.api.handler_registration import Range, Registration, load
 from headgate.gateway.api.parked import ParkedRequest
 from headgate.gateway.api.tests.large import LOOK_MS, Loop, frame
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
-from headgate.gateway.runtime.time_slices import SLICE_MS, Work
+from headgate.gateway.runtime.tasks import SLICE_MS, Running
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -89,11 +89,16 @@ def test_all_share_one_millisecond_of_a_turn(node: Node, monkeypatch: pytest.Mon
     loop = Loop(node)
     for _ in range(10):
         loop.ask(configs(), 4)
-    run, works = Work.run, []
-    monkeypatch.setattr(Work, "run", lambda work: works.append(work) or run(work))  # type: ignore[func-returns-value]
+    advance, advanced = Running.advance, []
+
+    def note(running: Running[Any], answer: object, *, at_once: bool = True) -> None:
+        advanced.append(running)
+        advance(running, answer, at_once=at_once)
+
+    monkeypatch.setattr(Running, "advance", note)
     loop.turn()
     loop.turn()
-    assert len(works) == len(set(works)) == 2 * SLICE_MS / LOOK_MS  # each step is another request's
+    assert len(advanced) == len(set(advanced)) == 2 * SLICE_MS / LOOK_MS  # each step is another request's
 
 
 def test_a_large_request_that_is_quick_is_answered_at_once(node: Node) -> None:
@@ -109,13 +114,13 @@ def test_a_client_that_is_gone_leaves_nothing(node: Node) -> None:
     asked = loop.ask(configs(), 4)
     for _ in range(3):
         loop.turn()
-    assert len(node.services.slices) == 1
+    assert len(node.services.tasks.sliced) == 1
     assert asked.parked is not None
     asked.parked.abandon()
     asked.parked = None
     for _ in range(3):
         loop.turn()
-    assert not node.services.slices
+    assert not node.services.tasks.sliced
     assert not asked.replies
     gc.collect()
     assert not [one for one in gc.get_objects() if isinstance(one, ParkedRequest)]
@@ -189,7 +194,7 @@ def test_clients_that_ask_the_same_share_one_making(topics: Node) -> None:
     loop = Loop(topics)
     for request in (metadata(), MetadataRequest(None, False)):
         asked = [loop.ask(request, 9) for _ in range(20)]
-        assert len(topics.services.slices) == 1
+        assert len(topics.services.tasks.sliced) == 1
         asked[0].finish()
         for one in asked:
             assert [topic.error_code for topic in one.response.topics] == [0] * MANY
@@ -215,7 +220,7 @@ def test_who_shares_goes_on_when_the_first_is_gone(topics: Node) -> None:
         assert gone.parked is not None
         gone.parked.abandon()
     loop.turn()
-    assert not topics.services.slices
+    assert not topics.services.tasks.sliced
 
 
 @pytest.mark.slow
@@ -241,7 +246,7 @@ def test_settings_are_of_one_image(topics: Node) -> None:
     loop = Loop(topics)
     request = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, name, ["retention.ms"]) for name in names])
     asked = loop.ask(request, 4)
-    for _ in range(14):  # it was read, and is being written
+    for _ in range(12):  # it was read, and is being written
         loop.turn()
     assert not asked.replies
     metadata = topics.services.metadata

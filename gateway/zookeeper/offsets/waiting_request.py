@@ -34,7 +34,7 @@ class Request:
     def is_over(self) -> bool:
         """Whether nobody awaits the reply any more."""
         waiting = self._waiting
-        return self.is_ended or (waiting is not None and waiting.timer is not None and waiting.done is None)
+        return self.is_ended or (waiting is not None and waiting.is_gone)
 
     def answer(self, reply: Any) -> None:
         """The reply: a response or a KafkaError."""
