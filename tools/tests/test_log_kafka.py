@@ -1,7 +1,7 @@
 """Kafka's DumpLogSegments, and our commands, on files of a kind that no client of ours makes yet.
 
 Transactions, written by the store as a coordinator would have it, and messages of magic 0 and 1. What clients make is
-compared in compat_tests/test_log_command.py.
+compared in compat_tests/tools/test_log_command.py.
 """
 
 from __future__ import annotations
