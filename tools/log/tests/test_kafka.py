@@ -37,9 +37,9 @@ from headgate.storage.log.validation import OWN
 from headgate.storage.tests.builders import marker
 from headgate.tools.log import actions
 from headgate.tools.log.actions import ErrorMessage
+from headgate.tools.log.tests.test_actions import options
 from headgate.tools.output import Row
 from headgate.tools.tests.log_data import NOW_MS, Data, change
-from headgate.tools.tests.test_log_actions import options
 
 
 def transact(log: Log, producer_id: int, sequence: int, count: int, *, is_open: bool = False) -> None:
