@@ -1,4 +1,4 @@
-"""InitProducerId: a new id for every idempotent producer; `test_handlers_transactions` has the transactional ones."""
+"""InitProducerId: a new id for every idempotent producer; `test_transactions` has the transactional ones."""
 
 from pathlib import Path
 

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from headgate.gateway.api.tests.test_claimed_times import NEWEST, find, produce
+from headgate.gateway.api.handlers.tests.records.test_claimed_times import NEWEST, find, produce
 from headgate.gateway.tests.builders import NOW_MS, Node
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.records import batch, legacy

@@ -10,7 +10,16 @@ from crc32c import crc32c
 
 from headgate.gateway.api.conversion import BYTES_PER_ROW
 from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS
-from headgate.gateway.api.tests.test_handlers_fetch import NOW_MS, RECORDS, from_offset, old, put, request, rows, wanted
+from headgate.gateway.api.handlers.tests.records.test_fetch import (
+    NOW_MS,
+    RECORDS,
+    from_offset,
+    old,
+    put,
+    request,
+    rows,
+    wanted,
+)
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError

@@ -1,4 +1,4 @@
-"""DescribeQuorum: a quorum of one. What is refused is compared with Kafka in test_admin_like_kafka."""
+"""DescribeQuorum: a quorum of one. What is refused is compared with Kafka in `like_kafka`."""
 
 import pytest
 

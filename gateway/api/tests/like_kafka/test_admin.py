@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.handler_registration import load
-from headgate.gateway.api.tests.admin_scenario import SETTINGS, play
+from headgate.gateway.api.tests.like_kafka.admin_scenario import SETTINGS, play
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.schema import Message
 

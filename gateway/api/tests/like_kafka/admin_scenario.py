@@ -1,7 +1,7 @@
-"""What is asked of a broker to see its rules for administrators; `test_admin_like_kafka` compares with Kafka's answers.
+"""What is asked of a broker to see its rules for administrators; `test_admin` compares with Kafka's answers.
 
     play(broker)        # any broker: `ask(request, version)` gives its response
-    python -m headgate.gateway.api.tests.admin_scenario PORT PORT > gateway/api/tests/admin_of_kafka.txt
+    python -m headgate.gateway.api.tests.like_kafka.admin_scenario PORT PORT > admin_of_kafka.txt
 
 The second line records the answers of two Apache Kafkas on this machine, as they stand in that file: of a new 4.1.2,
 and of a new 3.9.1 for versions that 4.1 refuses; both with `SETTINGS`.

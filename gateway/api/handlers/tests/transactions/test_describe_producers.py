@@ -1,4 +1,4 @@
-"""DescribeProducers; the rest of its answers is compared with Kafka in test_admin_like_kafka."""
+"""DescribeProducers; the rest of its answers is compared with Kafka in `like_kafka`."""
 
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode

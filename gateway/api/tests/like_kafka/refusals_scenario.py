@@ -1,7 +1,7 @@
-"""Wrong requests of administrators, and the message of each refusal, for `test_refusals_like_kafka`.
+"""Wrong requests of administrators, and the message of each refusal, for `test_refusals`.
 
     play(broker)        # any broker: `ask(request, version)` gives its response
-    python -m headgate.gateway.api.tests.refusals_scenario PORT > gateway/api/tests/refusals_of_kafka41.txt
+    python -m headgate.gateway.api.tests.like_kafka.refusals_scenario PORT > refusals_of_kafka41.txt
 
 The second line records the messages of a new Apache Kafka on this machine with `SETTINGS`: of 4.1.2 in that file, of
 3.9.1 in `refusals_of_kafka39.txt`.
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from headgate.gateway.api.tests.admin_scenario import Remote
+from headgate.gateway.api.tests.like_kafka.admin_scenario import Remote
 from headgate.gateway.tests.scenario import Broker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.alter_configs import AlterableConfig as WholeConfig

@@ -12,7 +12,7 @@ import pytest
 
 from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.handlers.fetch import SKIPPED_BYTES
-from headgate.gateway.api.tests.test_handlers_fetch import NOW_MS, from_offset, put, request, rows, wanted
+from headgate.gateway.api.handlers.tests.records.test_fetch import NOW_MS, from_offset, put, request, rows, wanted
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.builders import Node, parked
 from headgate.protocol.records import control

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.gateway.api.tests.refusals_scenario import SETTINGS, play
+from headgate.gateway.api.tests.like_kafka.refusals_scenario import SETTINGS, play
 from headgate.gateway.tests.builders import Node
 
 VERSIONS = ("41", "39")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS
-from headgate.gateway.api.tests.test_handlers_fetch import (
+from headgate.gateway.api.handlers.tests.records.test_fetch import (
     append,
     from_offset,
     let_cool,

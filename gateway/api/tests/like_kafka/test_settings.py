@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from headgate.gateway.api.tests.settings_scenario import MORE, RESOURCES, SETTINGS, describe, description, play
+from headgate.gateway.api.tests.like_kafka.settings_scenario import (
+    MORE,
+    RESOURCES,
+    SETTINGS,
+    describe,
+    description,
+    play,
+)
 from headgate.gateway.tests.builders import Node
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,7 @@
-"""Every setting that a broker describes, and the outcome of its alterations, for `test_settings_like_kafka`.
+"""Every setting that a broker describes, and the outcome of its alterations, for `test_settings`.
 
     play(broker, names)     # any broker: `ask(request, version)` gives its response
-    python -m headgate.gateway.api.tests.settings_scenario PORT > gateway/api/tests/settings_of_kafka41.txt
+    python -m headgate.gateway.api.tests.like_kafka.settings_scenario PORT > settings_of_kafka41.txt
 
 The second line records a new Apache Kafka on this machine with `SETTINGS`: 4.1.2 in that file, 3.9.1 in
 `settings_of_kafka39.txt`. A line is a label and an answer:
@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from headgate.gateway.api.tests.admin_scenario import Remote
+from headgate.gateway.api.tests.like_kafka.admin_scenario import Remote
 from headgate.gateway.config.definition import Type
 from headgate.gateway.tests.scenario import Broker
 from headgate.protocol.messages.alter_configs import AlterableConfig as WholeConfig
