@@ -67,10 +67,11 @@ compat: ## the tests with stock clients and Spark only; ARGS="-k sarama" for one
 	$(install) test spark connect jars kcat go node old
 	$(compat_tests)
 
+RECORDED := $(addprefix compat_tests/,matrix/test_matrix.py matrix/test_transactions.py tools/test_kafka_tools.py)
 .PHONY: protocol
 protocol: ## run the named clients, note what they use, and make docs/protocol.md; ARGS="-k java" for some of them
 	$(install) test spark connect jars kcat go node old
-	HEADGATE_RECORD=1 $(BIN)/pytest compat_tests/test_matrix.py compat_tests/test_matrix_transactions.py $(wildcard compat_tests/test_kafka_tools.py) $(ARGS)
+	HEADGATE_RECORD=1 $(BIN)/pytest $(RECORDED) $(ARGS)
 	$(BIN)/python -m compat_tests.matrix.protocol
 
 .PHONY: soak

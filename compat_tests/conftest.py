@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from compat_tests import spark_format
-from compat_tests.broker import TARGET, Broker, new_broker, running
 from compat_tests.families import FAMILIES, AsksOffsets, Family
 from compat_tests.groups.group import PARTITIONS, SETTINGS, Group
+from compat_tests.harness.broker import TARGET, Broker, new_broker, running
+from compat_tests.harness.topics import new_topic
 from compat_tests.matrix import usage
 from compat_tests.matrix.proxy import Proxy
-from compat_tests.old_world import old_world
-from compat_tests.topics import new_topic
+from compat_tests.spark import spark_format
+from compat_tests.zookeeper.old_world import old_world
 
 RECORDED_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -26,37 +26,37 @@ RECORDED_SETTINGS = {
 }
 # Tests that share what takes seconds to make, by the beginnings of their ids: one process runs them all
 TOGETHER: tuple[str | tuple[str, ...], ...] = (
-    ("compat_tests/test_spark.py", "compat_tests/test_spark_kafka_format", "compat_tests/test_spark_streaming"),
+    "compat_tests/spark/test_kafka_",
     (
-        "compat_tests/test_spark_headgate",
-        "compat_tests/test_spark_files",
-        "compat_tests/test_spark_handover",
-        "compat_tests/test_spark_positions",
+        "compat_tests/spark/test_headgate",
+        "compat_tests/spark/test_files",
+        "compat_tests/spark/test_handover",
+        "compat_tests/spark/test_positions",
     ),
-    "compat_tests/test_adoption",
-    "compat_tests/test_kafka_tools",
-    "compat_tests/test_log_command",
-    "compat_tests/test_matrix.py::test_the_oldest",
-    "compat_tests/test_matrix_isolation",
-    "compat_tests/test_matrix_oldest",
-    "compat_tests/test_old_tools",
-    "compat_tests/test_power_cut",
-    "compat_tests/test_zookeeper_offsets",
+    "compat_tests/storage/test_adoption",
+    "compat_tests/tools/test_kafka_tools",
+    "compat_tests/tools/test_log_command",
+    "compat_tests/matrix/test_matrix.py::test_the_oldest",
+    "compat_tests/matrix/test_isolation",
+    "compat_tests/matrix/test_oldest",
+    "compat_tests/zookeeper/test_old_tools",
+    "compat_tests/storage/test_power_cut",
+    "compat_tests/zookeeper/test_offsets",
 )
 # Files with a test of more than twenty seconds
 LONG = {
-    "test_sigkill",
-    "test_group_sigkill",
-    "test_transactions_sigkill",
-    "test_readme",
-    "test_streams",
-    "test_old_consumers",
-    "test_migration_faults",
-    "test_spark_load",
-    "test_spark_pipelines",
-    "test_spark_sink",
-    "test_spark_table",
-    "test_spark_sink_kills",
+    "storage/test_sigkill",
+    "groups/test_sigkill",
+    "transactions/test_sigkill",
+    "tools/test_readme",
+    "transactions/test_streams",
+    "zookeeper/test_old_consumers",
+    "zookeeper/test_migration_faults",
+    "spark/test_load",
+    "spark/test_pipelines",
+    "spark/test_sink",
+    "spark/test_table",
+    "spark/test_sink_kills",
 }
 
 FIGURES: list[str] = []
@@ -88,7 +88,8 @@ def unit_of_work(test: str) -> str:
 def turn(item: pytest.Item) -> int:
     if item.get_closest_marker("alone"):
         return 0
-    return 1 if item.path.stem in LONG or unit_of_work(item.nodeid) != item.nodeid else 2
+    is_long = f"{item.path.parent.name}/{item.path.stem}" in LONG
+    return 1 if is_long or unit_of_work(item.nodeid) != item.nodeid else 2
 
 
 @pytest.hookimpl(optionalhook=True)

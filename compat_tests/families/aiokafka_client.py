@@ -18,7 +18,7 @@ from compat_tests.families.family import (
     Start,
     Tail,
 )
-from compat_tests.records import Received, Sent
+from compat_tests.harness.records import Received, Sent
 
 CHUNK = 200
 

@@ -16,7 +16,7 @@ from confluent_kafka import (
 )
 
 from compat_tests.families.family import Family, FromOffset, FromTime, Gathered, Start, Tail
-from compat_tests.records import Headers, Received, Sent
+from compat_tests.harness.records import Headers, Received, Sent
 
 Delivered = Callable[[KafkaError | None, Message], None]
 

@@ -6,11 +6,11 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
 
-from compat_tests import toolchain
-from compat_tests.apache_kafka import CONSOLE_CONSUMER, CONSOLE_PRODUCER, GET_OFFSETS, java, run_tool
 from compat_tests.families.family import CONSUME_LIMIT_S, Family, FromOffset, FromTime, Start, Tail
 from compat_tests.families.kcat import run_together
-from compat_tests.records import Headers, Received, Sent, Traits
+from compat_tests.harness import toolchain
+from compat_tests.harness.apache_kafka import CONSOLE_CONSUMER, CONSOLE_PRODUCER, GET_OFFSETS, java, run_tool
+from compat_tests.harness.records import Headers, Received, Sent, Traits
 
 PRINTED = ("timestamp", "partition", "offset", "headers", "key", "value")
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from compat_tests.records import Received, Sent, Traits
-from compat_tests.stored import CODECS
+from compat_tests.harness.records import Received, Sent, Traits
+from compat_tests.harness.stored import CODECS
 
 CONSUME_LIMIT_S = 120.0
 

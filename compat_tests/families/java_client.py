@@ -7,10 +7,10 @@ import contextlib
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 
-from compat_tests import toolchain
-from compat_tests.apache_kafka import TOOL_OPTIONS
 from compat_tests.families.family import Family, FromOffset, FromTime, Start, Tail
-from compat_tests.records import Received, Sent
+from compat_tests.harness import toolchain
+from compat_tests.harness.apache_kafka import TOOL_OPTIONS
+from compat_tests.harness.records import Received, Sent
 
 Process = subprocess.Popen[str]
 

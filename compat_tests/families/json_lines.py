@@ -15,10 +15,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any, ClassVar
 
-from compat_tests import toolchain
 from compat_tests.families.confluent import Confluent
 from compat_tests.families.family import CONSUME_LIMIT_S, AsksOffsets, FromOffset, FromStart, FromTime, Start, Tail
-from compat_tests.records import Received, Sent, Traits
+from compat_tests.harness import toolchain
+from compat_tests.harness.records import Received, Sent, Traits
 
 
 class Lines(ABC):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 
-from compat_tests import toolchain
 from compat_tests.families.family import Family, FromOffset, FromStart, FromTime, Gathered, Start, Tail
-from compat_tests.records import Received, Sent, Traits
+from compat_tests.harness import toolchain
+from compat_tests.harness.records import Received, Sent, Traits
 
 with warnings.catch_warnings():
     # It reads its message definitions in a way that Python 3.11 deprecates

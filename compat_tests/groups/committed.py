@@ -11,8 +11,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from compat_tests import wire
-from compat_tests.waiting import until
+from compat_tests.harness import wire
+from compat_tests.harness.waiting import until
 
 OFFSET_FETCH = 9
 # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: a client tries again

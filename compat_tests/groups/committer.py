@@ -14,8 +14,8 @@ import struct
 import threading
 import time
 
-from compat_tests import wire
 from compat_tests.groups.committed import RETRIABLE, Answer
+from compat_tests.harness import wire
 
 OFFSET_COMMIT = 8
 FIND_COORDINATOR = 10

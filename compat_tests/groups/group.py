@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from compat_tests.broker import Broker
 from compat_tests.families.confluent import Confluent
 from compat_tests.groups.committed import committed_offsets
 from compat_tests.groups.listed import listed_groups
 from compat_tests.groups.member import Kind, Member
-from compat_tests.records import Sent
-from compat_tests.waiting import Late, until
+from compat_tests.harness.broker import Broker
+from compat_tests.harness.records import Sent
+from compat_tests.harness.waiting import Late, until
 
 PARTITIONS = 6
 # The least that a broker allows by default; with less, a busy machine would lose members

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from compat_tests import wire
 from compat_tests.groups.committed import Answer
+from compat_tests.harness import wire
 
 LIST_GROUPS = 16
 REQUEST = b"\0" + b"\1\1" + b"\0"

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compat_tests import toolchain
-from compat_tests.apache_kafka import ROOT, TOOL_OPTIONS
 from compat_tests.families.json_lines import Kafkajs
-from compat_tests.waiting import until
+from compat_tests.harness import toolchain
+from compat_tests.harness.apache_kafka import ROOT, TOOL_OPTIONS
+from compat_tests.harness.waiting import until
 
 SERVER = "server"
 COMMIT_LIMIT_S = 60.0

@@ -17,8 +17,8 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 
-from compat_tests.apache_kafka import ROOT
 from compat_tests.groups.restless_member import SESSION_MS
+from compat_tests.harness.apache_kafka import ROOT
 
 # What makes a broker let members go that soon, which died while it did not run
 SETTINGS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from compat_tests.harness.records import Headers, Received, Sent, assert_dense, assert_equal, by_partition, generate
 from compat_tests.matrix.client import Abilities
-from compat_tests.records import Headers, Received, Sent, assert_dense, assert_equal, by_partition, generate
 
 # A record without a time is shown with this one
 NO_TIME = -1

@@ -29,8 +29,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from compat_tests.families.json_lines import Lines, received
-from compat_tests.records import Received, Sent, Traits
-from compat_tests.stored import CODECS
+from compat_tests.harness.records import Received, Sent, Traits
+from compat_tests.harness.stored import CODECS
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Final
 
 import crc32c
 
-from compat_tests.stored import CRC_FROM, HEADER, Batch, batches
+from compat_tests.harness.stored import CRC_FROM, HEADER, Batch, batches
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 # In a row: at 78 bytes each, more than the 32 KiB that sarama fetches of a partition

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from compat_tests.apache_kafka import ROOT
+from compat_tests.harness.apache_kafka import ROOT
 from compat_tests.matrix import usage
 from compat_tests.matrix.usage import Used
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final, Self
 
-from compat_tests import wire
+from compat_tests.harness import wire
 from compat_tests.matrix.usage import Used
 
 PIECE: Final = 1 << 16

@@ -115,7 +115,8 @@ def load() -> dict[int, Registration]:
     """Import every module of `gateway.api.handlers`, once. Returns the table of supported APIs, by API key."""
     handlers = importlib.import_module("headgate.gateway.api.handlers")
     for module in pkgutil.iter_modules(handlers.__path__):
-        importlib.import_module(f"{handlers.__name__}.{module.name}")
+        if not module.ispkg:
+            importlib.import_module(f"{handlers.__name__}.{module.name}")
     return REGISTRATIONS
 
 

@@ -1,4 +1,4 @@
-"""What a task does on an executor; the cluster itself is in compat_tests/test_spark_places.py."""
+"""What a task does on an executor; the cluster itself is in compat_tests/spark/test_places.py."""
 
 from __future__ import annotations
 

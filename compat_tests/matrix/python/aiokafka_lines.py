@@ -8,8 +8,8 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from compat_tests.harness.records import Received, Sent
 from compat_tests.matrix.python.lines import HEARTBEAT_MS, LIMIT_S, STAY_S, Missing, Program, Transaction, main
-from compat_tests.records import Received, Sent
 
 
 class Aiokafka(Program):

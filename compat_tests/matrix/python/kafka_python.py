@@ -13,8 +13,8 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
 
+from compat_tests.harness.records import Received, Sent
 from compat_tests.matrix.python.lines import HEARTBEAT_MS, LIMIT_S, STAY_S, Missing, Program, Transaction, main
-from compat_tests.records import Received, Sent
 
 POLL_MS = 10_000
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ctypes import c_char_p, c_int, c_int64, c_size_t, c_ssize_t, c_void_p
 from typing import Any
 
+from compat_tests.harness.records import Received, Sent
 from compat_tests.matrix.python import rdkafka
 from compat_tests.matrix.python.lines import HEARTBEAT_MS, LIMIT_S, STAY_S, Missing, Program, Transaction, main
 from compat_tests.matrix.python.rdkafka import KafkaError, Library, Message, content
-from compat_tests.records import Received, Sent
 
 LIMIT_MS = int(LIMIT_S * 1000)
 

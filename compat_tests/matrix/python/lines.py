@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from compat_tests.records import Received, Sent
+from compat_tests.harness.records import Received, Sent
 
 LIMIT_S: Final = 50.0
 # A member stays so long after its commit: a few heartbeats

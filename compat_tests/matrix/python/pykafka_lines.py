@@ -12,8 +12,8 @@ from typing import Any, Final
 import pykafka
 from pykafka.common import CompressionType, OffsetType
 
+from compat_tests.harness.records import Received, Sent
 from compat_tests.matrix.python.lines import STAY_S, Missing, Program, main
-from compat_tests.records import Received, Sent
 
 CODECS: Final = {"none": CompressionType.NONE, "gzip": CompressionType.GZIP, "snappy": CompressionType.SNAPPY}
 WAIT_MS: Final = 200

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar, Final
 
-from compat_tests import toolchain
+from compat_tests.harness import toolchain
+from compat_tests.harness.stored import CODECS
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities, Client
-from compat_tests.stored import CODECS
 
 
 class GoClient(Client):

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from compat_tests import toolchain
-from compat_tests.apache_kafka import TOOL_OPTIONS
-from compat_tests.broker import TARGET
 from compat_tests.families import java_client
+from compat_tests.harness import toolchain
+from compat_tests.harness.apache_kafka import TOOL_OPTIONS
+from compat_tests.harness.broker import TARGET
+from compat_tests.harness.records import Received, Sent
+from compat_tests.harness.stored import CODECS
+from compat_tests.harness.waiting import until
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities, Client
-from compat_tests.old_consumer import OldConsumer
-from compat_tests.records import Received, Sent
-from compat_tests.stored import CODECS
-from compat_tests.waiting import until
+from compat_tests.zookeeper.old_consumer import OldConsumer
 
 OLDEST, OLD_NEWEST = "matrix/0.8.2.2", "matrix/3.9.1"
 

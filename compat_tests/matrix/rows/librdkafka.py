@@ -7,10 +7,10 @@ from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Final
 
-from compat_tests import toolchain
+from compat_tests.harness import toolchain
+from compat_tests.harness.stored import CODECS
 from compat_tests.matrix.client import BEFORE_TIMES, MODERN, Abilities, Client
 from compat_tests.matrix.rows.python import PythonProgram
-from compat_tests.stored import CODECS
 
 
 class Librdkafka(PythonProgram):

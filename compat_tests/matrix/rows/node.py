@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar, Final
 
-from compat_tests import toolchain
+from compat_tests.harness import toolchain
+from compat_tests.harness.records import Traits
+from compat_tests.harness.stored import CODECS
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities, Client
-from compat_tests.records import Traits
-from compat_tests.stored import CODECS
 
 
 class NodeClient(Client):

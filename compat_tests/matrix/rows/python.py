@@ -11,11 +11,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import ClassVar, Final
 
-from compat_tests import toolchain
-from compat_tests.apache_kafka import ROOT
+from compat_tests.harness import toolchain
+from compat_tests.harness.apache_kafka import ROOT
+from compat_tests.harness.records import Sent, Traits
+from compat_tests.harness.stored import CODECS
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, Abilities, Client
-from compat_tests.records import Sent, Traits
-from compat_tests.stored import CODECS
 
 # A header of theirs has a value
 HEADERS: Final = Traits(null_headers=False)

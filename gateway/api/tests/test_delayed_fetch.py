@@ -9,7 +9,7 @@ import pytest
 from headgate.gateway.api.delayed_fetch import AT_ONCE, DelayedFetch
 from headgate.gateway.api.fetch_sessions import FEW
 from headgate.gateway.api.handlers.fetch import FetchAsStored
-from headgate.gateway.api.tests.test_handlers_fetch import (
+from headgate.gateway.api.handlers.tests.records.test_fetch import (
     append,
     from_offset,
     parked_fetch,

@@ -1,4 +1,4 @@
-"""Settings of single groups. What clients can do with them: test_handlers_incremental_alter_configs.py."""
+"""Settings of single groups. What clients can do with them: test_incremental_alter_configs.py."""
 
 import pytest
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import trio
 
-from compat_tests.zookeeper import ZooKeeper
+from compat_tests.harness.zookeeper import ZooKeeper
 from headgate.gateway.app.broker import Broker
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.runtime.scheduler import Scheduler

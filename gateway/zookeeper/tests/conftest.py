@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests import toolchain
-from compat_tests.zookeeper import ZooKeeper
+from compat_tests.harness import toolchain
+from compat_tests.harness.zookeeper import ZooKeeper
 from headgate.gateway.zookeeper.tests.worlds import ModelWorld, RealWorld, World
 
 

@@ -16,8 +16,8 @@ import trio
 from kazoo import exceptions
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
 
-from compat_tests import toolchain
-from compat_tests.zookeeper import ZooKeeper
+from compat_tests.harness import toolchain
+from compat_tests.harness.zookeeper import ZooKeeper
 from headgate.gateway.runtime.scheduler import Scheduler, TrioClock
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.zookeeper import client as client_module

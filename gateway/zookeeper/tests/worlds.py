@@ -16,7 +16,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from compat_tests.zookeeper import ZooKeeper
+from compat_tests.harness.zookeeper import ZooKeeper
 from headgate.gateway.zookeeper.client import ZooKeeperClient
 from headgate.gateway.zookeeper.session import Create, Session, SessionEvent
 from headgate.gateway.zookeeper.tests.model import Fault, ModelSession, ZooKeeperModel

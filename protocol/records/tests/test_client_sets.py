@@ -1,7 +1,7 @@
 """Message sets as real clients before Kafka 0.11 sent them, each with its own ways.
 
 The wrong header checksum of lz4 in format 0; snappy raw and framed; inner offsets that are all 0, and that count; a
-wrapper without a time, or with a key. The clients themselves run in compat_tests/test_matrix.py.
+wrapper without a time, or with a key. The clients themselves run in compat_tests/matrix/test_matrix.py.
 """
 
 from __future__ import annotations

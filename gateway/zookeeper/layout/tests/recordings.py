@@ -1,4 +1,4 @@
-"""The recordings of what Apache Kafka wrote into ZooKeeper; `compat_tests/zookeeper_recorder.py` makes them."""
+"""The recordings of what Apache Kafka wrote into ZooKeeper; `compat_tests/zookeeper/recorder.py` makes them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Hostile clients, and batches that lie: others are served, memory stays bounded."""

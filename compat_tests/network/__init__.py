@@ -1,0 +1,1 @@
+"""Connections: many, pipelined, half closed, of both address families, without free descriptors."""

@@ -1,0 +1,1 @@
+"""Spark in one process: both formats, loads, the exactly-once sink, pipelines."""

@@ -1,0 +1,1 @@
+"""`headgate` on the command line and Kafka's own tools, from outside."""

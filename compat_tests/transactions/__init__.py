@@ -1,0 +1,1 @@
+"""Idempotent producers and transactions of stock clients, across kills."""

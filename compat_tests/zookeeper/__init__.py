@@ -1,0 +1,1 @@
+"""Real ZooKeepers with old consumers and tools, and migration away from them."""
