@@ -11,12 +11,14 @@ later states.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from headgate.gateway.api.broker_endpoints import endpoints
 from headgate.gateway.api.context import CloseConnection, HandlerContext
 from headgate.gateway.replication.append import ACKS_ALL, CONVERTING, PENDING, Append
-from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting, WaitList
+from headgate.gateway.replication.append_queue import DiskMonitor
+from headgate.gateway.runtime.tasks import Changes, Silent, Task, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.produce import (
     NodeEndpoint,
@@ -41,7 +43,7 @@ in most client libraries."""
 class DelayedProduce:
     """A produce request, with those of its appends that had not ended when the handler returned."""
 
-    __slots__ = ("_context", "_delayed", "_open", "_render", "_response", "_wait_ms", "_waiting")
+    __slots__ = ("_context", "_crowded", "_delayed", "_ended", "_open", "_render", "_response")
 
     def __init__(
         self, context: HandlerContext, response: ProduceResponse, delayed: Sequence[Delayed], render: Render
@@ -51,11 +53,12 @@ class DelayedProduce:
         self._response = response
         self._delayed = delayed
         self._open = 0
-        self._wait_ms = 0.0
+        self._ended = WaitList()
+        self._crowded: set[DiskMonitor] = set()
 
-    def answer(self, request: ProduceRequest) -> ProduceResponse | Waiting:
-        """The response if every append has ended, otherwise what it waits for."""
-        self._wait_ms = float(request.timeout_ms)
+    def answer(self, request: ProduceRequest) -> ProduceResponse | Task[ProduceResponse]:
+        """The response if every append has ended, otherwise a task that waits for the last one."""
+        wait_ms = float(request.timeout_ms)
         is_waiting_for_replicas, names_leaders = request.acks == ACKS_ALL, False
         for append, _ in self._delayed:
             if append is None:
@@ -68,34 +71,28 @@ class DelayedProduce:
             self._response.node_endpoints = _leader_endpoints(self._context, self._delayed)
         if not self._open:
             return self._rendered()
-        if not is_waiting_for_replicas:
-            self._wait_ms = max(self._wait_ms, MIN_WAIT_MS)
-        return self._park(Waiting((), self._wait_ms, _never, self._expire))
-
-    def _park(self, waiting: Waiting) -> Waiting:
-        waiting.deadline_ms += self._context.broker.clock.monotonic_ms()
-        self._waiting = waiting
-        return waiting
-
-    def continue_as(self, waiting: Waiting) -> None:
-        """The request was parked before: its first `Waiting` goes on with the conditions of this wait."""
-        self._waiting = waiting
+        return self._wait(wait_ms if is_waiting_for_replicas else max(wait_ms, MIN_WAIT_MS))
 
     def _note(self, append: Append) -> None:
         """An append, or its conversion, has ended."""
         if append.has_ended:
             self._open -= 1
             if not self._open:
-                self._context.broker.purgatory.complete(self._waiting)
+                self._context.broker.tasks.touch(self._ended)
 
-    def _expire(self) -> ProduceResponse:
-        """The response; appends that have not ended by now time out."""
-        if self._open:
-            for append, _ in self._delayed:
-                if append is not None and not append.has_ended:
-                    late = f"not written, or not by every in-sync replica, after {self._wait_ms:.0f} ms"
-                    append.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, late))
+    def _wait(self, wait_ms: float) -> Task[ProduceResponse]:
+        """The response; appends that have not ended by then time out."""
+        changes = Changes((self._ended,), self._context.broker.clock.monotonic_ms() + wait_ms)
+        while self._open:
+            if (yield changes) is None:
+                self._time_out(wait_ms)
         return self._rendered()
+
+    def _time_out(self, wait_ms: float) -> None:
+        for append, _ in self._delayed:
+            if append is not None and not append.has_ended:
+                late = f"not written, or not by every in-sync replica, after {wait_ms:.0f} ms"
+                append.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, late))
 
     def _rendered(self) -> ProduceResponse:
         for append, row in self._delayed:
@@ -105,45 +102,43 @@ class DelayedProduce:
 
     # Without a reply
 
-    def answer_silently(self) -> Waiting | None:
+    def answer_silently(self) -> Silent | None:
         """With acks=0: what the connection waits for, if anything. Raises CloseConnection if an append has failed."""
-        if not self._blocks_connection():
-            self._close_on_error()
-            return None
+        if self._blocks_connection():
+            return Silent(self._wait_silently())
+        self._close_on_error()
+        return None
+
+    def _wait_silently(self) -> Task[None]:
         for append, _ in self._delayed:
             if append is not None:
-                append.listener = self._check
-        self._await_disks()
-        return self._park(Waiting((), SILENT_WAIT_MS, _never, self._finish, is_silent=True))
+                append.listener = self._touch
+        changes = Changes((self._ended,), self._context.broker.clock.monotonic_ms() + SILENT_WAIT_MS)
+        while self._blocks_connection():
+            self._await_disks()
+            if (yield changes) is None:
+                break
+        self._close_on_error()
 
     def _blocks_connection(self) -> bool:
         return any(append is not None and _blocks_connection(append) for append, _ in self._delayed)
 
-    def _check(self, append: Append | None = None) -> None:
-        """Something has changed: an append, or the space in a disk's queue."""
-        if not self._blocks_connection():
-            self._context.broker.purgatory.complete(self._waiting)
-        elif append is None:
-            self._await_disks()
-        elif append.state is PENDING:
-            append.replica.disk.when_uncrowded(self._check)
+    def _touch(self, _: Append) -> None:
+        self._context.broker.tasks.touch(self._ended)
 
     def _await_disks(self) -> None:
-        for disk in {append.replica.disk for append, _ in self._delayed if append is not None}:
+        for disk in {append.replica.disk for append, _ in self._delayed if append is not None} - self._crowded:
             if disk.is_crowded:
-                disk.when_uncrowded(self._check)
+                self._crowded.add(disk)
+                disk.when_uncrowded(partial(self._is_uncrowded, disk))
 
-    def _finish(self) -> object:
-        self._close_on_error()
-        return NO_REPLY
+    def _is_uncrowded(self, disk: DiskMonitor) -> None:
+        self._crowded.discard(disk)
+        self._context.broker.tasks.touch(self._ended)
 
     def _close_on_error(self) -> None:
         self._rendered()
         close_on_error(self._response)
-
-
-def _never(wait_list: WaitList) -> None:
-    """No list is ever touched."""
 
 
 def _blocks_connection(append: Append) -> bool:

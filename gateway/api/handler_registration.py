@@ -14,16 +14,9 @@ from headgate.gateway.api.authorization import Rule
 from headgate.gateway.api.authorization_rules import unrestricted
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.runtime.tasks import Silent, Task
 from headgate.protocol.reading import MAX_ELEMENTS, MAX_ELEMENTS_AT_ONCE
 from headgate.protocol.schema import Message
-
-
-class Silent(NamedTuple):
-    """The task of a request that gets no reply: the task delays later requests, and goes on without its client."""
-
-    task: Task[None]
-
 
 Outcome = Message | Task[Any] | Waiting | Silent | None
 Handler = Callable[[Any, HandlerContext], Outcome]

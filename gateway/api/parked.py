@@ -15,10 +15,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
-from headgate.gateway.api.handler_registration import Silent
 from headgate.gateway.api.routes import Reply, Route, body_of, with_body
 from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.runtime.tasks import Changes, Running, Task, WaitList, is_task
+from headgate.gateway.runtime.tasks import Changes, Running, Silent, Task, WaitList, is_task
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.reading import BYTES_PER_ELEMENT, parsed_bytes
 from headgate.protocol.schema import Message

@@ -46,6 +46,7 @@ from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.metrics import Metrics
 from headgate.gateway.runtime.purgatory import Purgatory, WaitList
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.tasks import Lock
 from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.storage.config import LogConfig
 from headgate.storage.directory import kafka_directory
@@ -308,7 +309,7 @@ class BrokerParts:
     def _make_services(self) -> Services:
         config, clock, scheduler, purgatory = self.config, self.clock, self.scheduler, self.purgatory
         slices = TimeSlices(clock, scheduler)
-        shared = CoordinatorServices(clock, scheduler, purgatory, self.appends, slices)
+        shared = CoordinatorServices(clock, scheduler, purgatory.tasks, self.appends, Lock(scheduler))
         producer_ids = ProducerIds(self.metadata)
         groups = GroupCoordinator(config, self.random, shared, self.metadata, self.partitions)
         offset_stores = self._make_offset_stores(groups, shared)

@@ -28,13 +28,11 @@ from headgate.gateway.coordinator.decision import NEVER, Decision, Reply, Ticket
 from headgate.gateway.coordinator.internal_topic import InternalTopic
 from headgate.gateway.coordinator.log_replay import LogReplay
 from headgate.gateway.coordinator.shard import CoordinatorShard
-from headgate.gateway.coordinator.shard_loader import CoordinatorServices, ShardLoader
+from headgate.gateway.coordinator.shard_loader import CoordinatorServices, load
 from headgate.gateway.replication.append import ACKS_ALL, Append, await_offset
-from headgate.gateway.replication.append_queue import Done
 from headgate.gateway.replication.replica import GATHER_BYTES, Replica
-from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.gateway.runtime.scheduler import Timer
-from headgate.gateway.runtime.time_slices import SLICE_MS
+from headgate.gateway.runtime.tasks import SLICE_MS, Ask, Changes, Running, Task, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.schema import Struct
 from headgate.storage.log.log import Made
@@ -73,45 +71,43 @@ _TRANSLATED = {
 
 
 class RequestTicket(Ticket):
-    """The ticket of one request: its reply once decided, and the parked request."""
+    """The ticket of one request: its reply once decided, and the wait for it."""
 
-    __slots__ = ("_coordinator", "_ended", "_list", "_waiting", "reply")
+    __slots__ = ("_coordinator", "_decided", "_ended", "is_gone", "reply")
 
     def __init__(self, coordinator: Coordinator[Any]) -> None:
         self.reply: Reply | None = None
+        self.is_gone = False
         self._coordinator = coordinator
         self._ended = coordinator.ended
-        self._list: WaitList | None = None
-        self._waiting: Waiting | None = None
-
-    @property
-    def is_gone(self) -> bool:
-        waiting = self._waiting
-        return waiting is not None and waiting.is_gone
+        self._decided: WaitList | None = None
 
     def answer(self, reply: Reply) -> None:
-        """Set the reply, and wake the parked request."""
+        """Set the reply, and continue the request that waits for it."""
         self.reply = reply
-        if self._list is not None:
-            self._coordinator.services.purgatory.touch(self._list)
+        if self._decided is not None:
+            self._coordinator.services.tasks.touch(self._decided)
 
-    def park(self) -> Waiting:
+    def later(self) -> Task[Any]:
         """Wait for the reply or the end of the shard. Raises KafkaError if the shard ended while deciding."""
         if self._ended is not self._coordinator.ended:
-            self.expire()
-        self._list = WaitList()
-        self._waiting = Waiting((self._list, self._ended), NEVER, self._attempt, self.expire)
-        return self._waiting
+            self.value()
+        self._decided = WaitList()
+        return self._wait(Changes((self._decided, self._ended)))
 
-    def _attempt(self, _: WaitList) -> Any:
-        self._coordinator.services.appends.commit()  # the reply may depend on a staged write
-        if self._ended is not self._coordinator.ended:
-            self.reply = None
-        elif self.reply is None:
-            return None
-        return self.expire()
+    def _wait(self, changes: Changes) -> Task[Any]:
+        coordinator = self._coordinator
+        try:
+            while self.reply is None and (yield changes) is not None:
+                coordinator.services.appends.commit()  # the reply may depend on a staged write
+                if self._ended is not coordinator.ended:
+                    self.reply = None
+                    break
+        finally:
+            self.is_gone = True
+        return self.value()
 
-    def expire(self) -> Any:
+    def value(self) -> Any:
         """Return the reply, or raise it if it is a KafkaError.
 
         Raises KafkaError(NOT_COORDINATOR) without a reply: the client looks for its coordinator again.
@@ -169,14 +165,11 @@ class Coordinator(Generic[S]):
         self._when_loaded = loaded
         self._perform = perform
         self._is_closed = False
-        self._is_writing = False
+        self._is_writing = False  # a thread writes for this shard
         self._unfinished_writes = 0  # writes of threads, also for a shard that has ended
-        self._is_going_on = False
-        self._queue: deque[
-            tuple[str, Callable[[S, Ticket], Decision], RequestTicket | None, FailureResponse | None]
-        ] = deque()
+        self._queue: deque[tuple[str, Callable[[S, Ticket], Decision], RequestTicket | None]] = deque()
         self._effects: deque[tuple[int, Decision]] = deque()  # (end offset that must be committed, decision)
-        self._effects_are_scheduled = False
+        self._performing: Running[None] | None = None
         self._end_offset = 0  # the end of the replayed records
         self._is_loading = False
         self._is_outdated = False  # the log was truncated since the load began
@@ -194,7 +187,7 @@ class Coordinator(Generic[S]):
     def submit(
         self, key: str, decide: Callable[[S, Ticket], Decision], failure_response: FailureResponse | None = None
     ) -> Any:
-        """Return the reply that `decide` decides, or a `Waiting` for the reply.
+        """Return the reply that `decide` decides, or a task that waits for the reply.
 
         With `failure_response` the write may wait for the end of the turn, if the decision answers this request alone.
 
@@ -208,17 +201,17 @@ class Coordinator(Generic[S]):
             if len(self._queue) >= MAX_QUEUED:
                 message = f"{MAX_QUEUED} requests wait for the disk"
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
-            self._queue.append((key, decide, ticket, None))
-            return ticket.park()
-        self._decide(key, decide, ticket, failure_response)
-        return ticket.park() if ticket.reply is None else ticket.expire()
+            self._queue.append((key, decide, ticket))
+            return ticket.later()
+        self._start(self._decide(key, decide, ticket, failure_response))
+        return ticket.later() if ticket.reply is None else ticket.value()
 
     def run(self, key: str, decide: Callable[[S, Ticket], Decision]) -> None:
         """Decide without a request, after the requests in the queue; do nothing without a shard."""
         if self._is_writing:
-            self._queue.append((key, decide, None, None))
+            self._queue.append((key, decide, None))
         elif self.shard is not None:
-            self._decide(key, decide, None, None)
+            self._start(self._decide(key, decide, None))
 
     def run_each(self, shard: S, decisions: Iterator[Decision]) -> None:
         """Run decisions of a shard one after another; requests get a turn between any two of them."""
@@ -247,16 +240,18 @@ class Coordinator(Generic[S]):
         key: str,
         decide: Callable[[S, Ticket], Decision],
         ticket: RequestTicket | None,
-        failure_response: FailureResponse | None,
-    ) -> None:
+        failure_response: FailureResponse | None = None,
+    ) -> Task[None] | None:
+        """Decide, write and answer; return the rest as a task if a thread has to write."""
         shard = self.shard
         assert shard is not None
         try:
             decision = decide(shard, ticket or _NOBODY)
         except KafkaError as error:
             decision = Decision(replies=[(ticket, without_frames(error))] if ticket is not None else [])
+        write = None
         if decision.records or decision.marker:
-            self._append(key, decision, ticket, failure_response)
+            write = self._append(key, decision, ticket, failure_response)
         else:
             if decision.replies:
                 self._reply(decision)
@@ -266,12 +261,13 @@ class Coordinator(Generic[S]):
         shard.note_due(key)
         if shard.timers.due_ms < self._timer_ms:
             self._arm()
+        return write
 
     # Writing
 
     def _append(
         self, key: str, decision: Decision, ticket: RequestTicket | None, failure_response: FailureResponse | None
-    ) -> None:
+    ) -> Task[None] | None:
         now_ms = self.services.clock.now_ms()
         partition = self.partition
         decision.leader_epoch = partition.leader_epoch
@@ -281,11 +277,8 @@ class Coordinator(Generic[S]):
             data = self._encode(decision, now_ms)
             validate = OWN_RAISED if decision.has_raised_epoch else None
             if writer is not None:
-                self._is_writing = True
-                self._unfinished_writes += 1
-                written = self._continuation(key, decision, now_ms, ticket is None)
-                writer.append(data, ACKS_ALL, now_ms, written, validate)
-                return
+                write = partial(writer.append, data, ACKS_ALL, now_ms, validate=validate)
+                return self._write_by_thread(key, decision, now_ms, write, is_tick=ticket is None)
             if failure_response is None or not _answers_only(decision, ticket) or len(data) > GATHER_BYTES:
                 info = partition.append(data, ACKS_ALL, now_ms, validate or OWN, Made(decision.marker))
             else:
@@ -297,8 +290,9 @@ class Coordinator(Generic[S]):
                     self.services.appends.promise(partition, staged, promise.refuse)
         except KafkaError as error:
             self._failed(key, decision, without_frames(error), is_tick=ticket is None)
-            return
+            return None
         self._replay(decision, info, now_ms)
+        return None
 
     def _encode(self, decision: Decision, now_ms: int) -> memoryview:
         try:
@@ -307,48 +301,60 @@ class Coordinator(Generic[S]):
             self._topic.logger.exception("%r: a decision has no encoding", self.partition)
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"no record can hold it: {error}") from error
 
-    def _continuation(self, key: str, decision: Decision, now_ms: int, is_tick: bool) -> Done:
-        """Return the function that receives the result of a thread's write."""
+    def _write_by_thread(self, key: str, decision: Decision, now_ms: int, write: Ask, *, is_tick: bool) -> Task[None]:
+        """Replay a decision once a thread has written it."""
         ended = self.ended
-
-        def written(result: AppendInfo | KafkaError) -> None:
-            self._unfinished_writes -= 1
-            if ended is not self.ended:  # the clients were told to retry
-                self.services.scheduler.call_soon(self._load)
-                return
-            self._is_writing = False
-            if not isinstance(result, KafkaError) and self._is_fenced(decision):
-                result = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader epoch has changed during the write")
-            if isinstance(result, KafkaError):
-                self._failed(key, decision, result, is_tick)
-            else:
-                self._replay(decision, result, now_ms)
-            if self.shard is not None:
-                self.shard.note_due(key)
-            self._go_on()
-
-        return written
+        self._unfinished_writes += 1
+        try:
+            result: AppendInfo | KafkaError = yield write
+        except KafkaError as error:
+            result = without_frames(error)
+        self._unfinished_writes -= 1
+        if ended is not self.ended:  # the clients were told to retry
+            self.services.scheduler.call_soon(self._load)
+            return
+        if not isinstance(result, KafkaError) and self._is_fenced(decision):
+            result = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader epoch has changed during the write")
+        if isinstance(result, KafkaError):
+            self._failed(key, decision, result, is_tick)
+        else:
+            self._replay(decision, result, now_ms)
+        if self.shard is not None:
+            self.shard.note_due(key)
 
     def _is_fenced(self, decision: Decision) -> bool:
         """Whether the decision was written under an earlier leader epoch."""
         return decision.leader_epoch not in (-1, self.partition.leader_epoch)
 
-    def _go_on(self) -> None:
-        """Decide the requests that came during a thread's write, until a decision has to be written again."""
-        if self._is_going_on:  # the append queue refused at once; the outer call goes on
-            return
-        self._is_going_on = True
-        while self._queue and not self._is_writing and self.shard is not None:
-            key, decide, ticket, failure_response = self._queue.popleft()
-            try:
-                self._decide(key, decide, ticket, failure_response)
-            except Exception:
-                self._topic.logger.exception("a request or a tick of %s %r failed", self._topic.key_name, key)
-                if ticket is not None:
-                    ticket.answer(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-        self._is_going_on = False
-        if not self._is_writing:
-            self._arm()
+    def _start(self, write: Task[None] | None) -> None:
+        """Have a thread write a decision; the requests that come meanwhile wait in the queue."""
+        if write is not None:
+            self._is_writing = True
+            self.services.tasks.start(self._write_queued(write))
+
+    def _write_queued(self, write: Task[None] | None) -> Task[None]:
+        ended = self.ended
+        try:
+            while write is not None or (self._queue and ended is self.ended):
+                if write is not None:
+                    yield from write
+                    write = None
+                else:
+                    write = self._decide_next()
+        finally:
+            if ended is self.ended:
+                self._is_writing = False
+                self._arm()
+
+    def _decide_next(self) -> Task[None] | None:
+        key, decide, ticket = self._queue.popleft()
+        try:
+            return self._decide(key, decide, ticket)
+        except Exception:
+            self._topic.logger.exception("a request or a tick of %s %r failed", self._topic.key_name, key)
+            if ticket is not None:
+                ticket.answer(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return None
 
     def _replay(self, decision: Decision, info: AppendInfo, now_ms: int) -> None:
         shard = self.shard
@@ -394,27 +400,15 @@ class Coordinator(Generic[S]):
             for ticket, reply in decision.replies:
                 ticket.answer(reply)  # type: ignore[attr-defined]
             return
+        self.services.tasks.start(self._reply_committed(decision))
+
+    def _reply_committed(self, decision: Decision) -> Task[None]:
+        """Send the replies once the records are below the high watermark, or the wait has timed out."""
         deadline_ms = self.services.clock.monotonic_ms() + self._topic.write_timeout_ms
-        self._await_commit(self._end_offset, deadline_ms, partial(self._committed, decision))
-
-    def _await_commit(self, end_offset: int, deadline_ms: float, done: Callable[[bool], None]) -> None:
-        """Call `done(is_in_time)` when the high watermark reaches the offset; not if the shard ends first."""
-        partition, ended = self.partition, self.ended
-
-        def ended_append(_: Append) -> None:  # an append also fails if another leader epoch has begun
-            if partition.high_watermark >= end_offset:
-                self.services.purgatory.complete(waiting)
-
-        def complete(is_there: Any) -> None:
-            if ended is self.ended:
-                done(is_there is True)
-
-        waiting = Waiting((ended,), deadline_ms, lambda _: True, lambda: partition.high_watermark >= end_offset)
-        await_offset(partition, end_offset, ended_append)
-        self.services.purgatory.park(waiting, complete)
-
-    def _committed(self, decision: Decision, is_in_time: bool) -> None:
-        """Send the replies: the records are below the high watermark, or the wait has timed out."""
+        ended = self.ended
+        is_in_time = yield from self._commit(self._end_offset, deadline_ms)
+        if ended is not self.ended:
+            return
         error = None
         if not is_in_time:
             message = f"it was not written to every in-sync replica within {self._topic.write_timeout_ms} ms"
@@ -426,46 +420,58 @@ class Coordinator(Generic[S]):
         if is_in_time and error is not None:
             self.reload(error.message)
 
+    def _commit(self, end_offset: int, deadline_ms: float) -> Task[bool]:
+        """Whether the high watermark reaches the offset before the deadline, and before the shard ends."""
+        partition, ended, passed = self.partition, self.ended, WaitList()
+        changes = Changes((passed, ended), deadline_ms)
+
+        def ended_append(_: Append) -> None:  # an append also fails if another leader epoch has begun
+            if partition.high_watermark >= end_offset:
+                self.services.tasks.touch(passed)
+
+        await_offset(partition, end_offset, ended_append)
+        yield changes
+        return ended is self.ended and partition.high_watermark >= end_offset
+
     def _defer_effects(self, decision: Decision) -> None:
-        """Perform the effects after all earlier ones, once everything written so far is below the high watermark.
-
-        Effects never run in the turn of the decision: a request that an effect submits must not meet a decision that is
-        half done.
-        """
+        """Perform the effects after all earlier ones, once everything written so far is below the high watermark."""
         self._effects.append((self._end_offset, decision))
-        if not self._effects_are_scheduled:
-            self._schedule_effects(is_staged=self.partition.log.staged is not None)
+        if self._performing is None:
+            is_staged = self.partition.log.staged is not None
+            self._performing = self.services.tasks.start(self._perform_effects(is_staged=is_staged), self._performed)
 
-    def _schedule_effects(self, *, is_staged: bool = False) -> None:
-        """`is_staged`: the end of the turn writes what the first effect waits for, so try it then."""
-        self._effects_are_scheduled = True
-        end_offset, perform = self._effects[0][0], partial(self._perform_effects, self.ended)
-        if is_staged or self.partition.high_watermark >= end_offset:
-            self.services.scheduler.call_soon(perform)
-        else:
-            self._await_commit(end_offset, NEVER, perform)
-
-    def _perform_effects(self, ended: WaitList, is_committed: bool = True) -> None:
+    def _perform_effects(self, *, is_staged: bool) -> Task[None]:
         """Perform the committed effects in the order of their decisions. A failed effect does not stop later ones.
 
-        `is_committed` is false if the broker stops.
+        Effects never run in the turn of the decision: a request that an effect submits must not meet a decision that is
+        half done. `is_staged`: the end of the turn writes what the first effect waits for.
         """
-        if not is_committed:
-            return
-        self.services.appends.commit()  # the first effect may wait for nothing else
-        while ended is self.ended and self._effects and self.partition.high_watermark >= self._effects[0][0]:
-            _, decision = self._effects.popleft()
-            if self._is_fenced(decision):
-                self.reload("the leader epoch has changed since a write")
+        ended = self.ended
+        while self._effects:
+            end_offset = self._effects[0][0]
+            if is_staged or self.partition.high_watermark >= end_offset:
+                is_staged = False
+                yield self._soon
+            elif not (yield from self._commit(end_offset, NEVER)):
+                return  # the broker stops, or the shard has ended
+            self.services.appends.commit()  # the first effect may wait for nothing else
+            while ended is self.ended and self._effects and self.partition.high_watermark >= self._effects[0][0]:
+                _, decision = self._effects.popleft()
+                if self._is_fenced(decision):
+                    self.reload("the leader epoch has changed since a write")
+                    return
+                try:
+                    self._perform(decision.effects, decision.leader_epoch)
+                except Exception:
+                    self._topic.logger.exception("%r: an effect failed", self.partition)
+            if ended is not self.ended:
                 return
-            try:
-                self._perform(decision.effects, decision.leader_epoch)
-            except Exception:
-                self._topic.logger.exception("%r: an effect failed", self.partition)
-        if ended is self.ended:
-            self._effects_are_scheduled = False
-            if self._effects:
-                self._schedule_effects()
+
+    def _performed(self, _: object) -> None:
+        self._performing = None
+
+    def _soon(self, resume: Callable[[None], None]) -> None:
+        self.services.scheduler.call_soon(partial(resume, None))
 
     # Time
 
@@ -527,12 +533,14 @@ class Coordinator(Generic[S]):
         self._is_writing = False
         self._queue.clear()
         self._effects.clear()
-        self._effects_are_scheduled = False
+        if self._performing is not None:
+            self._performing.cancel()
+            self._performing = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer, self._timer_ms = None, NEVER
         ended, self.ended = self.ended, WaitList()
-        self.services.purgatory.touch(ended)
+        self.services.tasks.touch(ended)
 
     def _load(self) -> None:
         # The shard would miss a batch that lands after the load: so the end of that write calls this again
@@ -540,15 +548,18 @@ class Coordinator(Generic[S]):
             return
         self._is_loading, self._is_outdated = True, False
         self.services.appends.commit()  # staged batches have to be in the file
-        log, buffer_bytes = self.partition.log, self._topic.load_buffer_bytes
+        log, began_ms = self.partition.log, self.services.clock.monotonic_ms()
         replay = LogReplay(self._make_shard(), log.start_offset)
         if log.end_offset == log.start_offset:
             self._loaded(replay, 0.0)
         else:
-            ShardLoader(log, replay, self.services, buffer_bytes, self._loaded, self._load_failed).start()
+            loading = load(log, replay, self.services, self._topic.load_buffer_bytes)
+            self.services.tasks.start(loading, partial(self._ended_load, replay, began_ms))
 
-    def _load_failed(self, error: BaseException) -> None:
-        """Retry the load after a pause: the log cannot be read. Clients retry meanwhile."""
+    def _ended_load(self, replay: LogReplay[S], began_ms: float, error: Exception | None) -> None:
+        if error is None:
+            self._loaded(replay, began_ms)
+            return
         self._is_loading = False
         self._topic.logger.error("%r cannot be loaded; the broker retries: %s", self.partition, error)
         self.services.scheduler.call_after(LOAD_RETRY_MS, self._load)

@@ -2,65 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from headgate.gateway.coordinator.decision import NEVER
-from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.runtime.tasks import Task, Together, is_task
 from headgate.protocol.errors import KafkaError, without_frames
+from headgate.protocol.steps import FEW_ITEMS
 
 
-class Gathering:
-    """The replies to one request; some may still be missing. A failed key has a KafkaError as its reply."""
+def gather(keys: Sequence[str], ask: Callable[[str], Any], assemble: Callable[[list[Any]], Any]) -> Any:
+    """Make one response of the replies to many keys, in order: `assemble(replies)`, or a task that waits for replies.
 
-    def __init__(self, replies: list[Any], assemble: Callable[[list[Any]], Any]) -> None:
-        self._replies = replies
-        self._missing = 0
-        self._assemble = assemble
-        self._owners: dict[WaitList, list[int]] = {}
-        for number, reply in enumerate(replies):
-            if isinstance(reply, Waiting):
-                self._missing += 1
-                for wait_list in reply.lists:
-                    self._owners.setdefault(wait_list, []).append(number)
-
-    def look(self) -> None:
-        """Take the replies that came while later keys were asked, before the request was parked."""
-        for number, waiting in enumerate(self._replies):
-            if isinstance(waiting, Waiting):
-                self._attempt_one(number, waiting, next(iter(waiting.lists)))
-
-    def result(self) -> Any:
-        """The assembled response, or the `Waiting` for the last reply."""
-        if self._missing:
-            return Waiting(list(self._owners), NEVER, self._attempt, self._expire)
-        return self._assemble(self._replies)
-
-    def _attempt(self, touched: WaitList) -> Any:
-        for number in self._owners[touched]:
-            waiting = self._replies[number]
-            if isinstance(waiting, Waiting):
-                self._attempt_one(number, waiting, touched)
-        return None if self._missing else self._assemble(self._replies)
-
-    def _attempt_one(self, number: int, waiting: Waiting, touched: WaitList) -> None:
-        self._take(number, value_of(lambda: waiting.attempt(touched)))
-
-    def _expire(self) -> Any:
-        for number, waiting in enumerate(self._replies):
-            if isinstance(waiting, Waiting):
-                self._take(number, value_of(waiting.expire))
-        return self._assemble(self._replies)
-
-    def _take(self, number: int, reply: Any) -> None:
-        if reply is not None:
-            self._replies[number] = reply
-            self._missing -= 1
+    `ask(key)` returns a reply, or a task that waits for it. A failed key has a KafkaError as its reply, and stops no
+    other key. Many keys are asked in steps.
+    """
+    if len(keys) > FEW_ITEMS:
+        return _gather(keys, ask, assemble)
+    replies = [reply_of(ask, key) for key in keys]
+    return _await(replies, assemble) if any(map(is_task, replies)) else assemble(replies)
 
 
-def value_of(make: Callable[[], Any]) -> Any:
+def _gather(keys: Sequence[str], ask: Callable[[str], Any], assemble: Callable[[list[Any]], Any]) -> Task[Any]:
+    replies = []
+    for key in keys:
+        replies.append(reply_of(ask, key))
+        yield
+    return (yield from _await(replies, assemble))
+
+
+def _await(replies: list[Any], assemble: Callable[[list[Any]], Any]) -> Task[Any]:
+    missing = {number: _caught(reply) for number, reply in enumerate(replies) if is_task(reply)}
+    for number, reply in zip(missing, (yield Together(missing.values(), len(missing))), strict=True):
+        replies[number] = reply
+    outcome = assemble(replies)
+    return (yield from outcome) if is_task(outcome) else outcome
+
+
+def _caught(task: Task[Any]) -> Task[Any]:
+    try:
+        return (yield from task)
+    except KafkaError as error:
+        return without_frames(error)
+
+
+def reply_of(ask: Callable[..., Any], *arguments: Any) -> Any:
     """The result of a call, or the KafkaError that the call raised."""
     try:
-        return make()
+        return ask(*arguments)
     except KafkaError as error:
         return without_frames(error)

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from headgate.gateway.coordinator.coordinator import Coordinator, FailureResponse, Perform
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.gathering import Gathering, value_of
+from headgate.gateway.coordinator.gathering import gather
 from headgate.gateway.coordinator.internal_topic import SHORT_KEY, InternalTopic, partition_of
 from headgate.gateway.coordinator.shard import CoordinatorShard
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
@@ -22,7 +22,6 @@ from headgate.gateway.metadata.store import Change, MetadataStore
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.steps import FEW_ITEMS, Steps
 
 S = TypeVar("S", bound=CoordinatorShard)
 MIN_ISR = "min.insync.replicas"
@@ -61,7 +60,7 @@ class CoordinatorRuntime(Generic[S]):
     def submit(
         self, key: str, decide: Callable[[S, Ticket], Decision], failure_response: FailureResponse | None = None
     ) -> Any:
-        """Have the key's shard decide; return the decided reply, or a `Waiting` for the reply.
+        """Have the key's shard decide; return the decided reply, or a task that waits for the reply.
 
         `failure_response` makes the response of a failed write. With it a small write may wait for the end of the turn;
         the handler is then registered with `stages=True`.
@@ -98,27 +97,12 @@ class CoordinatorRuntime(Generic[S]):
         decide: Callable[[S, str, Ticket], Decision],
         assemble: Callable[[list[Any]], Any],
     ) -> Any:
-        """Have the shards of many keys decide; `assemble` makes one response of their replies, in order.
+        """Have the shards of many keys decide: see `gathering.gather`."""
 
-        A failed key has a KafkaError as its reply, and stops no other key. Many keys are asked in steps.
-        """
-        if len(keys) > FEW_ITEMS:
-            return self._gather_in_steps(keys, decide, assemble)
-        return Gathering([self._attempt(key, decide) for key in keys], assemble).result()
+        def ask(key: str) -> Any:
+            return self.submit(key, lambda shard, ticket: decide(shard, key, ticket))
 
-    def _gather_in_steps(
-        self, keys: Sequence[str], decide: Callable[[S, str, Ticket], Decision], assemble: Callable[[list[Any]], Any]
-    ) -> Steps[Any]:
-        replies: list[Any] = []
-        for key in keys:
-            replies.append(self._attempt(key, decide))
-            yield
-        gathering = Gathering(replies, assemble)
-        gathering.look()
-        return gathering.result()
-
-    def _attempt(self, key: str, decide: Callable[[S, str, Ticket], Decision]) -> Any:
-        return value_of(lambda: self.submit(key, lambda shard, ticket: decide(shard, key, ticket)))
+        return gather(keys, ask, assemble)
 
     def leader_of(self, key: str) -> int:
         """The id of the broker that coordinates a key.

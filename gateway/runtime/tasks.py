@@ -35,7 +35,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable
 from functools import partial
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from headgate.protocol.errors import without_frames
 
@@ -134,6 +134,12 @@ class Together(Generic[T]):
 
 Wait: TypeAlias = Changes | Together[Any] | Ask | None
 Task: TypeAlias = Generator[Wait, Any, T]
+
+
+class Silent(NamedTuple):
+    """The task of a request that gets no reply: the task delays later requests, and goes on without its client."""
+
+    task: Task[None]
 
 
 class Running(Generic[T]):
@@ -343,6 +349,45 @@ class Tasks:
             self._arm()
 
 
+class Lock:
+    """One holder at a time, in the order of the calls of `Turn.acquire`."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._turns: deque[Turn] = deque()
+
+    def turn(self) -> Turn:
+        """A turn of one task."""
+        return Turn(self._turns, self._scheduler)
+
+
+class Turn:
+    """The use of a lock by one task: the task yields `acquire`, and calls `release` in any case."""
+
+    __slots__ = ("_resume", "_scheduler", "_turns")
+
+    def __init__(self, turns: deque[Turn], scheduler: Scheduler) -> None:
+        self._turns = turns
+        self._scheduler = scheduler
+
+    def acquire(self, resume: Callable[[None], None]) -> None:
+        """Call `resume` once no earlier task holds the lock."""
+        self._resume = resume
+        self._turns.append(self)
+        if len(self._turns) == 1:
+            resume(None)
+
+    def release(self) -> None:
+        """Give the lock back, or wait for it no more. The next task holds the lock, and goes on after this turn."""
+        turns = self._turns
+        if self not in turns:
+            return
+        is_held = turns[0] is self
+        turns.remove(self)
+        if is_held and turns:
+            self._scheduler.call_soon(partial(turns[0]._resume, None))
+
+
 class Caller:
     """Whoever awaits a shielded task."""
 
@@ -360,20 +405,41 @@ def shielded(
 
     The task may ask its `Caller` before it begins something. Raises `late()` at the deadline.
     """
-    caller, ended, results = Caller(), WaitList(), list[T | Exception]()
+    caller = Caller()
+    try:
+        return (yield from _result(tasks, make(caller), deadline_ms, late))
+    finally:
+        caller.is_gone = True
+
+
+def within(tasks: Tasks, task: Task[T], deadline_ms: float, late: Callable[[], Exception]) -> Task[T]:
+    """The result of a task that is cancelled at the deadline. Raises `late()` then."""
+    started: list[Running[T]] = []
+    try:
+        return (yield from _result(tasks, task, deadline_ms, late, started.append))
+    finally:
+        for running in started:
+            running.cancel()
+
+
+def _result(
+    tasks: Tasks,
+    task: Task[T],
+    deadline_ms: float,
+    late: Callable[[], Exception],
+    started: Callable[[Running[T]], None] = lambda _: None,
+) -> Task[T]:
+    ended, results = WaitList(), list[T | Exception]()
 
     def done(result: T | Exception) -> None:
         results.append(result)
         tasks.touch(ended)
 
-    tasks.start(make(caller), done)
+    started(tasks.start(task, done))
     changes = Changes((ended,), deadline_ms)
-    try:
-        while not results:
-            if (yield changes) is None:
-                break
-    finally:
-        caller.is_gone = True
+    while not results:
+        if (yield changes) is None:
+            break
     result = results[0] if results else late()
     if isinstance(result, Exception):
         raise result

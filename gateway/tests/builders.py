@@ -19,6 +19,7 @@ from headgate.gateway.metadata.image import Node as Broker
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualTime
 from headgate.gateway.tests.shared_metadata import Cluster, SharedSource
 from headgate.protocol.compiler import read, write
@@ -164,9 +165,9 @@ def records(*values: bytes, timestamp: int = NOW_MS) -> memoryview:
 
 def parked(node: Node, outcome: object) -> list[Any]:
     """Park a reply; the list gets it."""
-    assert isinstance(outcome, Waiting)
+    assert is_task(outcome)
     replies: list[Any] = []
-    node.services.purgatory.park(outcome, replies.append)
+    node.services.tasks.start(outcome, replies.append)
     return replies
 
 

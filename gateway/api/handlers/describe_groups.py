@@ -20,7 +20,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import describe_groups_each, with_view
 from headgate.gateway.coordinator.groups.classic.requests import ClassicGroup
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.zookeeper.group_rows import merge_described
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -37,14 +37,16 @@ _DEAD = "Dead"
     versions="0-6",
     authorize=every(elements(AclOperation.DESCRIBE, AclResource.GROUP, "groups", "groups"), authorize_group_operations),
 )
-def describe_groups(request: DescribeGroupsRequest, context: HandlerContext) -> DescribeGroupsResponse | Waiting:
+def describe_groups(
+    request: DescribeGroupsRequest, context: HandlerContext
+) -> DescribeGroupsResponse | Task[DescribeGroupsResponse]:
     """Describe every named group once."""
     view = context.broker.zookeeper_groups
     nothing: Mapping[str, ZooKeeperGroup] = {}
     if view is None:
         return _respond(request, context, nothing)
     ask = partial(view.describe, request.groups)
-    response: DescribeGroupsResponse | Waiting = with_view(
+    response: DescribeGroupsResponse | Task[DescribeGroupsResponse] = with_view(
         context, ask, nothing, lambda found: _respond(request, context, found)
     )
     return response
@@ -52,7 +54,7 @@ def describe_groups(request: DescribeGroupsRequest, context: HandlerContext) -> 
 
 def _respond(
     request: DescribeGroupsRequest, context: HandlerContext, found: Mapping[str, ZooKeeperGroup]
-) -> DescribeGroupsResponse | Waiting:
+) -> DescribeGroupsResponse | Task[DescribeGroupsResponse]:
     """The response with the groups that were found in ZooKeeper."""
     version = context.version
 
@@ -63,7 +65,7 @@ def _respond(
     def refused(group_id: str, error: KafkaError) -> DescribedGroup:
         return DescribedGroup(error.code, error.message, group_id, _DEAD)
 
-    response: DescribeGroupsResponse | Waiting = describe_groups_each(
+    response: DescribeGroupsResponse | Task[DescribeGroupsResponse] = describe_groups_each(
         request.groups,
         lambda shard, group_id: _describe(shard, group_id, version),
         refused,

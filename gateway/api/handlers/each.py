@@ -14,9 +14,9 @@ from headgate.gateway.api.config_resources import Resource
 from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.coordinator.decision import Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.runtime.tasks import Changes, Task, WaitList, value_of, within
 from headgate.protocol.errors import ErrorCode, KafkaError
-from headgate.protocol.steps import FEW_ITEMS, Steps, as_steps, finish, lazy_map
+from headgate.protocol.steps import FEW_ITEMS, Steps, finish, lazy_map
 
 if TYPE_CHECKING:
     from headgate.gateway.metadata.store import Change
@@ -129,8 +129,6 @@ class _Rows(Generic[P, R]):
         self._rows: list[R] = []
         self._pending: deque[tuple[int, Change]] = deque()  # only unsettled changes, because each holds an image
         self._failed: dict[int, KafkaError] = {}
-        self.fault: Exception | None = None
-        """An unexpected exception, which ended the work."""
 
     def add(self) -> None:
         """Make the next row."""
@@ -200,70 +198,73 @@ def each_in_turns(
     timeout_ms: int,
     context: HandlerContext,
 ) -> Any:
-    """The response that `respond` makes of the rows of all items, or a `Waiting` for it.
+    """The response that `respond` makes of the rows of all items, or a task that waits for it.
 
     `answer` returns the row of an item with its metadata change; the response waits until every change has settled.
     More than `AT_ONCE` items take several turns. At the client's timeout, or when the broker stops, unsettled changes
     are reported as timed out; they may still take effect.
     """
-    services, rows, is_done = context.broker, _Rows(items, answer, refuse), WaitList()
-
-    def response() -> Any:
-        if rows.fault is not None:
-            raise rows.fault
-        finished = respond(rows.results())
-        return as_steps(finished) if len(items) > FEW_ITEMS else finished
-
-    def begin() -> None:
-        services.tasks.start_later(rows.steps(), ended)
-
-    def ended(result: Exception | None) -> None:
-        if result is None and not rows.are_made:
-            services.scheduler.call_after(PENDING_PAUSE_MS, begin)
-            return
-        rows.fault = result
-        services.purgatory.touch(is_done)
-
+    rows = _Rows(items, answer, refuse)
     if len(items) <= AT_ONCE:
         finish(rows.steps())
         if rows.is_settled:
-            return response()
-    if not rows.are_made:
-        begin()
-    deadline_ms = services.clock.monotonic_ms() + max(timeout_ms, _MIN_TIMEOUT_MS)
+            return respond(rows.results())
+    deadline_ms = context.broker.clock.monotonic_ms() + max(timeout_ms, _MIN_TIMEOUT_MS)
+    return _settle_rows(rows, respond, deadline_ms, context)
 
-    def attempt(_: WaitList) -> Any:
-        return response() if rows.is_settled or rows.fault is not None else None
 
-    return Waiting([is_done, services.metadata.waiters], deadline_ms, attempt, response)
+def _settle_rows(
+    rows: _Rows[P, R], respond: Callable[[list[R]], Any], deadline_ms: float, context: HandlerContext
+) -> Task[Any]:
+    tasks, is_done, failed = context.broker.tasks, WaitList(), list[Exception]()
+
+    def made(result: Exception | None) -> None:
+        failed.extend([] if result is None else [result])
+        tasks.touch(is_done)
+
+    if not rows.are_made:  # the changes of a client that disconnects take effect all the same
+        tasks.start_later(_make_rows(rows, context), made)
+    changes = Changes([is_done, context.broker.metadata.waiters], deadline_ms)
+    while not (rows.is_settled or failed) and (yield changes) is not None:
+        pass
+    if failed:
+        raise failed[0]
+    return respond(rows.results())
+
+
+def _make_rows(rows: _Rows[Any, Any], context: HandlerContext) -> Task[None]:
+    while not rows.are_made:
+        yield from rows.steps()
+        if not rows.are_made:
+            yield Changes((), context.broker.clock.monotonic_ms() + PENDING_PAUSE_MS)
 
 
 def settled(
     context: HandlerContext, change: Change | None, respond: Callable[[], Any], *, in_any_case: bool = False
 ) -> Any:
-    """The response of `respond` once a metadata change has settled, or a `Waiting` for it; None counts as settled.
+    """The response of `respond` once a metadata change has settled, or a task that waits; None counts as settled.
 
     The response raises the KafkaError of a failed change, unless `in_any_case` is set.
     """
-    services = context.broker
     if change is None:
         return respond()
+    if not change.is_settled:
+        return _settle(context, change, respond, in_any_case=in_any_case)
+    if change.error is not None and not in_any_case:
+        raise change.error
+    return respond()
 
-    def attempt(_: WaitList) -> Any:
-        return expire() if change.is_settled else None
 
-    def expire() -> Any:
-        if in_any_case:
-            return respond()
-        if not change.is_settled:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the metadata change is not on the disk yet")
-        if change.error is not None:
-            raise change.error
-        return respond()
-
-    if change.is_settled:
-        return expire()
-    return Waiting([services.metadata.waiters], services.clock.monotonic_ms() + SETTLED_MS, attempt, expire)
+def _settle(context: HandlerContext, change: Change, respond: Callable[[], Any], *, in_any_case: bool) -> Task[Any]:
+    services = context.broker
+    changes = Changes([services.metadata.waiters], services.clock.monotonic_ms() + SETTLED_MS)
+    while not change.is_settled and (yield changes) is not None:
+        pass
+    if not in_any_case and not change.is_settled:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the metadata change is not on the disk yet")
+    if not in_any_case and change.error is not None:
+        raise change.error
+    return respond()
 
 
 SETTLED_MS = 30_000.0
@@ -406,7 +407,7 @@ def alter_each(
     respond: Callable[[list[P]], Any],
     context: HandlerContext,
 ) -> Any:
-    """A response with a row of (error code, message, type, name) for every resource, or a `Waiting` for it.
+    """A response with a row of (error code, message, type, name) for every resource, or a task that waits for it.
 
     Each resource is changed, or refused as a whole. A repeated resource is refused.
     """
@@ -429,17 +430,15 @@ VIEW_WAIT_MS = 5_000.0
 
 def with_view(
     context: HandlerContext, ask: Callable[[Callable[[P], None]], None], nothing: P, respond: Callable[[P], Any]
-) -> Any:
-    """The outcome of `respond` with what `ask` finds, or a wait for it; with `nothing` after VIEW_WAIT_MS."""
-    services, is_read = context.broker, WaitList()
-    found: list[P] = []
+) -> Task[Any]:
+    """The outcome of `respond` with what `ask` finds; with `nothing` after VIEW_WAIT_MS."""
+    broker = context.broker
 
-    def done(value: P) -> None:
-        found.append(value)
-        services.purgatory.touch(is_read)
+    def find() -> Task[P]:
+        return (yield ask)
 
-    ask(done)
-    if found:
-        return respond(found[0])
-    deadline_ms = services.clock.monotonic_ms() + VIEW_WAIT_MS
-    return Waiting([is_read], deadline_ms, lambda _: respond(found[0]), lambda: respond(found[0] if found else nothing))
+    try:
+        found = yield from within(broker.tasks, find(), broker.clock.monotonic_ms() + VIEW_WAIT_MS, TimeoutError)
+    except TimeoutError:
+        found = nothing
+    return (yield from value_of(respond(found)))

@@ -9,17 +9,17 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
 from headgate.gateway.coordinator.groups.classic import requests
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import Task
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 @handles(HeartbeatRequest, versions="0-4", authorize=group(AclOperation.READ))
-def heartbeat(request: HeartbeatRequest, context: HandlerContext) -> HeartbeatResponse | Waiting:
+def heartbeat(request: HeartbeatRequest, context: HandlerContext) -> HeartbeatResponse | Task[HeartbeatResponse]:
     """Let the group decide. While the group is loading, the reply has no error, as in Kafka: sessions begin later."""
     check_group_id(request.group_id)
     try:
-        response: HeartbeatResponse | Waiting = ask_group(requests.heartbeat, request, context)
+        response: HeartbeatResponse | Task[HeartbeatResponse] = ask_group(requests.heartbeat, request, context)
     except KafkaError as error:
         if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return HeartbeatResponse()

@@ -10,13 +10,13 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ask_group, check_group_id
 from headgate.gateway.coordinator.groups.classic import requests
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import Task
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
 @handles(JoinGroupRequest, versions="0-9", authorize=group(AclOperation.READ))
-def join_group(request: JoinGroupRequest, context: HandlerContext) -> JoinGroupResponse | Waiting:
+def join_group(request: JoinGroupRequest, context: HandlerContext) -> JoinGroupResponse | Task[JoinGroupResponse]:
     """Let the group decide; the reply usually comes with the next generation."""
     check_group_id(request.group_id)
-    response: JoinGroupResponse | Waiting = ask_group(requests.join, request, context)
+    response: JoinGroupResponse | Task[JoinGroupResponse] = ask_group(requests.join, request, context)
     return response

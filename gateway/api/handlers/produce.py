@@ -20,7 +20,7 @@ from headgate.gateway.api.broker_endpoints import leader_of
 from headgate.gateway.api.context import CloseConnection, HandlerContext
 from headgate.gateway.api.conversion import Done, Steps, prepare_batches, prepare_message_set
 from headgate.gateway.api.delayed_produce import Delayed, DelayedProduce, close_on_error
-from headgate.gateway.api.handler_registration import handles
+from headgate.gateway.api.handler_registration import Outcome, handles
 from headgate.gateway.api.handlers.each import known_code, refusal
 from headgate.gateway.api.transactions.transaction_verification import (
     TransactionVerification,
@@ -34,7 +34,7 @@ from headgate.gateway.api.transactions.transaction_verification import (
 from headgate.gateway.replication.append import ACKS_ALL, FAILED, Append
 from headgate.gateway.replication.append_queue import AppendQueue
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import Silent, Task, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -120,9 +120,7 @@ def _refuse_early_version(row: PartitionProduceResponse, error: ErrorCode, messa
 
 
 @handles(ProduceRequest, versions="7-12", authorize=_authorize, stages=True)
-def produce(
-    request: ProduceRequest, context: HandlerContext, append: AppendTo = _append
-) -> ProduceResponse | Waiting | None:
+def produce(request: ProduceRequest, context: HandlerContext, append: AppendTo = _append) -> Outcome:
     """Append every partition's batches; with acks=all the reply waits for the high watermark."""
     acks = request.acks
     if acks not in _ACKS:
@@ -150,14 +148,29 @@ def produce(
     elif not delayed:
         return response
     if has_unverified(delayed):
-        append_again = partial(_append_verified, append, acks, context)
-        return TransactionVerification(request, context, response, delayed, append_again, render).answer()
+        verification = TransactionVerification(
+            request, context, response, delayed, partial(_append_verified, append, acks, context)
+        )
+        verified = _produce_verified(verification, request, context, response)
+        return verified if acks else Silent(verified)
     produced = DelayedProduce(context, response, delayed, render)
     return produced.answer(request) if acks else produced.answer_silently()
 
 
+def _produce_verified(
+    verification: TransactionVerification, request: ProduceRequest, context: HandlerContext, response: ProduceResponse
+) -> Task[Any]:
+    produced = DelayedProduce(context, response, (yield from verification.verify()), render)
+    if request.acks:
+        return (yield from value_of(produced.answer(request)))
+    silent = produced.answer_silently()
+    if silent is not None:
+        yield from silent.task
+    return None
+
+
 @handles(ProduceRequest, versions="13", authorize=_authorize, stages=True)
-def produce_by_id(request: ProduceRequest, context: HandlerContext) -> ProduceResponse | Waiting | None:
+def produce_by_id(request: ProduceRequest, context: HandlerContext) -> Outcome:
     """Produce for versions with topic ids."""
     names = context.broker.metadata.image.topic_names
     for topic in request.topic_data:
@@ -166,13 +179,13 @@ def produce_by_id(request: ProduceRequest, context: HandlerContext) -> ProduceRe
 
 
 @handles(ProduceRequest, versions="3-6", authorize=_authorize, stages=True)
-def produce_before_zstd(request: ProduceRequest, context: HandlerContext) -> ProduceResponse | Waiting | None:
+def produce_before_zstd(request: ProduceRequest, context: HandlerContext) -> Outcome:
     """Produce for versions that do not know zstd (KIP-110)."""
     return produce(request, context, _append_without_zstd)
 
 
 @handles(ProduceRequest, versions="0-2", authorize=_authorize)
-def produce_sets(request: ProduceRequest, context: HandlerContext) -> ProduceResponse | Waiting | None:
+def produce_sets(request: ProduceRequest, context: HandlerContext) -> Outcome:
     """Produce for versions with message sets, which are converted to batches.
 
     The first bytes of a ZooKeeper client look like a Produce version 0 without topics that needs no reply.

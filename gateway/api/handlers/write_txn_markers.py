@@ -15,7 +15,7 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
 from headgate.gateway.coordinator.transactions.markers import Marker
-from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.runtime.tasks import Changes, Task, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -24,7 +24,6 @@ from headgate.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from headgate.protocol.steps import Steps, finish_if_few
 
 WAIT_MS = 30_000.0
 """Kafka's request.timeout.ms. The coordinator tries again whatever took longer."""
@@ -41,8 +40,7 @@ def _authorize(authorization: Authorization) -> None:
 @handles(WriteTxnMarkersRequest, versions="0-2", authorize=_authorize)
 def write_txn_markers(request: WriteTxnMarkersRequest, context: HandlerContext) -> Any:
     """Write each marker; the response waits until all of them are below the high watermark, or refused."""
-    count = sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics)
-    return finish_if_few(_Writes(context).begin(request), count)
+    return _Writes(context).write(request)
 
 
 class _Writes:
@@ -52,10 +50,10 @@ class _Writes:
         self._services = context.broker
         self._codes: dict[int, dict[str, dict[int, ErrorCode | None]]] = {}  # by producer id, topic, index
         self._open = 0
-        self._waiting: Waiting | None = None
+        self._ended = WaitList()
 
-    def begin(self, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse | Waiting]:
-        """Append all markers. Several markers of one producer have one result; one without partitions, none."""
+    def write(self, request: WriteTxnMarkersRequest) -> Task[WriteTxnMarkersResponse]:
+        """Append all markers, and wait for their ends. Several markers of one producer have one result; one without partitions, none."""
         markers, count = self._services.markers, 0
         for asked in request.markers:
             marker = Marker(
@@ -77,17 +75,16 @@ class _Writes:
                         markers.commit()
                         yield
         markers.commit()
-        if not self._open:
-            return self._response()
-        deadline_ms = self._services.clock.monotonic_ms() + WAIT_MS
-        self._waiting = Waiting((), deadline_ms, _never, self._response)
-        return self._waiting
+        changes = Changes((self._ended,), self._services.clock.monotonic_ms() + WAIT_MS)
+        while self._open and (yield changes) is not None:
+            pass
+        return self._response()
 
     def _written(self, codes: dict[int, ErrorCode | None], index: int, error: KafkaError | None) -> None:
         codes[index] = ErrorCode.NONE if error is None else error.code
         self._open -= 1
-        if not self._open and self._waiting is not None:
-            self._services.purgatory.complete(self._waiting)
+        if not self._open:
+            self._services.tasks.touch(self._ended)
 
     def _response(self) -> WriteTxnMarkersResponse:
         """The response; a marker that is not written by now has timed out, and may still be written."""
@@ -112,7 +109,3 @@ class _Writes:
                 if topics
             ]
         )
-
-
-def _never(wait_list: WaitList) -> None:
-    """No list is ever touched."""

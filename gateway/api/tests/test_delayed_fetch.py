@@ -18,7 +18,7 @@ from headgate.gateway.api.handlers.tests.records.test_fetch import (
     sizes,
     wanted,
 )
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, parked
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchResponse
@@ -44,7 +44,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def answer(node: Node, fetch: Any, version: int = 12) -> FetchResponse:
     """The response, for which slices are gone through."""
     outcome = node.handle(fetch, version)
-    if isinstance(outcome, Waiting):
+    if is_task(outcome):
         answers = parked(node, outcome)
         while not answers:
             node.time.advance()
@@ -86,7 +86,7 @@ def test_a_parked_incremental_fetch_waits_on_one_list(node: Node, looked_at: lis
     session_id = opened(node, MANY)
     looked_at.clear()
     waiting = node.handle(go_on(session_id, 1, max_wait_ms=500), 12)
-    assert isinstance(waiting, Waiting)
+    assert is_task(waiting)
     assert len(waiting.lists) == 1
     answers = parked(node, waiting)
     append(node, "t", b"b", index=9)
@@ -205,8 +205,8 @@ def test_who_goes_while_it_is_in_slices_leaves_no_files(node: Node) -> None:
         append(node, "t", b"a", index=index)
     everything = wanted(node, "t", 12, *[from_offset(0, index) for index in range(MANY)])
     waiting = node.handle(request(everything, session_epoch=0, max_bytes=1 << 20), 12)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, lambda _: pytest.fail("nobody waits"))
+    assert is_task(waiting)
+    node.services.tasks.start(waiting, lambda _: pytest.fail("nobody waits"))
     node.time.advance()
     node.services.purgatory.abandon(waiting)
     for _ in range(3):

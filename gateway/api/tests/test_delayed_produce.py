@@ -12,7 +12,8 @@ from headgate.gateway.api.handler_registration import load
 from headgate.gateway.api.handlers.produce import render
 from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append import ACKS_ALL, Append
-from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
+from headgate.gateway.runtime.purgatory import NO_REPLY
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.runtime.tests.fake_scheduler import hung
 from headgate.gateway.tests.builders import Node, reach, records
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -49,8 +50,8 @@ class Bench:
         return DelayedProduce(self.node.context(9), response, rows, render)
 
     def park(self, outcome: Any) -> None:
-        assert isinstance(outcome, Waiting)
-        self.node.services.purgatory.park(outcome, self.heard.append)
+        assert is_task(outcome)
+        self.node.services.tasks.start(outcome, self.heard.append)
 
     @property
     def codes(self) -> list[tuple[int, int]]:
@@ -165,8 +166,8 @@ def test_a_move_of_the_high_watermark_costs_what_it_completes(tmp_path: Path, mo
     for number in range(PARKED):
         topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, records(b"v"))])
         outcome = served.handler(ProduceRequest(None, ACKS_ALL, 60_000, [topic]), node.context(9))
-        assert isinstance(outcome, Waiting)
-        node.services.purgatory.park(outcome, partial(replies.__setitem__, number))
+        assert is_task(outcome)
+        node.services.tasks.start(outcome, partial(replies.__setitem__, number))
     node.services.appends.commit()
     node.time.advance()
     assert (replica.uncommitted, counted.appends, counted.requests) == (PARKED, 0, 0)
@@ -176,6 +177,6 @@ def test_a_move_of_the_high_watermark_costs_what_it_completes(tmp_path: Path, mo
         assert (counted.appends, counted.requests) == (number + 1, number + 1)
         assert list(replies) == list(range(number + 1))
     assert [reply.responses[0].partition_responses[0].base_offset for reply in replies.values()] == list(range(PARKED))
-    assert len(node.services.purgatory) == 0
+    assert len(node.services.tasks) == 0
     monkeypatch.undo()
     node.close()

@@ -21,6 +21,7 @@ from headgate.gateway.api.handlers.fetch import FetchAsStored
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock, hung
 from headgate.gateway.tests.builders import Node, parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -307,7 +308,7 @@ class Histories(RuleBasedStateMachine):
         self.reference.take(wanted, gone)
         request = self.request(wanted, gone, is_full, **options)
         outcome = self.node.handle(request, self.version)
-        if not isinstance(outcome, Waiting):
+        if not is_task(outcome):
             self.answered(request, outcome)
         else:
             answers = parked(self.node, outcome)

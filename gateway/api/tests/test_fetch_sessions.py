@@ -76,7 +76,7 @@ class Looks:
 
     def change(self, *indexes: int) -> None:
         for index in indexes:
-            self.purgatory.touch(self.lists[index])
+            self.tasks.touch(self.lists[index])
 
     @property
     def watches(self) -> list[int]:

@@ -166,18 +166,18 @@ def test_steps_of_a_handler_may_end_in_a_wait(node: Node) -> None:
         loop.turn()
     assert gone.parked is not None
     gone.parked.abandon()
-    node.services.purgatory.touch(wait_list)
+    node.services.tasks.touch(wait_list)
     asked.finish()
     assert asked.response.node_id == 9
     assert not gone.replies
-    assert len(node.services.purgatory) == 0
+    assert len(node.services.tasks) == 0
 
 
 def test_a_stop_answers_what_waits_and_drops_no_steps(node: Node) -> None:
     loop = Loop(node)
     asked = loop.ask(configs(), 4)
     loop.turn()
-    node.services.purgatory.expire_all()
+    node.services.tasks.expire_all()
     asked.finish()  # while the connections have their time to drain
     assert len(asked.response.results) == MANY
 

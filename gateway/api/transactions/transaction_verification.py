@@ -18,18 +18,17 @@ Source: `AddPartitionsToTxnManager` and `ReplicaManager.handleProduceAppend` of 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from headgate.gateway.api.context import HandlerContext
-from headgate.gateway.api.delayed_produce import MIN_WAIT_MS, Delayed, DelayedProduce, Render
+from headgate.gateway.api.delayed_produce import MIN_WAIT_MS, Delayed
 from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
-from headgate.gateway.coordinator.gathering import value_of
 from headgate.gateway.replication.append import Append
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting, WaitList
+from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.tasks import Changes, Task, is_task, within
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
 from headgate.protocol.messages.produce import (
@@ -221,6 +220,25 @@ def _unverified(delayed: Sequence[Delayed]) -> list[UnverifiedAppend]:
     return [append for append, _ in delayed if isinstance(append, UnverifiedAppend)]
 
 
+class Retries:
+    """The pauses between questions to a coordinator that still ends the producer's last transaction."""
+
+    __slots__ = ("_clock", "_end_ms", "_pause_ms")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._end_ms, self._pause_ms = clock.monotonic_ms() + RETRIES_END_MS, FIRST_RETRY_MS
+
+    def pause(self) -> Task[bool]:
+        """Wait, and return whether to ask again: not for ever, and not if the broker stops."""
+        due_ms = self._clock.monotonic_ms() + self._pause_ms
+        if due_ms > self._end_ms:
+            return False
+        self._pause_ms = min(2 * self._pause_ms, MAX_RETRY_MS)
+        yield Changes((), due_ms)
+        return self._clock.monotonic_ms() >= due_ms
+
+
 class TransactionVerification:
     """A produce request with a transactional id, and those of its appends that had not ended in the handler."""
 
@@ -230,12 +248,8 @@ class TransactionVerification:
         "_context",
         "_deadline_ms",
         "_delayed",
-        "_parked",
-        "_render",
         "_request",
         "_response",
-        "_retries_end_ms",
-        "_retry_ms",
         "_unverified",
     )
 
@@ -246,108 +260,74 @@ class TransactionVerification:
         response: ProduceResponse,
         delayed: Sequence[Delayed],
         append_again: AppendAgain,
-        render: Render,
     ) -> None:
         self._request = request
         self._context = context
         self._response = response
         self._delayed = delayed
         self._append_again = append_again
-        self._render = render
         self._unverified = _unverified(delayed)
         self._adds = context.version >= ADDS_PARTITIONS
-        self._parked: Waiting | None = None
-        """The first wait of the request; later ones replace its conditions (`Purgatory.continue_with`)."""
-        now_ms = context.broker.clock.monotonic_ms()
-        self._deadline_ms = now_ms + max(request.timeout_ms, MIN_WAIT_MS)
-        self._retries_end_ms, self._retry_ms = now_ms + RETRIES_END_MS, FIRST_RETRY_MS
+        self._deadline_ms = context.broker.clock.monotonic_ms() + max(request.timeout_ms, MIN_WAIT_MS)
 
-    def answer(self) -> ProduceResponse | Waiting | None:
-        """The response, or a `Waiting` for it; None if no response is needed.
+    def verify(self) -> Task[Sequence[Delayed]]:
+        """Ask about the transaction, and append what is verified. Returns the appends that have not ended.
 
-        Raises CloseConnection as `DelayedProduce.answer_silently` does.
+        The marker of the producer's last transaction may come between question and answer, and make the verification
+        void. In the new protocol, where epochs tell the transactions apart, the question is asked again.
         """
-        outcome: ProduceResponse | Waiting | None
-        if len({(append.header.producer_id, append.header.producer_epoch) for append in self._unverified}) > 1:
-            outcome = self._finish(self._codes(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
-        elif self._adds or self._context.broker.config.transaction_partition_verification_enable:
-            outcome = self._ask()
-        else:
-            self._begin()
-            outcome = self._finish(self._codes(ErrorCode.NONE))
-        return outcome
+        retries = Retries(self._context.broker.clock)
+        codes = yield from self._ask(retries)
+        while True:
+            self._append(codes)
+            if not self._unverified:
+                break
+            codes = self._codes(ErrorCode.INVALID_TXN_STATE)
+            if self._adds and (yield from retries.pause()):
+                codes = yield from self._ask(retries)
+        self._context.broker.appends.commit()  # no later step of this turn writes what was staged
+        return self._delayed
 
     def _codes(self, code: ErrorCode) -> Codes:
         return {append.partition: code for append in self._unverified}
 
-    def _begin(self) -> None:
-        for append in self._unverified:
-            append.begin_verification(self._context)
+    def _ask(self, retries: Retries) -> Task[Codes]:
+        """The coordinator's answers for all batches."""
+        is_verified = self._adds or self._context.broker.config.transaction_partition_verification_enable
+        if len({(append.header.producer_id, append.header.producer_epoch) for append in self._unverified}) > 1:
+            return self._codes(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        while True:
+            for append in self._unverified:
+                append.begin_verification(self._context)
+            if not is_verified:
+                return self._codes(ErrorCode.NONE)
+            codes = yield from self._answer()
+            if not self._adds or ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
+                return codes
+            if not (yield from retries.pause()):
+                return codes
 
-    def _ask(self) -> Any:
-        """Ask the coordinator about all batches."""
+    def _answer(self) -> Task[Codes]:
         broker, header = self._context.broker, self._unverified[0].header
-        self._begin()
         partitions: dict[str, set[int]] = {}
         for append in self._unverified:
             partitions.setdefault(append.topic, set()).add(append.replica.index)
-        ask = partial(
-            broker.transactions.verify,
-            self._request.transactional_id or "",
-            header.producer_id,
-            header.producer_epoch,
-            {topic: sorted(partitions[topic]) for topic in sorted(partitions)},
-            adds=self._adds,
-        )
-        return self._take(ask)
-
-    def _take(self, ask: Callable[[], Any]) -> Any:
-        """Take the coordinator's answer, or wait for it; None: it is still to come."""
-        answer: AddPartitionsToTxnResult | KafkaError | Waiting | None = value_of(ask)
-        if answer is None:
-            return None
-        if isinstance(answer, Waiting):
-            waiting = answer
-            return self._park(
-                waiting.lists,
-                self._deadline_ms,
-                lambda touched: self._take(lambda: waiting.attempt(touched)),
-                lambda: self._take(waiting.expire),
+        try:
+            answer = broker.transactions.verify(
+                self._request.transactional_id or "",
+                header.producer_id,
+                header.producer_epoch,
+                {topic: sorted(partitions[topic]) for topic in sorted(partitions)},
+                adds=self._adds,
             )
-        codes = self._codes(answer.code) if isinstance(answer, KafkaError) else _codes(answer)
-        if self._adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values():
-            return self._retry(codes)
-        return self._finish(codes)
+            if is_task(answer):
+                answer = yield from within(broker.tasks, answer, self._deadline_ms, _late)
+        except KafkaError as error:
+            return self._codes(error.code)
+        return _codes(answer)
 
-    def _retry(self, codes: Codes) -> Any:
-        """Ask again in a moment; not for ever, and not if a stop of the broker ends the wait early."""
-        clock = self._context.broker.clock
-        due_ms = clock.monotonic_ms() + self._retry_ms
-        if due_ms > self._retries_end_ms:
-            return self._finish(codes)
-        self._retry_ms = min(2 * self._retry_ms, MAX_RETRY_MS)
-        return self._park(
-            (), due_ms, _never, lambda: self._ask() if clock.monotonic_ms() >= due_ms else self._finish(codes)
-        )
-
-    def _park(
-        self,
-        lists: Collection[WaitList],
-        deadline_ms: float,
-        attempt: Callable[[WaitList], Any],
-        expire: Callable[[], Any],
-    ) -> Waiting:
-        waiting = Waiting(lists, deadline_ms, attempt, expire, is_silent=self._request.acks == 0)
-        if self._parked is None:
-            self._parked = waiting
-        return waiting
-
-    def _finish(self, codes: Codes) -> Any:
-        """Append what is verified, then go on as every produce request does.
-
-        The marker of the producer's last transaction may have come between question and answer, and have made the
-        verification void. In the new protocol, where epochs tell the transactions apart, the question is asked again.
-        """
+    def _append(self, codes: Codes) -> None:
+        """Append the batches whose transaction has the partition; refuse the others."""
         delayed: list[Delayed] = []
         rows: dict[int, PartitionProduceResponse] = {}
         for append, row in self._delayed:
@@ -361,22 +341,10 @@ class TransactionVerification:
         for topic in self._response.responses:
             topic.partition_responses = [rows.get(id(row), row) for row in topic.partition_responses]
         self._delayed, self._unverified = delayed, _unverified(delayed)
-        if not self._unverified:
-            return self._go_on()
-        refusals = self._codes(ErrorCode.INVALID_TXN_STATE)
-        return self._retry(refusals) if self._adds else self._finish(refusals)
 
-    def _go_on(self) -> Any:
-        parked, acks = self._parked, self._request.acks
-        if parked is not None or acks == 0:  # no later step of this turn writes what was staged
-            self._context.broker.appends.commit()
-        produce = DelayedProduce(self._context, self._response, self._delayed, self._render)
-        outcome = produce.answer(self._request) if acks else produce.answer_silently()
-        if parked is None:
-            return outcome
-        if isinstance(outcome, Waiting):
-            produce.continue_as(parked)
-        return NO_REPLY if outcome is None else outcome
+
+def _late() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator did not answer in time")
 
 
 def _codes(result: AddPartitionsToTxnResult) -> Codes:
@@ -402,7 +370,3 @@ def _refusal(code: ErrorCode, version: int) -> KafkaError:
     if code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE):
         return KafkaError(code, "the partition was not added to the transaction")
     return KafkaError(code)
-
-
-def _never(wait_list: WaitList) -> None:
-    """No list is ever touched."""

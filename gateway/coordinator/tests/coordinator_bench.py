@@ -18,9 +18,8 @@ from headgate.gateway.coordinator.shard import CoordinatorShard
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.write_batcher import WriteBatcher
-from headgate.gateway.runtime.purgatory import Purgatory, Waiting
+from headgate.gateway.runtime.tasks import Lock, Tasks, is_task
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
-from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.gateway.tests.scripted import ScriptedPartition
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
@@ -60,13 +59,12 @@ class CoordinatorBench(Generic[S]):
     ) -> None:
         self.time = ManualTime()
         clock, scheduler = self.time.clock, self.time.scheduler
-        self.purgatory = Purgatory(clock, scheduler)
-        self.partition = ScriptedPartition(self.purgatory)
+        self.tasks = Tasks(clock, scheduler)
+        self.partition = ScriptedPartition(self.tasks)
         self.appends = WriteBatcher()
         self.threads = scheduler.hold()
         prepare(self.partition)
-        slices = TimeSlices(clock, scheduler)
-        services = CoordinatorServices(clock, scheduler, self.purgatory, self.appends, slices)
+        services = CoordinatorServices(clock, scheduler, self.tasks, self.appends, Lock(scheduler))
         self.coordinator = Coordinator(
             cast("Replica", self.partition), services, topic, self.new_shard, perform=perform
         )
@@ -88,8 +86,8 @@ class CoordinatorBench(Generic[S]):
             outcome = self.coordinator.submit(key, decide, **options)
         except KafkaError as error:
             return [error.code]
-        if isinstance(outcome, Waiting):
-            self.purgatory.park(
+        if is_task(outcome):
+            self.tasks.start(
                 outcome, lambda reply: heard.append(reply.code if isinstance(reply, KafkaError) else reply)
             )
         else:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, handler_of
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build
@@ -86,11 +86,11 @@ class CommitHistory:
         )
         request = ProduceRequest(None, acks, 60_000, [named])
         outcome = handler_of(request, 9)(request, self.node.context(9))
-        if isinstance(outcome, Waiting):
-            self.node.services.purgatory.park(outcome, told.take)
+        if is_task(outcome):
+            self.node.services.tasks.start(outcome, told.take)
         if acks == -1:
             self.told.append(told)
-            if not isinstance(outcome, Waiting):
+            if not is_task(outcome):
                 told.take(outcome)
 
     def produce_to_leader(self) -> None:

@@ -73,13 +73,13 @@ def test_a_machine_may_know_that_a_client_is_gone() -> None:
 
     bench = Bench()
     waiting = bench.coordinator.submit("g", park)
-    bench.purgatory.park(waiting, lambda _: None)
+    bench.tasks.start(waiting, lambda _: None)
     assert not tickets[0].is_gone
     bench.purgatory.abandon(waiting)
     assert tickets[0].is_gone
     bench.ask(lambda _, ticket: Decision([], [(tickets[0], read(1)), (ticket, read(2))]))
     bench.run()
-    assert len(bench.purgatory) == 0
+    assert len(bench.tasks) == 0
 
 
 # The high watermark

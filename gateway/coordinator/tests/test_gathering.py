@@ -2,60 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from headgate.gateway.coordinator.decision import NEVER
-from headgate.gateway.coordinator.gathering import Gathering, value_of
-from headgate.gateway.runtime.purgatory import Waiting, WaitList
+import pytest
+
+from headgate.gateway.coordinator.gathering import gather
+from headgate.gateway.runtime.tasks import Changes, Task, Tasks, WaitList
+from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.steps import FEW_ITEMS
 
 
-class Later:
-    """A reply that a test gives when it likes."""
+class Shards:
+    """Keys whose replies a test gives when it likes; "none" is refused, and numbers are answered at once."""
 
     def __init__(self) -> None:
-        self.reply: Any = None
-        self.list = WaitList()
+        self.time = ManualTime()
+        self.tasks = Tasks(self.time.clock, self.time.scheduler)
+        self.replies: dict[str, Any] = {}
+        self.changed = WaitList()
+        self.asked: list[str] = []
+        self.responses: list[Any] = []
 
-    def waiting(self) -> Waiting:
-        return Waiting([self.list], NEVER, lambda _: self.reply, self._expire)
+    def ask(self, key: str) -> Any:
+        self.asked.append(key)
+        if key == "none":
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        return int(key) if key.isdigit() else self._wait(key)
 
-    def _expire(self) -> Any:
-        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+    def _wait(self, key: str) -> Task[Any]:
+        changes = Changes([self.changed])
+        while key not in self.replies:
+            if (yield changes) is None:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return self.replies[key]
 
+    def gather(self, keys: Sequence[str]) -> None:
+        self.tasks.start(gather(keys, self.ask, list), self.responses.append)
 
-def refuse() -> Any:
-    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-
-
-def test_replies_that_are_there_make_the_response_at_once() -> None:
-    error = value_of(refuse)
-    assert isinstance(error, KafkaError)
-    assert Gathering([1, error, value_of(lambda: 3)], tuple).result() == (1, error, 3)
-
-
-def test_the_response_waits_for_the_last_reply() -> None:
-    first, second = Later(), Later()
-    waiting = Gathering([first.waiting(), 2, second.waiting()], list).result()
-    assert set(waiting.lists) == {first.list, second.list}
-    first.reply = 1
-    assert waiting.attempt(first.list) is None
-    second.reply = 3
-    assert waiting.attempt(second.list) == [1, 2, 3]
-
-
-def test_replies_that_come_early_are_taken() -> None:
-    later = Later()
-    gathering = Gathering([later.waiting()], list)
-    later.reply = 1
-    gathering.look()
-    assert gathering.result() == [1]
+    def reply(self, key: str, reply: Any) -> None:
+        self.replies[key] = reply
+        self.tasks.touch(self.changed)
+        self.time.advance()
 
 
-def test_at_the_end_what_is_missing_is_an_error() -> None:
-    later = Later()
-    later.reply = 1
-    waiting = Gathering([later.waiting(), Later().waiting()], list).result()
-    assert waiting.attempt(later.list) is None
-    one, error = waiting.expire()
-    assert (one, error.code) == (1, ErrorCode.NOT_COORDINATOR)
+@pytest.fixture
+def shards() -> Shards:
+    return Shards()
+
+
+def test_replies_that_are_there_make_the_response_at_once(shards: Shards) -> None:
+    first, error, last = gather(["1", "none", "3"], shards.ask, list)
+    assert (first, error.code, last) == (1, ErrorCode.GROUP_ID_NOT_FOUND, 3)
+
+
+def test_the_response_waits_for_the_last_reply(shards: Shards) -> None:
+    shards.gather(["a", "2", "b"])
+    shards.reply("a", 1)
+    assert not shards.responses
+    shards.reply("b", 3)
+    assert shards.responses == [[1, 2, 3]]
+
+
+def test_a_missing_reply_is_an_error_at_a_stop(shards: Shards) -> None:
+    shards.gather(["a", "b"])
+    shards.reply("a", 1)
+    shards.tasks.expire_all()
+    (((reply, error),),) = [shards.responses]
+    assert (reply, error.code) == (1, ErrorCode.NOT_COORDINATOR)
+
+
+def test_many_keys_are_asked_in_steps(shards: Shards) -> None:
+    keys = [str(number) for number in range(FEW_ITEMS)] + ["late"]
+    task = gather(keys, shards.ask, len)
+    assert not shards.asked
+    assert next(task) is None
+    assert shards.asked == ["0"]
+    shards.replies["late"] = 0
+    shards.tasks.start(task, shards.responses.append)
+    shards.time.advance()
+    assert shards.responses == [len(keys)]
+
+
+def test_a_client_that_leaves_ends_all_waits(shards: Shards) -> None:
+    running = shards.tasks.start(gather(["a", "b"], shards.ask, list), shards.responses.append)
+    assert len(shards.tasks) == 2
+    running.cancel()
+    assert len(shards.tasks) == 0

@@ -12,7 +12,7 @@ from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.internal_topic import MAX_KEY_BYTES, partition_of
 from headgate.gateway.metadata.store import MetadataStore
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, parked, refusal
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -175,11 +175,11 @@ def test_a_slow_disk_is_written_to_by_threads(served: Node) -> None:
     partitions = [OffsetCommitRequestPartition(0, 2)]
     request = OffsetCommitRequest("g", -1, topics=[OffsetCommitRequestTopic("t", partitions=partitions)])
     waiting = served.handle(request, 8)
-    assert isinstance(waiting, Waiting)
-    served.services.purgatory.park(waiting, heard.append)
+    assert is_task(waiting)
+    served.services.tasks.start(waiting, heard.append)
     reading = served.handle(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)]), 8)
-    assert isinstance(reading, Waiting)
-    served.services.purgatory.park(reading, heard.append)
+    assert is_task(reading)
+    served.services.tasks.start(reading, heard.append)
     served.time.advance()
     assert heard == []
     assert len(threads.waiting) == 1
@@ -228,5 +228,5 @@ def test_many_groups_wait_for_the_last(served: Node) -> None:
 
 def test_many_groups_at_a_stop(served: Node) -> None:
     heard = parked(served, served.services.groups.gather(["a", "b"], lambda *_: Decision(), list))
-    served.services.purgatory.expire_all()
+    served.services.tasks.expire_all()
     assert [error.code for error in heard[0]] == [ErrorCode.NOT_COORDINATOR] * 2

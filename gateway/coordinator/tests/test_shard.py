@@ -180,7 +180,7 @@ def test_a_stop_of_the_broker_performs_nothing() -> None:
     bench = TransactionBench(lambda partition: setattr(partition, "holds", True))
     bench.begin()
     bench.end()
-    bench.purgatory.expire_all()
+    bench.tasks.expire_all()
     bench.partition.release()
     bench.run()
     assert bench.performed == []

@@ -32,7 +32,7 @@ from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.runtime.backoff import Backoff
-from headgate.gateway.runtime.time_slices import SLICE_MS
+from headgate.gateway.runtime.tasks import SLICE_MS
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("headgate.transactions")

@@ -20,7 +20,7 @@ from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.replication.append import ACKS_ALL, Append
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.write_txn_markers import WritableTxnMarkerPartitionResult
 from headgate.protocol.records import control
@@ -168,8 +168,8 @@ class PartitionMarkers:
             )
 
         outcome = self._groups.submit_to(index, "", decide, partial(WritableTxnMarkerPartitionResult, index))
-        if isinstance(outcome, Waiting):
-            self._services.purgatory.park(outcome, lambda reply: written(_error_of(reply)))
+        if is_task(outcome):
+            self._services.tasks.start(outcome, lambda reply: written(_error_of(reply)))
         else:  # the write may be staged, and change the row when it fails
             self._staged.append((row, written))
 

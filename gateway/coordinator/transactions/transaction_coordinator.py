@@ -30,7 +30,7 @@ from headgate.gateway.metadata.image import TRANSACTION_STATE
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.log_output import LimitedLog
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import Task
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.transactions import encode_key
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
@@ -148,7 +148,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         partitions: Partitions,
         *,
         adds: bool,
-    ) -> AddPartitionsToTxnResult | Waiting:
+    ) -> AddPartitionsToTxnResult | Task[AddPartitionsToTxnResult]:
         """Whether the open transaction of the producer has these partitions; with `adds`, add them (KIP-890).
 
         The result has an error code for each partition, all of them 0 if the partitions may be written to. With `adds`
@@ -162,7 +162,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         | CONCURRENT_TRANSACTIONS | the last transaction is being ended; come again |
         | TRANSACTION_ABORTABLE | not `adds`: the transaction does not have the partition |
 
-        Raises KafkaError, as may the `Waiting`: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
+        Raises KafkaError, as may the task: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
         COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST for an empty id.
         """
         if not transactional_id:
@@ -174,7 +174,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
                 return partition_requests.verify(shard, transactional_id, producer, partitions, ticket)
             return partition_requests.add(shard, transactional_id, producer, partitions, EPOCH_PER_TRANSACTION, ticket)
 
-        return cast("AddPartitionsToTxnResult | Waiting", self._ask(transactional_id, decide))
+        return cast("AddPartitionsToTxnResult | Task[AddPartitionsToTxnResult]", self._ask(transactional_id, decide))
 
     def _ask(self, transactional_id: str, decide: Callable[[TransactionShard, Ticket], Decision]) -> Any:
         """`submit` for a leader: no records are written on the word of a transaction that may be lost."""

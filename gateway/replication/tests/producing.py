@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, handler_of
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from headgate.protocol.records.batch import Record, build
@@ -31,8 +31,8 @@ class Reply:
 
     def __init__(self, node: Node, outcome: Any) -> None:
         self.value: Any = None
-        if isinstance(outcome, Waiting):
-            node.services.purgatory.park(outcome, self._take)
+        if is_task(outcome):
+            node.services.tasks.start(outcome, self._take)
         else:
             self.value = outcome
 

@@ -9,7 +9,8 @@ from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append_queue import CALM_MS, SLOW_MS
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.tests.producing import TIMEOUT_MS, Reply, produce, row
-from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
+from headgate.gateway.runtime.purgatory import NO_REPLY
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.gateway.tests.builders import Node, handler_of, records
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -92,7 +93,7 @@ def produced(node: Node, *values: bytes, **options: Any) -> Any:
 
 def late(node: Node, outcome: Any) -> Reply:
     """The reply to a request that has to wait."""
-    assert isinstance(outcome, Waiting)
+    assert is_task(outcome)
     return Reply(node, outcome)
 
 

@@ -14,7 +14,7 @@ import pytest
 from headgate.gateway.coordinator.tests.test_commit_at_any_cut import CrashingNode
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -81,7 +81,7 @@ class Bench:
     def ask(self, request: Any, version: int) -> Any:
         """The response, or what the client hears later, in a list."""
         outcome = self.node.handle(request, version)
-        if not isinstance(outcome, Waiting):
+        if not is_task(outcome):
             return outcome
         heard = parked(self.node, outcome)
         self.node.time.advance()

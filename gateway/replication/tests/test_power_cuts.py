@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.replication.replica import READ_UNCOMMITTED
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, handler_of
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -80,8 +80,8 @@ class History:
                 for number, value in enumerate(values):
                     self.acknowledged[topic, index, row.base_offset + number] = value
 
-        if isinstance(outcome, Waiting):
-            self.node.services.purgatory.park(outcome, told)
+        if is_task(outcome):
+            self.node.services.tasks.start(outcome, told)
         else:
             told(outcome)
 

@@ -246,7 +246,7 @@ def test_what_a_timer_stages_is_written_when_its_run_ends(node: Node, dispatcher
 
 def test_acks_all_waits_for_no_more_than_the_write(node: Node, dispatcher: Dispatcher) -> None:
     assert isinstance(promised(dispatcher, produce(node, acks=-1)), bytearray)
-    assert len(node.services.purgatory) == 0
+    assert len(node.services.tasks) == 0
 
 
 def test_without_a_reply_it_is_written_at_once(

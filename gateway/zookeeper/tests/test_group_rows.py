@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.handlers.each import VIEW_WAIT_MS
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.zookeeper.group_view import Listing, ZooKeeperGroup, ZooKeeperMember
 from headgate.protocol.errors import ErrorCode
@@ -139,8 +139,8 @@ def test_a_request_waits_for_zookeeper(node: Node, view: FakeView, request_: Any
     view.is_slow = True
     replies: list[Any] = []
     waiting = node.handle(request_, 5)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, replies.append)
+    assert is_task(waiting)
+    node.services.tasks.start(waiting, replies.append)
     view.answer()
     node.time.advance()
     assert len(replies) == 1
@@ -150,7 +150,7 @@ def test_after_some_seconds_the_coordinator_answers_alone(node: Node, view: Fake
     view.is_slow = True
     replies: list[Any] = []
     waiting = node.handle(DescribeGroupsRequest(["both"]), 5)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, replies.append)
+    assert is_task(waiting)
+    node.services.tasks.start(waiting, replies.append)
     node.time.advance(VIEW_WAIT_MS)
     assert [row.group_state for row in replies[0].groups] == ["Empty"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, _open_all
 from headgate.gateway.zookeeper.session import Create, Delete, Refused, SetData
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel, parent
@@ -83,9 +83,9 @@ class WholeBroker(Node):
     def answer(self, request: Message, version: int) -> Any:
         """The response, once there is one."""
         outcome: Any = self.handle(request, version)
-        if isinstance(outcome, Waiting):
+        if is_task(outcome):
             replies: list[Any] = []
-            self.services.purgatory.park(outcome, replies.append)
+            self.services.tasks.start(outcome, replies.append)
             self.services.appends.commit()
             self.settle()
             (outcome,) = replies

@@ -7,7 +7,7 @@ import pytest
 from headgate.gateway.api.handlers.each import AT_ONCE, MAX_PENDING, PENDING_PAUSE_MS, each, each_in_turns
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.runtime.tasks import WaitList, is_task
 from headgate.gateway.tests.builders import Node, parked
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -71,8 +71,8 @@ class InTurns:
         self.done: list[int] = []
         self.replies: list[list[str]] = []
         outcome = each_in_turns(range(40), self.answer, self.refuse, list, timeout_ms, node.context(0))
-        assert isinstance(outcome, Waiting)
-        node.services.purgatory.park(outcome, self.replies.append)
+        assert is_task(outcome)
+        node.services.tasks.start(outcome, self.replies.append)
 
     def answer(self, number: int) -> tuple[str, Change]:
         self.node.time.clock.elapsed_ms += 0.6
@@ -106,7 +106,7 @@ def test_who_no_longer_waits_is_told_what_was_not_done(node: Node, is_stopping: 
     asked = InTurns(node, timeout_ms=0)
     node.time.advance()
     if is_stopping:
-        node.services.purgatory.expire_all()
+        node.services.tasks.expire_all()
     else:
         node.time.clock.elapsed_ms += 1_000
         node.time.advance()
@@ -130,8 +130,8 @@ class Changing:
         self._image = node.services.metadata.image
         node.services.metadata = self  # type: ignore[assignment]
         outcome = each_in_turns(range(count), self.answer, self.refuse, list, 60_000, node.context(0))
-        assert isinstance(outcome, Waiting)
-        node.services.purgatory.park(outcome, self.replies.append)
+        assert is_task(outcome)
+        node.services.tasks.start(outcome, self.replies.append)
 
     waiters = WaitList()
 
@@ -147,7 +147,7 @@ class Changing:
         for change in self.changes:
             if not change.is_settled:
                 change.error, change.is_settled = error, True
-        self.node.services.purgatory.touch(self.waiters)
+        self.node.services.tasks.touch(self.waiters)
 
     def wait(self) -> None:
         for _ in range(3):

@@ -12,7 +12,7 @@ import pytest
 from headgate.gateway.api.transactions.default_isolation import default_isolation
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, over_the_wire
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -52,7 +52,7 @@ class Bench:
         topics = [FetchTopic(topic="t", partitions=[wanted])]
         request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20, topics=topics)
         outcome = self.node.handle(over_the_wire(request, version), version)
-        return outcome if isinstance(outcome, Waiting) else self.row(outcome, version)
+        return outcome if is_task(outcome) else self.row(outcome, version)
 
     def row(self, response: Any, version: int) -> Any:
         (row,) = over_the_wire(response, version).responses[0].partitions
@@ -147,8 +147,8 @@ def test_a_waiting_client_hears_of_what_is_committed(node: Node, is_commit: bool
     bench = Bench(node, headgate_fetch_isolation_default="read_committed")
     bench.write(7)
     waiting, replies = bench.fetch(2, max_wait_ms=500), list[Any]()
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, replies.append)
+    assert is_task(waiting)
+    node.services.tasks.start(waiting, replies.append)
     bench.end(7, is_commit)
     node.time.advance()
     if is_commit:

@@ -198,7 +198,7 @@ def test_batches_of_a_connection_stay_in_order(tmp_path: Path, version: int) -> 
         request = ProduceRequest(None, -1, 30_000, [TopicProduceData("t", partition_data=[plain])])
         response = await other.ask(request, version)
         assert response.responses[0].partition_responses[0].base_offset == 0
-        services.purgatory.touch(held)
+        services.tasks.touch(held)
         rows = [(await producer.client.receive()).responses[0].partition_responses[0] for _ in range(4)]
         assert [(row.error_code, row.base_offset) for row in rows] == [(0, 1), (0, 2), (0, 3), (0, 4)]
         await producer.end(True)

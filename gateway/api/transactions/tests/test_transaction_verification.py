@@ -17,7 +17,8 @@ from headgate.gateway.api.transactions.transaction_verification import RETRIES_E
 from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting, WaitList
+from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
+from headgate.gateway.runtime.tasks import WaitList, is_task
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -77,7 +78,7 @@ class ScriptedCoordinator:
         """Answer the oldest question that is held."""
         touched, _, answers = self.held.pop(0)
         answers.append(answer)
-        node.services.purgatory.touch(touched)
+        node.services.tasks.touch(touched)
         node.time.advance()
 
 
@@ -117,8 +118,8 @@ class Bench:
         outcome = self.node.handle(request, version)
         for frame in frames:
             frame[:] = b"\xdd" * len(frame)
-        if isinstance(outcome, Waiting):
-            self.node.services.purgatory.park(outcome, self.replies.append)
+        if is_task(outcome):
+            self.node.services.tasks.start(outcome, self.replies.append)
             return outcome
         return None if outcome is None else codes(outcome)
 
@@ -342,11 +343,11 @@ def test_a_broker_that_stops_does_not_ask_again(bench: Bench) -> None:
     bench.coordinator.answers += [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
     bench.send(NEW, (0, batch(0)))
     bench.coordinator.is_held = True
-    bench.node.services.purgatory.expire_all()
+    bench.node.services.tasks.expire_all()
     assert codes(bench.replies[0]) == [(ErrorCode.CONCURRENT_TRANSACTIONS, -1)]
     bench.send(NEW, (0, batch(0)))
     assert len(bench.coordinator.held) == 1
-    bench.node.services.purgatory.expire_all()
+    bench.node.services.tasks.expire_all()
     assert codes(bench.replies[1]) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
 
 
@@ -363,7 +364,7 @@ def test_a_client_that_hangs_up_leaves_nothing(bench: Bench) -> None:
     bench.coordinator.is_held = True
     bench.node.services.purgatory.abandon(bench.send(OLD, (0, batch(0))))
     bench.coordinator.answer(bench.node)
-    assert (bench.replies, bench.partition().log.end_offset, len(bench.node.services.purgatory)) == ([], 0, 0)
+    assert (bench.replies, bench.partition().log.end_offset, len(bench.node.services.tasks)) == ([], 0, 0)
 
 
 def test_without_verification_only_the_new_protocol_asks(tmp_path: Any) -> None:
@@ -501,8 +502,8 @@ def test_a_batch_is_converted_once_it_is_verified(bench: Bench, is_held: bool) -
     request = ProduceRequest("id", ACKS_ALL, 1_500, [TopicProduceData("c", partition_data=[data])])
     outcome = bench.node.handle(request, OLD)
     if is_held:
-        assert isinstance(outcome, Waiting)
-        bench.node.services.purgatory.park(outcome, bench.replies.append)
+        assert is_task(outcome)
+        bench.node.services.tasks.start(outcome, bench.replies.append)
         bench.coordinator.answer(bench.node)
         bench.node.time.advance()
     else:

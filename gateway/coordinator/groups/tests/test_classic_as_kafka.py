@@ -45,7 +45,7 @@ class Line:
         if isinstance(outcome, Message):
             self.replies.append(outcome)
         else:
-            self.node.services.purgatory.park(outcome, self.replies.append)
+            self.node.services.tasks.start(outcome, self.replies.append)
 
     def receive(self) -> Any:
         self.node.time.advance()

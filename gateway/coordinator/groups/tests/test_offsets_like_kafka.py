@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.coordinator.groups.tests.offsets_scenario import play
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, over_the_wire, parked
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.schema import Message
@@ -31,7 +31,7 @@ class Patient:
 
     def ask(self, request: Message, version: int) -> Any:
         outcome = self.node.handle(over_the_wire(request, version), version)
-        if isinstance(outcome, Waiting):
+        if is_task(outcome):
             replies = parked(self.node, outcome)
             while not replies:
                 self.node.time.advance(1)

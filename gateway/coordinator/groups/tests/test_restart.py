@@ -52,10 +52,10 @@ def test_the_end_while_it_is_loaded() -> None:
 def test_a_stop_answers_all_who_wait() -> None:
     bench = Bench(lambda partition: setattr(partition, "holds", True))
     parked, committed = bench.ask(lambda *_: Decision()), bench.commit(1)
-    bench.purgatory.expire_all()
+    bench.tasks.expire_all()
     bench.run()
     assert (parked, committed) == ([ErrorCode.NOT_COORDINATOR], [ErrorCode.COORDINATOR_NOT_AVAILABLE])
-    assert len(bench.purgatory) == 0
+    assert len(bench.tasks) == 0
 
 
 @pytest.mark.parametrize("batches", range(6))

@@ -12,7 +12,7 @@ from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.marker_writer import LONGEST_PAUSE_MS, WARN_EVERY, RetryingMarkerWriter
 from headgate.gateway.coordinator.transactions.markers import Marker, PartitionMarkers, Written
 from headgate.gateway.metadata.store import MetadataStore
-from headgate.gateway.runtime.purgatory import Purgatory
+from headgate.gateway.runtime.tasks import Lock, Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -69,9 +69,9 @@ class Bench:
     def __init__(self) -> None:
         self.time = ManualTime()
         self.markers, self.metadata = FakeMarkers(), FakeMetadata(t=2, u=1)
-        purgatory = Purgatory(self.time.clock, self.time.scheduler)
+        tasks = Tasks(self.time.clock, self.time.scheduler)
         services = CoordinatorServices(
-            self.time.clock, self.time.scheduler, purgatory, cast("Any", None), cast("Any", None)
+            self.time.clock, self.time.scheduler, tasks, cast("Any", None), cast("Any", None)
         )
         self.writer = RetryingMarkerWriter(
             cast("PartitionMarkers", self.markers), cast("MetadataStore", self.metadata), services
@@ -256,7 +256,7 @@ def test_over_the_partitions_of_a_broker(node: Node) -> None:
     node.services.metadata.create_topic("t", 2)
     services = node.services
     shared = CoordinatorServices(
-        services.clock, services.scheduler, services.purgatory, services.appends, services.slices
+        services.clock, services.scheduler, services.tasks, services.appends, Lock(services.scheduler)
     )
     writer = RetryingMarkerWriter(services.markers, services.metadata, shared)
     done: list[int] = []

@@ -13,7 +13,7 @@ from headgate.gateway.coordinator.transactions import transaction_coordinator
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.transaction import TransactionState
 from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -53,7 +53,7 @@ class TransactionNode(Node):
         self, producer: Any, partitions: Mapping[str, Sequence[int]], *, adds: bool, key: str = "x"
     ) -> list[int]:
         result = self.transactions.verify(key, producer.producer_id, producer.producer_epoch, partitions, adds=adds)
-        assert not isinstance(result, Waiting)
+        assert not is_task(result)
         return [row.partition_error_code for topic in result.topic_results for row in topic.results_by_partition]
 
     def end(self, producer: Any, version: int = 4) -> None:

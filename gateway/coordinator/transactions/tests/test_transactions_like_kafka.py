@@ -26,7 +26,7 @@ from headgate.gateway.coordinator.transactions.tests.transactions_scenario impor
     play,
 )
 from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import NOW_MS, Node, over_the_wire, parked
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.fetch import FetchResponse
@@ -99,7 +99,7 @@ class Patient:
         if served is None or served.find(version) is None:
             return None
         outcome = self.node.handle(over_the_wire(request, version), version)
-        if isinstance(outcome, Waiting):
+        if is_task(outcome):
             replies = parked(self.node, outcome)
             while not replies:
                 self.node.time.advance(1)

@@ -12,7 +12,7 @@ from headgate.gateway.metadata.features import GROUP_VERSION
 from headgate.gateway.metadata.planning.producer_ids import BLOCK_SIZE
 from headgate.gateway.metadata.planning.topics import NewTopic, create_partitions, create_topic
 from headgate.gateway.metadata.records import config_records
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.shared_metadata import Cluster, SharedMetadata
 from headgate.protocol.errors import ErrorCode
@@ -63,8 +63,8 @@ class SharedNode(Node):
         """Send a request, whose change waits. The response comes into the list."""
         self.metadata.is_held = True
         outcome, replies = self.handle(request, version), list[Any]()
-        assert isinstance(outcome, Waiting)
-        self.services.purgatory.park(outcome, replies.append)
+        assert is_task(outcome)
+        self.services.tasks.start(outcome, replies.append)
         return replies
 
     def end(self, replies: list[Any]) -> Any:

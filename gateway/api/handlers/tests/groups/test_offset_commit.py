@@ -6,7 +6,7 @@ import pytest
 
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, offsets_partitions
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
@@ -112,8 +112,8 @@ def test_a_commit_that_is_not_replicated_in_time(
     with monkeypatch.context() as patch:
         patch.setattr(Replica, "advance_high_watermark", lambda _: None)
         outcome = node.handle(OffsetCommitRequest("g", topics=[topic]), 8)
-    assert isinstance(outcome, Waiting)
-    node.services.purgatory.park(outcome, replies.append)
+    assert is_task(outcome)
+    node.services.tasks.start(outcome, replies.append)
     node.time.advance(node.config.offsets_commit_timeout_ms - 1)
     assert replies == []
     node.time.advance(1)

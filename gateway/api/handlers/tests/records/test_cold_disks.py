@@ -17,7 +17,7 @@ from headgate.gateway.api.handlers.tests.records.test_fetch import (
     sizes,
     wanted,
 )
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.messages.fetch import FetchRequest
@@ -147,8 +147,8 @@ def test_consumers_who_gave_up_leave_nothing_that_waits_for_the_disk(
     for _ in range(40):
         for _ in range(5):
             waiting = disks.handle(one, 12)
-            assert isinstance(waiting, Waiting)
-            disks.services.purgatory.park(waiting, lambda _: None)
+            assert is_task(waiting)
+            disks.services.tasks.start(waiting, lambda _: None)
             if hangs_up:
                 disks.services.purgatory.abandon(waiting)
         disks.time.advance(DISK_DEADLINE_MS + 1)

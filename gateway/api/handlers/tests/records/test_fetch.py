@@ -8,6 +8,7 @@ import pytest
 from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS
 from headgate.gateway.runtime.disk_reads import MAX_READS_AT_ONCE
 from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node, led_elsewhere, over_the_wire, parked
 from headgate.protocol.errors import ErrorCode
@@ -118,8 +119,8 @@ def test_an_empty_fetch_waits_for_one_append(node: Node) -> None:
     replies: list[Any] = []
     both = wanted(node, "t", 12, from_offset(0, 0), from_offset(0, 1))
     waiting = node.handle(request(both, max_wait_ms=500), 12)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, replies.append)
+    assert is_task(waiting)
+    node.services.tasks.start(waiting, replies.append)
     size = append(node, "t", b"late", index=1)
     assert replies == [], "it is answered after the turn, not within it"
     node.time.advance()
@@ -132,8 +133,8 @@ def test_it_waits_for_min_bytes_over_all_partitions(node: Node) -> None:
     replies: list[Any] = []
     both = wanted(node, "t", 12, from_offset(0, 0), from_offset(0, 1))
     waiting = node.handle(request(both, max_wait_ms=500, min_bytes=2 * size), 12)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, replies.append)
+    assert is_task(waiting)
+    node.services.tasks.start(waiting, replies.append)
     append(node, "t", b"", index=1)
     node.time.advance()
     assert replies == []
@@ -359,8 +360,8 @@ def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: HeldThre
     for _ in range(30):
         append(node, "t", bytes(1_000))
     outcome = node.handle(request(wanted(node, "t", 12, from_offset(7))), 12)
-    assert isinstance(outcome, Waiting)
-    node.services.purgatory.park(outcome, lambda answer: pytest.fail("nobody waits"))
+    assert is_task(outcome)
+    node.services.tasks.start(outcome, lambda answer: pytest.fail("nobody waits"))
     file = node.services.partitions.get("t", 0).log.segments[0].file
     held = file.references
     node.services.purgatory.abandon(outcome)
@@ -485,7 +486,7 @@ def test_an_old_version_reads_a_cold_disk_in_threads(node: Node, cold: HeldThrea
     (row,) = rows(replies[0])
     found = legacy.iterate(row.records) if version < 4 else iterate(split(row.records)[0][1])
     assert next(iter(found)).value == b"7"
-    assert len(node.services.purgatory) == 0
+    assert len(node.services.tasks) == 0
 
 
 @pytest.mark.parametrize("version", [1, 9])
@@ -498,9 +499,9 @@ def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: 
     for moment in range(4):
         node.services.partitions.get("t", 0).log._segments.forget()
         waiting = old(node, version, from_offset(3), max_wait_ms=500)
-        if not isinstance(waiting, Waiting):
+        if not is_task(waiting):
             break
-        node.services.purgatory.park(waiting, lambda reply: None)
+        node.services.tasks.start(waiting, lambda reply: None)
         for _ in range(min(moment, len(cold.waiting))):
             cold.run_one()
         node.services.purgatory.abandon(waiting)
@@ -508,4 +509,4 @@ def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: 
             cold.run_one()
         del waiting
         assert file.references == before, f"it went at moment {moment}"
-        assert len(node.services.purgatory) == 0
+        assert len(node.services.tasks) == 0

@@ -20,7 +20,7 @@ from headgate.gateway.api.handlers.tests.records.test_fetch import (
     rows,
     wanted,
 )
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, parked, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control, legacy
@@ -124,7 +124,7 @@ def test_while_others_wait_for_their_conversions_less_is_converted(
         put(node, Record(-1, NOW_MS, None, bytes(100_000)))
     thread, replies = node.time.scheduler.hold_slices(), list[Any]()
     for _ in range(20):
-        node.services.purgatory.park(old(node, version, from_offset(0)), replies.append)
+        node.services.tasks.start(old(node, version, from_offset(0)), replies.append)
     assert len(thread.waiting) == 1, "one runs"
     while len(thread.waiting):
         thread.run_one()
@@ -185,8 +185,8 @@ def test_what_takes_long_is_converted_by_a_thread(node: Node, version: int, monk
     put(node, codec=1)
     thread, replies = node.time.scheduler.hold_slices(), list[Any]()
     waiting = old(node, version, from_offset(0), max_wait_ms=500)
-    assert isinstance(waiting, Waiting)
-    node.services.purgatory.park(waiting, replies.append)
+    assert is_task(waiting)
+    node.services.tasks.start(waiting, replies.append)
     node.time.advance(1_000)
     assert replies == []
     thread.run_one()
@@ -206,14 +206,14 @@ def test_only_so_much_is_converted_at_once_in_a_turn(
         partition.append(records(bytes(9_900)), 1, NOW_MS)
     thread = node.time.scheduler.hold_slices()
     asked = [old(node, version, from_offset(0, index)) for index in range(30)]
-    assert [isinstance(one, Waiting) for one in asked] == [False] * most + [True] * (30 - most)
+    assert [is_task(one) for one in asked] == [False] * most + [True] * (30 - most)
     assert len(thread.waiting) == 1
 
 
 def test_who_waits_for_records_waits_for_their_conversion_too(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", 1)
     thread, replies = node.time.scheduler.hold_slices(), list[Any]()
-    node.services.purgatory.park(old(node, 2, from_offset(0), max_wait_ms=500), replies.append)
+    node.services.tasks.start(old(node, 2, from_offset(0), max_wait_ms=500), replies.append)
     end_transaction(node)
     node.time.advance()
     put(node, codec=1)
@@ -223,7 +223,7 @@ def test_who_waits_for_records_waits_for_their_conversion_too(node: Node, monkey
         thread.run_one()
     (row,) = rows(replies[0])
     assert [record.offset for record in as_read(row.records, 1)] == [1, 2, 3]
-    assert len(node.services.purgatory) == 0
+    assert len(node.services.tasks) == 0
 
 
 def test_a_conversion_that_nobody_waits_for_any_more_is_not_begun(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ def test_a_conversion_that_nobody_waits_for_any_more_is_not_begun(node: Node, mo
     thread = node.time.scheduler.hold_slices()
     waitings = [old(node, 0, from_offset(0)) for _ in range(3)]
     for waiting in waitings:
-        node.services.purgatory.park(waiting, lambda reply: None)
+        node.services.tasks.start(waiting, lambda reply: None)
     for waiting in waitings[:2]:
         node.services.purgatory.abandon(waiting)
     assert len(thread.waiting) == 1
@@ -240,7 +240,7 @@ def test_a_conversion_that_nobody_waits_for_any_more_is_not_begun(node: Node, mo
     thread.run_one()
     thread.run_one()
     assert len(thread.waiting) == 0
-    assert len(node.services.purgatory) == 0
+    assert len(node.services.tasks) == 0
 
 
 def test_a_conversion_that_never_ends_is_told_as_an_error(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ def test_a_fault_of_a_conversion_is_told(node: Node, monkeypatch: pytest.MonkeyP
     node.services.metadata.create_topic("t", 1)
     put(node, codec=1)
     thread, replies = node.time.scheduler.hold_slices(), list[Any]()
-    node.services.purgatory.park(old(node, 0, from_offset(0)), replies.append)
+    node.services.tasks.start(old(node, 0, from_offset(0)), replies.append)
     thread.run_one(ZeroDivisionError("ours"))
     assert isinstance(replies[0], ZeroDivisionError)
 

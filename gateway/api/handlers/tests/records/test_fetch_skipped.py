@@ -13,7 +13,7 @@ import pytest
 from headgate.gateway.api.conversion import Conversions
 from headgate.gateway.api.handlers.fetch import SKIPPED_BYTES
 from headgate.gateway.api.handlers.tests.records.test_fetch import NOW_MS, from_offset, put, request, rows, wanted
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, parked
 from headgate.protocol.records import control
 from headgate.protocol.records.batch import Record
@@ -63,7 +63,7 @@ def fetched(node: Node, version: int, offset: int = 0, max_bytes: int = 1, **opt
     """The records of the answer, at once or after the wait."""
     row = from_offset(offset, max_bytes=max_bytes)
     outcome: Any = node.handle(request(wanted(node, "t", version, row), **options), version)
-    if isinstance(outcome, Waiting):
+    if is_task(outcome):
         answer = parked(node, outcome)
         node.time.advance()
         (outcome,) = answer

@@ -10,6 +10,7 @@ from headgate.gateway.api.delayed_produce import MIN_WAIT_MS
 from headgate.gateway.api.handlers.produce import render
 from headgate.gateway.replication.append import await_offset
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, led_elsewhere, parked
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -279,7 +280,7 @@ def test_a_small_set_does_not_overtake_one_of_its_partition(
     assert rows(node.ask(request(("t", 1, small[0]), acks=1), version)) == [(0, 0)], "of another partition"
     while len(thread.waiting):
         thread.run_one()
-    assert all(isinstance(outcome, Waiting) for outcome in outcomes)
+    assert all(is_task(outcome) for outcome in outcomes)
     assert [record.value for record in stored(node)] == [b"1", b"2", b"3"]
     assert rows(node.ask(request(("t", 0, small[0]), acks=1), version)) == [(0, 3)], "nothing waits any more"
 
@@ -365,7 +366,7 @@ def test_who_was_told_that_it_failed_finds_nothing_appended(
     first = parked(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1))), 2))
     second = parked(node, node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1))), 2))
     if is_stopping:
-        node.services.purgatory.expire_all()
+        node.services.tasks.expire_all()
     else:
         node.time.advance(MIN_WAIT_MS)
     assert [rows(reply[0]) for reply in (first, second)] == [[(ErrorCode.REQUEST_TIMED_OUT, -1)]] * 2
@@ -378,7 +379,7 @@ def test_with_acks_0_the_connection_waits_for_the_conversion(node: Node, monkeyp
     node.services.metadata.create_topic("t", 1)
     thread = node.time.scheduler.hold_slices()
     outcome = node.handle(request(("t", 0, build_set(RECORDS, 1, codec=1)), acks=0), 2)
-    assert isinstance(outcome, Waiting)
+    assert is_task(outcome)
     assert outcome.is_silent, "who hangs up meanwhile loses nothing that he sent"
     replies = parked(node, outcome)
     node.time.advance(60_000)

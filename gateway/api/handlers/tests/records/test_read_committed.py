@@ -10,6 +10,7 @@ import pytest
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
 from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, over_the_wire, parked
 from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -61,7 +62,7 @@ def fetch(
 def row_of(node: Node, version: int, offset: int, **options: Any) -> Any:
     topic_id = node.services.metadata.image.topics["t"].topic_id if version >= 13 else bytes(16)
     response = node.handle(fetch(version, offset, topic_id=topic_id, **options), version)
-    assert not isinstance(response, Waiting)
+    assert not is_task(response)
     (row,) = response.responses[0].partitions  # type: ignore[union-attr]
     if isinstance(row.records, FileSlice):
         row.records = row.records.read()

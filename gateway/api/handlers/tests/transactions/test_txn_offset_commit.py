@@ -11,7 +11,8 @@ from headgate.gateway.api.handlers import txn_offset_commit
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
-from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import WaitList, is_task
 from headgate.gateway.tests.builders import Node, over_the_wire
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -51,9 +52,9 @@ class Producer:
 
     def ask(self, request: Message, version: int) -> Any:
         outcome = self.node.handle(over_the_wire(request, version), version)
-        if isinstance(outcome, Waiting):
+        if is_task(outcome):
             replies: list[Any] = []
-            self.node.services.purgatory.park(outcome, replies.append)
+            self.node.services.tasks.start(outcome, replies.append)
             while not replies:
                 self.node.time.advance(1)
             (outcome,) = replies
@@ -262,13 +263,13 @@ def test_offsets_behind_their_marker_open_nothing(
         lambda: Waiting((wait_list,), float("inf"), lambda _: result(NONE), lambda: result(NONE)),
     )
     outcome = producer.node.handle(over_the_wire(producer.request(), version), version)
-    assert isinstance(outcome, Waiting)
-    producer.node.services.purgatory.park(outcome, heard.append)
+    assert is_task(outcome)
+    producer.node.services.tasks.start(outcome, heard.append)
     markers, told = producer.node.services.markers, list[Any]()
     markers.append(Marker(producer.id, producer.epoch, False, 0, 0), OFFSETS, INDEX, told.append)
     markers.commit()
     assert (told, heard) == ([None], [])
-    producer.node.services.purgatory.touch(wait_list)
+    producer.node.services.tasks.touch(wait_list)
     producer.finish()
     (response,) = heard
     assert [row.error_code for topic in response.topics for row in topic.partitions] == [code]
@@ -285,14 +286,14 @@ def test_whoever_waited_has_offsets_written_before_the_answer(
         lambda: Waiting((wait_list,), float("inf"), lambda _: result(NONE), lambda: result(NONE)),
     )
     outcome = producer.node.handle(over_the_wire(producer.request(), 5), 5)
-    assert isinstance(outcome, Waiting)
+    assert is_task(outcome)
     partition = producer.node.services.partitions.get(OFFSETS, INDEX)
 
     def answered(_: object) -> None:
         assert partition.written_end == 1
 
-    producer.node.services.purgatory.park(outcome, answered)
-    producer.node.services.purgatory.touch(wait_list)
+    producer.node.services.tasks.start(outcome, answered)
+    producer.node.services.tasks.touch(wait_list)
     producer.finish()
     assert partition.log.end_offset == 1
 

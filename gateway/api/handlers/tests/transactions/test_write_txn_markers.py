@@ -10,7 +10,7 @@ from headgate.gateway.api.handlers.write_txn_markers import WAIT_MS
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, over_the_wire
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -101,9 +101,9 @@ def test_very_many_markers_are_written_in_steps(node: Node, replica: Replica) ->
 def test_a_marker_that_is_not_replicated_in_time(node: Node, replica: Replica) -> None:
     replica.fsync_before_commit = True
     outcome = node.handle(WriteTxnMarkersRequest([marker(t=[0, 1])]), 1)
-    assert isinstance(outcome, Waiting)
+    assert is_task(outcome)
     replies: list[Any] = []
-    node.services.purgatory.park(outcome, replies.append)
+    node.services.tasks.start(outcome, replies.append)
     node.time.advance(WAIT_MS - 1)
     assert replies == []
     node.time.advance(1)
@@ -118,9 +118,9 @@ def test_a_marker_that_is_not_replicated_in_time(node: Node, replica: Replica) -
 def test_the_reply_comes_when_the_last_marker_is_replicated(node: Node, replica: Replica) -> None:
     replica.fsync_before_commit = True
     outcome = node.handle(WriteTxnMarkersRequest([marker(t=[0, 1])]), 1)
-    assert isinstance(outcome, Waiting)
+    assert is_task(outcome)
     replies: list[Any] = []
-    node.services.purgatory.park(outcome, replies.append)
+    node.services.tasks.start(outcome, replies.append)
     replica.fsync_before_commit = False
     replica.advance_high_watermark()
     node.time.advance()
