@@ -554,7 +554,7 @@ class Coordinator(Generic[S]):
             self._loaded(replay, 0.0)
         else:
             loading = load(log, replay, self.services, self._topic.load_buffer_bytes)
-            self.services.tasks.start(loading, partial(self._ended_load, replay, began_ms))
+            self.services.tasks.start_later(loading, partial(self._ended_load, replay, began_ms))
 
     def _ended_load(self, replay: LogReplay[S], began_ms: float, error: Exception | None) -> None:
         if error is None:

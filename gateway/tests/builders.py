@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from headgate.gateway.api.context import Client, HandlerContext
 from headgate.gateway.api.handler_registration import Handler, Outcome, load
@@ -19,14 +20,13 @@ from headgate.gateway.metadata.image import Node as Broker
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.runtime.tasks import is_task
+from headgate.gateway.runtime.tasks import Changes, Running, Silent, Task, Tasks, WaitList, is_task
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualTime
 from headgate.gateway.tests.shared_metadata import Cluster, SharedSource
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import finish, is_steps
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.files import File, Files
 from headgate.storage.tests.builders import open_all
@@ -118,16 +118,13 @@ class Node:
         if self.cluster is not None:
             self.cluster.change_something()
         try:
-            outcome: Any = handler(request, self.context(version))
-            while is_steps(outcome):
-                outcome = finish(outcome)
+            outcome: Any = begun(self.services.tasks, handler(request, self.context(version)))
         except KafkaError as error:
             return request.error_response(version, error.code, error.message)
         finally:
             self.services.appends.commit()
-        assert not hasattr(outcome, "__await__")
-        assert outcome is None or isinstance(outcome, Message | Waiting)
-        return outcome
+        assert outcome is None or isinstance(outcome, Message | Silent | Waiting) or is_task(outcome)
+        return cast("Outcome", outcome)
 
     def ask(self, request: Message, version: int) -> Any:
         """The response as a client reads it: both messages go over the wire of `version`."""
@@ -163,12 +160,52 @@ def records(*values: bytes, timestamp: int = NOW_MS) -> memoryview:
     return memoryview(build([Record(timestamp=timestamp, value=value) for value in values]))
 
 
+def begun(tasks: Tasks, outcome: Any) -> Any:
+    """Begin the task that a handler has returned: its result, or a task that waits for the result."""
+    if isinstance(outcome, Silent):
+        rest = begun(tasks, outcome.task)
+        return rest if rest is None else Silent(rest)
+    if not is_task(outcome):
+        return outcome
+    results: list[Any] = []
+    ended = WaitList()
+
+    def done(result: object) -> None:
+        results.append(result)
+        tasks.touch(ended)
+
+    running = tasks.start(outcome, done)
+
+    def result() -> Any:
+        if isinstance(results[0], Exception):
+            raise results[0]
+        return results[0]
+
+    def rest_of_task() -> Task[Any]:
+        try:
+            while not results:
+                yield Changes((ended,))
+        finally:
+            running.cancel()
+        return result()
+
+    return result() if results else rest_of_task()
+
+
 def parked(node: Node, outcome: object) -> list[Any]:
-    """Park a reply; the list gets it."""
-    assert is_task(outcome)
+    """Wait for a reply; the list gets it."""
     replies: list[Any] = []
-    node.services.tasks.start(outcome, replies.append)
+    start(node, outcome, replies.append)
     return replies
+
+
+def start(node: Node, outcome: object, done: Callable[[Any], None] = lambda _: None) -> Running[Any]:
+    """Wait for a reply, which has not come yet."""
+    task = outcome.task if isinstance(outcome, Silent) else outcome
+    if isinstance(task, Waiting):
+        task = node.services.purgatory.follow(task)
+    assert is_task(task)
+    return node.services.tasks.start(task, done)
 
 
 def offsets_partitions(node: Node) -> list[Replica]:
@@ -186,9 +223,7 @@ def refusal(node: Node, request: Message, version: int) -> ErrorCode:
     """The code of the KafkaError that a handler raises for a request as a whole."""
     handler = handler_of(request, version)
     try:
-        outcome = handler(request, node.context(version))
-        if is_steps(outcome):
-            finish(outcome)
+        begun(node.services.tasks, handler(request, node.context(version)))
     except KafkaError as error:
         return error.code
     raise AssertionError(f"{type(request).__name__} was not refused")

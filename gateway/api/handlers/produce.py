@@ -12,7 +12,7 @@ batches of transactions.
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from headgate.gateway.api.authorization import AclOperation, AclResource, Authorization
 from headgate.gateway.api.authorization_rules import partitions

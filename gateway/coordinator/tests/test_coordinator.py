@@ -72,10 +72,9 @@ def test_a_machine_may_know_that_a_client_is_gone() -> None:
         return Decision()
 
     bench = Bench()
-    waiting = bench.coordinator.submit("g", park)
-    bench.tasks.start(waiting, lambda _: None)
+    running = bench.tasks.start(bench.coordinator.submit("g", park))
     assert not tickets[0].is_gone
-    bench.purgatory.abandon(waiting)
+    running.cancel()
     assert tickets[0].is_gone
     bench.ask(lambda _, ticket: Decision([], [(tickets[0], read(1)), (ticket, read(2))]))
     bench.run()
@@ -281,7 +280,7 @@ def test_a_fault_in_one_that_waited_stops_no_other() -> None:
 
 def test_a_writer_that_refuses_at_once_refuses_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
-        def append(self, _: memoryview, __: int, ___: int, done: Callable[[Any], None], *____: object) -> None:
+        def append(self, _: memoryview, __: int, ___: int, done: Callable[[Any], None], validate: object = None) -> None:
             done(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the disk is slow"))
 
     bench = Bench(lambda partition: setattr(partition, "is_slow", True))

@@ -69,7 +69,7 @@ def test_a_missing_reply_is_an_error_at_a_stop(shards: Shards) -> None:
     shards.gather(["a", "b"])
     shards.reply("a", 1)
     shards.tasks.expire_all()
-    (((reply, error),),) = [shards.responses]
+    ((reply, error),) = shards.responses
     assert (reply, error.code) == (1, ErrorCode.NOT_COORDINATOR)
 
 
