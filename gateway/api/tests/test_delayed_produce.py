@@ -12,10 +12,9 @@ from headgate.gateway.api.handler_registration import load
 from headgate.gateway.api.handlers.produce import render
 from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append import ACKS_ALL, Append
-from headgate.gateway.runtime.purgatory import NO_REPLY
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.runtime.tests.fake_scheduler import hung
-from headgate.gateway.tests.builders import Node, reach, records
+from headgate.gateway.tests.builders import Node, reach, records, start
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.produce import (
     PartitionProduceData,
@@ -50,8 +49,7 @@ class Bench:
         return DelayedProduce(self.node.context(9), response, rows, render)
 
     def park(self, outcome: Any) -> None:
-        assert is_task(outcome)
-        self.node.services.tasks.start(outcome, self.heard.append)
+        start(self.node, outcome, self.heard.append)
 
     @property
     def codes(self) -> list[tuple[int, int]]:
@@ -120,7 +118,7 @@ def test_acks_0_waits_for_conversions_and_crowded_disks_alone(node: Node, monkey
     assert bench.heard == []
     disk.taken(11)
     node.time.advance()
-    assert bench.heard == [NO_REPLY]
+    assert bench.heard == [None]
 
 
 def test_without_acks_an_error_ends_the_connection(node: Node) -> None:
@@ -140,18 +138,18 @@ class Counted:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.appends = self.requests = 0
-        commit, expire = Append.commit, DelayedProduce._expire
+        commit, rendered = Append.commit, DelayedProduce._rendered
 
         def commit_counted(append: Append) -> None:
             self.appends += 1
             commit(append)
 
-        def expire_counted(delayed: DelayedProduce) -> Any:
+        def rendered_counted(delayed: DelayedProduce) -> Any:
             self.requests += 1
-            return expire(delayed)
+            return rendered(delayed)
 
         patch.setattr(Append, "commit", commit_counted)
-        patch.setattr(DelayedProduce, "_expire", expire_counted)
+        patch.setattr(DelayedProduce, "_rendered", rendered_counted)
 
 
 @pytest.mark.slow

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, handler_of
+from headgate.gateway.runtime.tasks import Silent, is_task
+from headgate.gateway.tests.builders import Node, handler_of, start
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from headgate.protocol.records.batch import Record, build
 
@@ -26,19 +26,23 @@ def row(response: Any) -> tuple[int, int]:
     return found.error_code, found.base_offset
 
 
+DONE = "done"
+"""In place of the reply to a request that needs none."""
+
+
 class Reply:
     """The reply to a client, once there is one."""
 
     def __init__(self, node: Node, outcome: Any) -> None:
         self.value: Any = None
-        if is_task(outcome):
-            node.services.tasks.start(outcome, self._take)
+        if is_task(outcome) or isinstance(outcome, Silent):
+            start(node, outcome, self._take)
         else:
             self.value = outcome
 
     def _take(self, value: Any) -> None:
         assert self.value is None
-        self.value = value
+        self.value = DONE if value is None else value
 
     @property
     def row(self) -> tuple[int, int] | None:

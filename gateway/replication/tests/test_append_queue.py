@@ -8,9 +8,7 @@ import pytest
 from headgate.gateway.replication import append_queue
 from headgate.gateway.replication.append_queue import CALM_MS, SLOW_MS
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.replication.tests.producing import TIMEOUT_MS, Reply, produce, row
-from headgate.gateway.runtime.purgatory import NO_REPLY
-from headgate.gateway.runtime.tasks import is_task
+from headgate.gateway.replication.tests.producing import DONE, TIMEOUT_MS, Reply, produce, row
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.gateway.tests.builders import Node, handler_of, records
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -85,7 +83,7 @@ def slowed(disk: Disk) -> Replica:
 
 
 def produced(node: Node, *values: bytes, **options: Any) -> Any:
-    """The outcome of the handler: a response, or a `Waiting` for a `Reply`. The turn ends."""
+    """The outcome of the handler: a response, or a task for a `Reply`. The turn ends."""
     outcome = produce(node, *values, **options)
     node.services.appends.commit()
     return outcome
@@ -93,7 +91,6 @@ def produced(node: Node, *values: bytes, **options: Any) -> Any:
 
 def late(node: Node, outcome: Any) -> Reply:
     """The reply to a request that has to wait."""
-    assert is_task(outcome)
     return Reply(node, outcome)
 
 
@@ -294,7 +291,7 @@ def test_who_wants_no_answer_is_held_up_while_too_much_waits(
     assert [produced(node, bytes(4_000), acks=0) for _ in range(3)] == [None] * 3, "the first is being written"
     held = [late(node, produced(node, bytes(4_000), acks=0)) for _ in range(3)]
     disk.run_thread()
-    assert [reply.value for reply in held] == [NO_REPLY] * 3
+    assert [reply.value for reply in held] == [DONE] * 3
     assert produced(node, b"again", acks=0) is None
     while disk.threads:
         disk.run_thread()

@@ -3,13 +3,14 @@
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from crc32c import crc32c
 
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED, Replica
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import Running
 from headgate.gateway.tests.builders import Node, records
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import Record, build
@@ -35,7 +36,7 @@ def test_one_replica_moves_its_high_watermark_with_its_log(partition: Replica) -
     partition.append(records(b"a", b"b"), ACKS_ALL, NOW_MS)
     assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
     assert moved == [], "nobody waits for it"
-    partition.waiters.waiters = {Waiting([partition.waiters], 0.0, lambda _: None, lambda: None): None}
+    partition.waiters.waiters = {cast("Running[None]", "a waiting task"): None}
     partition.append(records(b"c"), ACKS_ALL, NOW_MS)
     assert moved == [3]
 
@@ -43,7 +44,7 @@ def test_one_replica_moves_its_high_watermark_with_its_log(partition: Replica) -
 def test_the_high_watermark_follows_written_not_staged_batches(partition: Replica) -> None:
     moved: list[int] = []
     partition.advanced = lambda moved_partition: moved.append(moved_partition.high_watermark)
-    partition.waiters.waiters = {Waiting([partition.waiters], 0.0, lambda _: None, lambda: None): None}
+    partition.waiters.waiters = {cast("Running[None]", "a waiting task"): None}
     partition.append(records(b"a"), ACKS_ALL, NOW_MS)
     partition.stage(records(b"b"), ACKS_ALL, NOW_MS)
     partition.synced()

@@ -207,7 +207,7 @@ def test_who_waits_for_records_is_woken_when_they_are_written(node: Node, dispat
     both = [TopicProduceData("t", partition_data=[row for index in (0, 1) for row in rows(node, index)])]
     promised(dispatcher, frame(ProduceRequest(None, -1, 1_000, both), 9))
     assert (partition.log.end_offset, partition.high_watermark) == (1, 0)
-    node.services.purgatory._run()
+    node.services.tasks._continue_touched()
     assert replies == []
     dispatcher.appends.commit()
     assert partition.high_watermark == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.runtime.tasks import Changes, Task, WaitList, value_of
 from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -185,8 +185,9 @@ def test_batches_of_a_connection_stay_in_order(tmp_path: Path, version: int) -> 
         services = memory.broker.parts.services
         held, ask = WaitList(), services.transactions.verify
 
-        def verify(*arguments: Any, **options: Any) -> Any:
-            return Waiting([held], float("inf"), lambda _: ask(*arguments, **options), lambda: None)
+        def verify(*arguments: Any, **options: Any) -> Task[Any]:
+            yield Changes([held])
+            return (yield from value_of(ask(*arguments, **options)))
 
         services.transactions.verify = verify  # type: ignore[method-assign]
         services.transactions.confirm = lambda *_, **__: False  # type: ignore[method-assign]

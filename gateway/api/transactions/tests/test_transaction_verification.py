@@ -17,10 +17,9 @@ from headgate.gateway.api.transactions.transaction_verification import RETRIES_E
 from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
 from headgate.gateway.replication.append import ACKS_ALL
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
-from headgate.gateway.runtime.tasks import WaitList, is_task
+from headgate.gateway.runtime.tasks import Changes, Running, Silent, Task, WaitList, is_task
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, start
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -61,7 +60,7 @@ class ScriptedCoordinator:
 
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Partitions, *, adds: bool
-    ) -> AddPartitionsToTxnResult | Waiting:
+    ) -> AddPartitionsToTxnResult | Task[AddPartitionsToTxnResult]:
         assert transactional_id == "id"
         self.asked.append((partitions, adds))
         if not self.is_held:
@@ -69,10 +68,11 @@ class ScriptedCoordinator:
         touched, answer = WaitList(), list[Any]()
         self.held.append((touched, partitions, answer))
 
-        def expire() -> Any:
+        def wait() -> Task[AddPartitionsToTxnResult]:
+            yield Changes([touched])
             return _result(answer[0] if answer else KafkaError(ErrorCode.NOT_COORDINATOR), partitions)
 
-        return Waiting([touched], float("inf"), lambda _: expire() if answer else None, expire)
+        return wait()
 
     def answer(self, node: Node, answer: Answer = ErrorCode.NONE) -> None:
         """Answer the oldest question that is held."""
@@ -111,16 +111,15 @@ class Bench:
         return self.node.services.partitions.get("t", index)
 
     def send(self, version: int, *rows: tuple[int, bytearray], acks: int = ACKS_ALL, name: str | None = "id") -> Any:
-        """The rows of the response, or the `Waiting`, whose reply comes into `replies`; the frame is gone by then."""
+        """The rows of the response, or the running task, whose reply comes into `replies`; the frame is gone by then."""
         frames = [memoryview(bytearray(data)) for _, data in rows]
         data = [PartitionProduceData(index, frame) for (index, _), frame in zip(rows, frames, strict=True)]
         request = ProduceRequest(name, acks, 1_500, [TopicProduceData("t", partition_data=data)])
         outcome = self.node.handle(request, version)
         for frame in frames:
             frame[:] = b"\xdd" * len(frame)
-        if is_task(outcome):
-            self.node.services.tasks.start(outcome, self.replies.append)
-            return outcome
+        if is_task(outcome) or isinstance(outcome, Silent):
+            return start(self.node, outcome, self.replies.append)
         return None if outcome is None else codes(outcome)
 
     def end(self, is_commit: bool, epoch: int = 0, index: int = 0) -> None:
@@ -238,7 +237,7 @@ def test_what_the_client_hears(bench: Bench, answer: Answer, version: int, code:
 
 def test_a_parked_batch_owns_its_bytes_and_holds_up_nobody(bench: Bench) -> None:
     bench.coordinator.is_held = True
-    assert isinstance(bench.send(OLD, (0, batch(0)), (1, batch(3, is_transactional=False))), Waiting)
+    assert isinstance(bench.send(OLD, (0, batch(0)), (1, batch(3, is_transactional=False))), Running)
     other = batch(0, producer_id=8, is_transactional=False)
     assert bench.send(OLD, (0, other), name=None) == [(0, 0)]
     assert bench.partition(1).log.end_offset == 1, "the other batch of the request is appended"
@@ -324,7 +323,7 @@ def test_the_same_batch_on_two_connections_is_written_once(bench: Bench) -> None
 
 def test_while_the_last_transaction_ends_the_coordinator_is_asked_again(bench: Bench) -> None:
     bench.coordinator.answers += [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
-    assert isinstance(bench.send(NEW, (0, batch(0))), Waiting)
+    assert isinstance(bench.send(NEW, (0, batch(0))), Running)
     for _ in range(14):
         bench.node.time.advance(1)
     assert (len(bench.coordinator.asked), codes(bench.replies[0])) == (4, [(0, 0)])
@@ -362,7 +361,7 @@ def test_a_coordinator_that_does_not_answer(bench: Bench) -> None:
 
 def test_a_client_that_hangs_up_leaves_nothing(bench: Bench) -> None:
     bench.coordinator.is_held = True
-    bench.node.services.purgatory.abandon(bench.send(OLD, (0, batch(0))))
+    bench.send(OLD, (0, batch(0))).cancel()
     bench.coordinator.answer(bench.node)
     assert (bench.replies, bench.partition().log.end_offset, len(bench.node.services.tasks)) == ([], 0, 0)
 
@@ -428,11 +427,11 @@ def test_a_request_has_batches_of_one_producer(bench: Bench) -> None:
 @pytest.mark.parametrize("is_held", [False, True])
 def test_acks_0_has_no_reply_and_an_error_ends_the_connection(bench: Bench, is_held: bool) -> None:
     bench.coordinator.is_held = is_held
-    waiting = bench.send(OLD, (0, batch(0)), acks=0)
+    running = bench.send(OLD, (0, batch(0)), acks=0)
     if is_held:
-        assert waiting.is_silent
+        assert isinstance(running, Running)
         bench.coordinator.answer(bench.node)
-        assert bench.replies.pop() is NO_REPLY
+        assert bench.replies.pop() is None
     assert bench.partition().log.end_offset == 1
     bench.end(is_commit=True)
     if is_held:
@@ -470,7 +469,7 @@ def test_the_reply_waits_for_the_thread_of_a_slow_disk(
     outcome = bench.send(OLD, (0, batch(0)), acks=acks)
     if is_held:
         bench.coordinator.answer(bench.node)
-    assert bench.replies == ([NO_REPLY] if acks == 0 and is_held else [])
+    assert bench.replies == ([None] if acks == 0 and is_held else [])
     threads.run_all()
     bench.node.time.advance()
     if acks:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from headgate.gateway.api.handlers import txn_offset_commit
+from headgate.gateway.api.transactions.transaction_verification import RETRIES_END_MS
 from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
-from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.runtime.tasks import WaitList, is_task
+from headgate.gateway.runtime.tasks import Changes, Task, WaitList, is_task
 from headgate.gateway.tests.builders import Node, over_the_wire
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -248,8 +248,13 @@ def test_a_transaction_that_never_ends_is_told_in_time(producer: Producer, monke
     answers(monkeypatch, lambda: result(ErrorCode.CONCURRENT_TRANSACTIONS))
     began_ms = producer.node.time.clock.monotonic_ms()
     assert producer.commit(5) == [ErrorCode.CONCURRENT_TRANSACTIONS]
-    assert 50 < producer.node.time.clock.monotonic_ms() - began_ms <= txn_offset_commit.RETRIES_END_MS
+    assert 50 < producer.node.time.clock.monotonic_ms() - began_ms <= RETRIES_END_MS
     assert producer.commit(3) == [ErrorCode.CONCURRENT_TRANSACTIONS]
+
+
+def _confirmed(wait_list: WaitList) -> Task[Any]:
+    yield Changes([wait_list])
+    return result(NONE)
 
 
 @pytest.mark.parametrize("version, code", [(3, ErrorCode.INVALID_TXN_STATE), (5, ErrorCode.TRANSACTION_ABORTABLE)])
@@ -258,10 +263,7 @@ def test_offsets_behind_their_marker_open_nothing(
 ) -> None:
     """The race of KIP-890: the coordinator confirms, and the transaction ends before the offsets are decided."""
     heard, wait_list = list[Any](), WaitList()
-    answers(
-        monkeypatch,
-        lambda: Waiting((wait_list,), float("inf"), lambda _: result(NONE), lambda: result(NONE)),
-    )
+    answers(monkeypatch, lambda: _confirmed(wait_list))
     outcome = producer.node.handle(over_the_wire(producer.request(), version), version)
     assert is_task(outcome)
     producer.node.services.tasks.start(outcome, heard.append)
@@ -281,10 +283,7 @@ def test_whoever_waited_has_offsets_written_before_the_answer(
     producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wait_list = WaitList()
-    answers(
-        monkeypatch,
-        lambda: Waiting((wait_list,), float("inf"), lambda _: result(NONE), lambda: result(NONE)),
-    )
+    answers(monkeypatch, lambda: _confirmed(wait_list))
     outcome = producer.node.handle(over_the_wire(producer.request(), 5), 5)
     assert is_task(outcome)
     partition = producer.node.services.partitions.get(OFFSETS, INDEX)
