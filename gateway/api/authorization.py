@@ -27,9 +27,10 @@ from headgate.gateway.api.context import Client, HandlerContext
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
+from headgate.gateway.runtime.tasks import is_task
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import Steps, is_steps, joined
+from headgate.protocol.steps import Steps, joined
 
 
 class AclOperation(IntEnum):
@@ -248,7 +249,7 @@ def amended(outcome: Any, amend: Callable[[Any], None]) -> Any:
         amend(outcome)
     elif isinstance(outcome, Waiting):
         _amend_waiting(outcome, amend)
-    elif is_steps(outcome):
+    elif is_task(outcome):
         return _amended_steps(outcome, amend)
     return outcome
 

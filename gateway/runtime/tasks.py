@@ -38,6 +38,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from headgate.protocol.errors import without_frames
+from headgate.protocol.steps import FEW_ITEMS
 
 if TYPE_CHECKING:
     from headgate.gateway.runtime.clock import Clock
@@ -459,6 +460,42 @@ def is_task(outcome: object) -> TypeGuard[Task[Any]]:
 def value_of(outcome: T | Task[T]) -> Task[T]:
     """The result of a function that may return a task in its place."""
     return (yield from outcome) if isinstance(outcome, GeneratorType) else outcome
+
+
+def as_task(result: T) -> Task[T]:
+    """A task that returns a result which is there. A response that comes from a task is written in slices."""
+    return result
+    yield
+
+
+def at_once_if_few(task: Task[T], count: int) -> T | Task[T]:
+    """Run a task on at most `FEW_ITEMS` items without a slice: its result, or the rest if the task has to wait."""
+    if count > FEW_ITEMS:
+        return task
+    try:
+        while (wait := next(task)) is None:
+            pass
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    return _rest(task, wait)
+
+
+def _rest(task: Task[T], wait: Wait) -> Task[T]:
+    """The rest of a task that has yielded `wait`."""
+    try:
+        while True:
+            try:
+                answer = yield wait
+            except Exception as error:  # noqa: BLE001  raised in the task
+                wait = task.throw(error)
+            else:
+                wait = task.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        task.close()
 
 
 def _close(task: Task[Any]) -> None:

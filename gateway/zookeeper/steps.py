@@ -1,23 +1,19 @@
-"""Requests to ZooKeeper in sequence, written as generators: what comes next depends on the answer.
+"""Requests to ZooKeeper as tasks (`gateway.runtime.tasks`): what comes next depends on the answer.
 
-    def steps() -> Steps[int]:
+    def read(session: Session) -> Task[int]:
         found = yield from get(session, "/a")           # NodeData, or None without the node
         ...
-        return 5
 
-    run(steps(), done)                                  # `done` gets 5, or the exception that ended the steps
-
-A generator yields an `Ask`, a function that takes `done`, and is continued with the answer; an answer that is an
-exception is raised there. `gather` runs many generators side by side.
+An error of ZooKeeper that a task has no use for is raised as `Failed`.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
+from headgate.gateway.runtime.tasks import MOST_TOGETHER, Task, Together, run
 from headgate.gateway.zookeeper.session import (
     READ_AT_ONCE,
     Create,
@@ -31,14 +27,10 @@ from headgate.gateway.zookeeper.session import (
     Stat,
     Watch,
 )
-from headgate.protocol.errors import without_frames
 
 T = TypeVar("T")
 
-Ask = Callable[[Callable[[Any], None]], None]
-Steps = Generator[Ask, Any, T]
-
-AT_ONCE: Final = 32
+Steps = Task
 _CONNECTION_ENDED: Final = {KeeperError.NOT_CONNECTED, KeeperError.CONNECTION_LOSS, KeeperError.SESSION_EXPIRED}
 
 
@@ -69,88 +61,10 @@ class Lost(Failed):
     """The connection ended before the answer; after CONNECTION_LOSS the request may have taken effect."""
 
 
-def run(steps: Steps[T], done: Callable[[T | Exception], None]) -> None:
-    """Run steps to their end. `done` gets the returned value, or the raised exception."""
-    _Run(steps, done).advance(None)
-
-
-class _Run(Generic[T]):
-    """One run. An answer that comes before its `Ask` has returned waits for the loop: so the stack stays flat."""
-
-    __slots__ = ("_answers", "_done", "_is_asking", "_steps")
-
-    def __init__(self, steps: Steps[T], done: Callable[[T | Exception], None]) -> None:
-        self._steps = steps
-        self._done = done
-        self._answers: list[Any] = []
-        self._is_asking = False
-
-    def advance(self, answer: Any) -> None:
-        """Go on with an answer."""
-        self._answers.append(answer)
-        while self._answers and not self._is_asking:
-            answer = self._answers.pop()
-            try:
-                ask = self._steps.throw(answer) if isinstance(answer, Exception) else self._steps.send(answer)
-            except StopIteration as end:
-                self._done(end.value)
-            except Exception as error:  # noqa: BLE001  the caller decides what a failure means
-                self._done(without_frames(error))
-            else:
-                self._ask(ask)
-
-    def _ask(self, ask: Ask) -> None:
-        self._is_asking = True
-        try:
-            ask(self.advance)
-        except Exception as error:  # noqa: BLE001  the steps decide what a failure means
-            self._answers.append(error)
-        finally:
-            self._is_asking = False
-
-
-def gather(many: Iterable[Steps[T]], at_once: int = AT_ONCE) -> Steps[list[T]]:
-    """Run steps side by side, `at_once` at most; their results in order.
-
-    After an exception no more of them begin; it is raised once the others have ended.
-    """
-    results: list[T] = yield _Gathering(many, at_once).begin
+def gather(many: Iterable[Steps[T]], at_once: int = MOST_TOGETHER) -> Steps[list[T]]:
+    """Run tasks side by side, `at_once` at most; their results in order. Raises what the first failed one raises."""
+    results: list[T] = yield Together(many, at_once)
     return results
-
-
-class _Gathering:
-    def __init__(self, many: Iterable[Steps[Any]], at_once: int) -> None:
-        self._waiting = deque(enumerate(many))
-        self._results: list[Any] = [None] * len(self._waiting)
-        self._running = 0
-        self._is_beginning = False
-        self._at_once = at_once
-        self._error: Exception | None = None
-
-    def begin(self, done: Callable[[Any], None]) -> None:
-        self._done = done
-        self._begin_more()
-
-    def _begin_more(self) -> None:
-        """Begin as many as may run. Steps that end at once come back here: the loop below goes on then."""
-        if self._is_beginning:
-            return
-        self._is_beginning = True
-        while self._waiting and self._running < self._at_once:
-            place, steps = self._waiting.popleft()
-            self._running += 1
-            run(steps, partial(self._ended, place))
-        self._is_beginning = False
-        if not self._running:
-            self._done(self._error or self._results)
-
-    def _ended(self, place: int, result: Any) -> None:
-        self._running -= 1
-        self._results[place] = result
-        if isinstance(result, Exception):
-            self._error = self._error or result
-            self._waiting.clear()
-        self._begin_more()
 
 
 def get(session: Session, path: str, watch: Watch | None = None) -> Steps[NodeData | None]:

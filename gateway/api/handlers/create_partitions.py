@@ -13,6 +13,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_in_turns, unrepeated
 from headgate.gateway.metadata.image import INTERNAL_TOPICS
 from headgate.gateway.metadata.store import Change
+from headgate.gateway.runtime.tasks import Task, at_once_if_few, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -20,7 +21,6 @@ from headgate.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from headgate.protocol.steps import Steps, finish_if_few
 
 
 @handles(
@@ -31,11 +31,10 @@ from headgate.protocol.steps import Steps, finish_if_few
 )
 def create_partitions(request: CreatePartitionsRequest, context: HandlerContext) -> Any:
     """Raise each topic's number of partitions, or with `validate_only` check each."""
-    return finish_if_few(_create_partitions(request, context), len(request.topics))
+    return at_once_if_few(_create_partitions(request, context), len(request.topics))
 
 
-def _create_partitions(request: CreatePartitionsRequest, context: HandlerContext) -> Steps[Any]:
-
+def _create_partitions(request: CreatePartitionsRequest, context: HandlerContext) -> Task[Any]:
     def answer(wanted: CreatePartitionsTopic) -> tuple[CreatePartitionsTopicResult, Change]:
         return CreatePartitionsTopicResult(name=wanted.name), _create(wanted, request.validate_only, context)
 
@@ -44,7 +43,7 @@ def _create_partitions(request: CreatePartitionsRequest, context: HandlerContext
 
     name = attrgetter("name")
     once = yield from unrepeated(request.topics, name, answer, name, "Duplicate topic name.")
-    return each_in_turns(*once, _refuse, respond, request.timeout_ms, context)
+    return (yield from value_of(each_in_turns(*once, _refuse, respond, request.timeout_ms, context)))
 
 
 def _create(wanted: CreatePartitionsTopic, validate_only: bool, context: HandlerContext) -> Change:

@@ -18,6 +18,7 @@ from headgate.gateway.config.describe import ConfigEntry, TopicRows
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import check_name
+from headgate.gateway.runtime.tasks import at_once_if_few
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -27,13 +28,13 @@ from headgate.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from headgate.protocol.steps import Steps, finish_if_few
+from headgate.protocol.steps import Steps
 
 
 @handles(DescribeConfigsRequest, versions="0-4", authorize=configs(AclOperation.DESCRIBE_CONFIGS, "results"))
 def describe_configs(request: DescribeConfigsRequest, context: HandlerContext) -> Any:
     """Describe every named resource once."""
-    return finish_if_few(_describe(request, context), len(request.resources))
+    return at_once_if_few(_describe(request, context), len(request.resources))
 
 
 def _describe(request: DescribeConfigsRequest, context: HandlerContext) -> Steps[DescribeConfigsResponse]:

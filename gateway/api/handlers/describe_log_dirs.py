@@ -13,6 +13,7 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
 from headgate.gateway.replication.replica import Replica
+from headgate.gateway.runtime.tasks import at_once_if_few
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -21,7 +22,7 @@ from headgate.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from headgate.protocol.steps import Steps, finish_if_few
+from headgate.protocol.steps import Steps
 from headgate.storage.files import parent
 
 
@@ -29,7 +30,7 @@ from headgate.storage.files import parent
 def describe_log_dirs(request: DescribeLogDirsRequest, context: HandlerContext) -> Any:
     """The sizes in bytes of the named partitions with a log here, or of all."""
     here = list(context.broker.partitions)
-    return finish_if_few(_describe(request, here, context), len(here))
+    return at_once_if_few(_describe(request, here, context), len(here))
 
 
 def _describe(

@@ -11,6 +11,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
 from headgate.gateway.metadata.image import PartitionState, Topic
 from headgate.gateway.metadata.new_topics import check_name
+from headgate.gateway.runtime.tasks import at_once_if_few
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -20,7 +21,7 @@ from headgate.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
     TopicRequest,
 )
-from headgate.protocol.steps import Steps, finish_if_few
+from headgate.protocol.steps import Steps
 
 
 def _authorize(authorization: Authorization) -> None:
@@ -53,7 +54,7 @@ def _authorize(authorization: Authorization) -> None:
 def describe_topic_partitions(request: DescribeTopicPartitionsRequest, context: HandlerContext) -> Any:
     """One page in the order of topic names, from the cursor on, with the cursor of the next page."""
     topics = context.broker.metadata.image.topics
-    return finish_if_few(_page(request, topics, context), len(request.topics) or len(topics))
+    return at_once_if_few(_page(request, topics, context), len(request.topics) or len(topics))
 
 
 def _page(

@@ -74,7 +74,7 @@ class _WithPartitions(Protocol):
 
 
 def count_rows(topics: Sequence[_WithPartitions]) -> int:
-    """The number of rows, for `finish_if_few`. A topic without partitions counts as one row.
+    """The number of rows, for `at_once_if_few`. A topic without partitions counts as one row.
 
     Many topics are not looked at: the number of topics is enough.
     """
@@ -229,7 +229,7 @@ def _settle_rows(
         pass
     if failed:
         raise failed[0]
-    return respond(rows.results())
+    return (yield from value_of(respond(rows.results())))
 
 
 def _make_rows(rows: _Rows[Any, Any], context: HandlerContext) -> Task[None]:
@@ -264,7 +264,7 @@ def _settle(context: HandlerContext, change: Change, respond: Callable[[], Any],
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the metadata change is not on the disk yet")
     if not in_any_case and change.error is not None:
         raise change.error
-    return respond()
+    return (yield from value_of(respond()))
 
 
 SETTLED_MS = 30_000.0

@@ -13,9 +13,10 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import with_view
 from headgate.gateway.coordinator.groups.group_shard import Group
+from headgate.gateway.runtime.tasks import at_once_if_few
 from headgate.gateway.zookeeper.group_rows import merge_listed
 from headgate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from headgate.protocol.steps import Steps, finish_if_few
+from headgate.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from headgate.gateway.zookeeper.group_view import Listing
@@ -40,7 +41,7 @@ def list_groups(request: ListGroupsRequest, context: HandlerContext) -> Any:
     groups = [group for shard in context.broker.groups.shards() for group in shard.groups.values()]
     view = context.broker.zookeeper_groups
     if view is None:
-        return finish_if_few(_list(request, groups), len(groups))
+        return at_once_if_few(_list(request, groups), len(groups))
     nothing: Listing = {}
     return with_view(context, view.list_groups, nothing, lambda listing: _list_both(request, groups, listing))
 

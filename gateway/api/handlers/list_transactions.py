@@ -12,13 +12,14 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.coordinator.groups.consumer import subscriptions
 from headgate.gateway.coordinator.transactions.listing import Filter
 from headgate.gateway.coordinator.transactions.transaction import Transaction
+from headgate.gateway.runtime.tasks import at_once_if_few
 from headgate.protocol.internal.transactions import STATES
 from headgate.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,
 )
-from headgate.protocol.steps import Steps, finish_if_few
+from headgate.protocol.steps import Steps
 
 _IDS_A_STEP = 32
 
@@ -45,7 +46,7 @@ def list_transactions(request: ListTransactionsRequest, context: HandlerContext)
     if pattern:
         names = subscriptions.resolve(pattern, (key for key, _ in found))
         found = [(key, transaction) for key, transaction in found if key in names]
-    return finish_if_few(_list(request, found, context.broker.clock.now_ms()), len(found))
+    return at_once_if_few(_list(request, found, context.broker.clock.now_ms()), len(found))
 
 
 def _list(

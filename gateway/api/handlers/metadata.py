@@ -23,6 +23,7 @@ from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_in_turns
 from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image, Topic
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, check_name
 from headgate.gateway.metadata.store import Change
+from headgate.gateway.runtime.tasks import Task, as_task, at_once_if_few, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import (
     MetadataRequest,
@@ -32,7 +33,7 @@ from headgate.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from headgate.protocol.steps import FEW_ITEMS, LazyArray, Steps, as_steps, finish_if_few, lazy_map
+from headgate.protocol.steps import FEW_ITEMS, LazyArray, lazy_map
 from headgate.protocol.wire import ZERO_UUID
 
 W = TypeVar("W", bound=Topic | MetadataRequestTopic)
@@ -97,8 +98,11 @@ def metadata(request: MetadataRequest, context: HandlerContext) -> Any:
     if request.topics is None or (context.version == 0 and not request.topics):
         topics = list(context.broker.metadata.image.topics.values())
         description = _Description(request, context)
-        return _respond(request, context, topics, description, description.topic)
-    return finish_if_few(_named(request.topics, request, context), len(request.topics))
+        outcome: Any = _respond(request, context, topics, description, description.topic)
+    else:
+        outcome = at_once_if_few(_named(request.topics, request, context), len(request.topics))
+    is_large = isinstance(outcome, MetadataResponse) and isinstance(outcome.topics, _Rows)
+    return as_task(outcome) if is_large else outcome
 
 
 def _respond(
@@ -107,8 +111,8 @@ def _respond(
     wanted: Sequence[W],
     description: _Description,
     row: Callable[[W], MetadataResponseTopic],
-) -> Any:
-    """The response with a row for each of `wanted`; in steps if they are many."""
+) -> MetadataResponse:
+    """The response with a row for each of `wanted`: described while they are written, if they are many."""
     image, wants_operations = description.image, request.include_cluster_authorized_operations
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(*endpoint) for endpoint in endpoints(context)],
@@ -124,7 +128,7 @@ def _respond(
         return response
     description.freeze(context)
     response.topics = cast("list[MetadataResponseTopic]", _Rows(description, wanted, row))
-    return as_steps(response)
+    return response
 
 
 class _Rows(LazyArray[W, MetadataResponseTopic]):
@@ -139,7 +143,7 @@ class _Rows(LazyArray[W, MetadataResponseTopic]):
         self.description = description
 
 
-def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, context: HandlerContext) -> Steps[Any]:
+def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, context: HandlerContext) -> Task[Any]:
     """Describe these topics, after the creation of missing ones."""
     unique: dict[Key, MetadataRequestTopic] = {}
     new: list[Key] = []
@@ -168,7 +172,7 @@ def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, con
 
     if len(new) * context.broker.config.num_partitions > MAX_PARTITIONS_AT_ONCE:
         return respond([ErrorCode.POLICY_VIOLATION] * len(new))
-    return each_in_turns(new, create, refuse, respond, CREATION_TIMEOUT_MS, context)
+    return (yield from value_of(each_in_turns(new, create, refuse, respond, CREATION_TIMEOUT_MS, context)))
 
 
 def _check(topic: MetadataRequestTopic, version: int) -> None:

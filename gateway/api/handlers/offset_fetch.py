@@ -7,7 +7,7 @@ Version 0 reads from ZooKeeper, and is served with ZooKeeper only. Other version
 ones the response is converted at the end.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from headgate.gateway.api.handlers.each import KEYS_A_STEP
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
+from headgate.gateway.runtime.tasks import Task, as_task, at_once_if_few, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -30,7 +31,7 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from headgate.protocol.steps import FEW_ITEMS, Steps, as_steps, finish_if_few, lazy_map
+from headgate.protocol.steps import FEW_ITEMS, Steps, lazy_map
 
 _MANY_GROUPS = 8
 
@@ -91,39 +92,38 @@ def offset_fetch_zero(request: OffsetFetchRequest, context: HandlerContext) -> A
 def offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Any:
     """Ask the coordinator of every group; the response waits until earlier records are below the high watermark."""
     elements = request.groups if context.version >= _MANY_GROUPS else request.topics or ()
-    return finish_if_few(_offset_fetch(request, context), len(elements))
+    outcome = at_once_if_few(_offset_fetch(request, context), len(elements))
+    return as_task(outcome) if isinstance(outcome, OffsetFetchResponse) and _is_large(outcome) else outcome
 
 
-def _offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Steps[Any]:
+def _offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Task[OffsetFetchResponse]:
     if context.version >= _MANY_GROUPS:
         groups = request.groups
         yield from _refuse_repeated(groups)
     else:
         groups = [(yield from _only_group(request))]
     stores = context.broker.offset_stores
-    if stores is None:
-        return (yield from _fetch(request, context, groups, {}))
+    failed = {} if stores is None else (yield from stores.refresh(groups))
+    replies = yield from _ask(request, context, [group for group in groups if group.group_id not in failed])
+    given = iter(replies)
+    rows: list[OffsetFetchResponseGroup] = []
+    for group in groups:
+        reply = failed.get(group.group_id) or next(given)
+        rows.append(_refused(group, reply) if isinstance(reply, KafkaError) else reply)
+        if not len(rows) % KEYS_A_STEP:
+            yield
+    version = context.version
+    return OffsetFetchResponse(groups=rows) if version >= _MANY_GROUPS else _old(request, version, rows[0])
 
-    def fetch(failed: Mapping[str, KafkaError]) -> Any:
-        return finish_if_few(_fetch(request, context, groups, failed), len(groups))
 
-    return stores.look(groups, fetch)
-
-
-def _fetch(
-    request: OffsetFetchRequest,
-    context: HandlerContext,
-    groups: Sequence[OffsetFetchRequestGroup],
-    failed: Mapping[str, KafkaError],
-) -> Steps[Any]:
-    """Ask the coordinators of all groups but those that have failed."""
+def _ask(
+    request: OffsetFetchRequest, context: HandlerContext, groups: Sequence[OffsetFetchRequestGroup]
+) -> Task[list[OffsetFetchResponseGroup | KafkaError]]:
+    """Ask the coordinators of all groups."""
     version = context.version
     asked: dict[str, list[OffsetFetchRequestGroup]] = {}
-    keys: list[str] = []
     for number, group in enumerate(reversed(groups), 1):
         asked.setdefault(group.group_id, []).append(group)
-        if group.group_id not in failed:
-            keys.append(group.group_id)
         if not number % KEYS_A_STEP:
             yield
 
@@ -131,23 +131,8 @@ def _fetch(
         wanted = asked[group_id].pop()  # a repeated group is asked in the request's order
         return offset_requests.fetch(shard, wanted, version, ticket, request.require_stable)
 
-    def assembled(replies: list[OffsetFetchResponseGroup | KafkaError]) -> Steps[Any]:
-        if failed:
-            given = iter(replies)
-            replies = [failed.get(group.group_id) or next(given) for group in groups]
-        rows: list[OffsetFetchResponseGroup] = []
-        for group, reply in zip(groups, replies, strict=True):
-            rows.append(_refused(group, reply) if isinstance(reply, KafkaError) else reply)
-            if not len(rows) % KEYS_A_STEP:
-                yield
-        response = OffsetFetchResponse(groups=rows) if version >= _MANY_GROUPS else _old(request, version, rows[0])
-        return as_steps(response) if len(rows) > FEW_ITEMS or any(map(_is_large, rows)) else response
-
-    def assemble(replies: list[OffsetFetchResponseGroup | KafkaError]) -> Any:
-        return finish_if_few(assembled(replies), len(groups))
-
-    keys.reverse()
-    return context.broker.groups.gather(keys, decide, assemble)
+    keys = [group.group_id for group in groups]
+    return (yield from value_of(context.broker.groups.gather(keys, decide, list)))
 
 
 def _refuse_repeated(groups: Sequence[OffsetFetchRequestGroup]) -> Steps[None]:
@@ -164,8 +149,12 @@ def _refuse_repeated(groups: Sequence[OffsetFetchRequestGroup]) -> Steps[None]:
             yield
 
 
-def _is_large(row: OffsetFetchResponseGroup) -> bool:
-    return len(row.topics) > FEW_ITEMS or any(len(topic.partitions) > FEW_ITEMS for topic in row.topics)
+def _is_large(response: OffsetFetchResponse) -> bool:
+    groups = response.groups or [response]
+    return len(groups) > FEW_ITEMS or any(
+        len(group.topics) > FEW_ITEMS or any(len(topic.partitions) > FEW_ITEMS for topic in group.topics)
+        for group in groups
+    )
 
 
 def _refused(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
