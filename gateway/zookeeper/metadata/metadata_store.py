@@ -61,7 +61,7 @@ RAISED_AT_ONCE: Final = 32
 PAUSE_MS: Final = 1_000.0
 """The wait after an error that another attempt may not have."""
 AGAIN_LINE_MS: Final = 60_000.0
-"""The least time between two lines about changes that are tried again every PAUSE_MS."""
+"""The least time between two lines about what is tried again every PAUSE_MS."""
 LIST_EVERY_MS: Final = 100.0
 """The least time between two looks at a long list: one of 10,000 names takes some milliseconds."""
 _LISTS: Final = (TOPICS_PATH, CONFIG_CHANGES_PATH)
@@ -256,9 +256,10 @@ class ZooKeeperMetadataStore(MetadataStore):
     def _failed(self, error: Exception) -> None:
         """A reading or an election has failed. The traceback of an error that comes again is logged once."""
         is_new, self._failure = repr(error) != self._failure, repr(error)
-        logger.error(
-            "the metadata in ZooKeeper: %s; the next attempt follows", error, exc_info=error if is_new else None
-        )
+        self._log.error(
+            self._failure[:200], "the metadata in ZooKeeper: %s; the next attempt follows", error,
+            exc_info=error if is_new else None,
+        )  # fmt: skip
         self._pause()
         self._follower.look_at_everything()
 
