@@ -41,7 +41,7 @@ from headgate.gateway.zookeeper.metadata.follower import ClusterFollower
 from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths
 from headgate.gateway.zookeeper.metadata.served_image import broker_of_one
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused, Session
-from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children, exists, gather, multi, remove, run
+from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children, delete, exists, gather, multi, remove, run
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, TopicRecord
@@ -61,7 +61,7 @@ RAISED_AT_ONCE: Final = 32
 PAUSE_MS: Final = 1_000.0
 """The wait after an error that another attempt may not have."""
 AGAIN_LINE_MS: Final = 60_000.0
-"""The least time between two lines about changes that are tried again every PAUSE_MS."""
+"""The least time between two lines about what is tried again every PAUSE_MS."""
 LIST_EVERY_MS: Final = 100.0
 """The least time between two looks at a long list: one of 10,000 names takes some milliseconds."""
 _LISTS: Final = (TOPICS_PATH, CONFIG_CHANGES_PATH)
@@ -256,9 +256,10 @@ class ZooKeeperMetadataStore(MetadataStore):
     def _failed(self, error: Exception) -> None:
         """A reading or an election has failed. The traceback of an error that comes again is logged once."""
         is_new, self._failure = repr(error) != self._failure, repr(error)
-        logger.error(
-            "the metadata in ZooKeeper: %s; the next attempt follows", error, exc_info=error if is_new else None
-        )
+        self._log.error(
+            self._failure[:200], "the metadata in ZooKeeper: %s; the next attempt follows", error,
+            exc_info=error if is_new else None,
+        )  # fmt: skip
         self._pause()
         self._follower.look_at_everything()
 
@@ -382,6 +383,8 @@ class ZooKeeperMetadataStore(MetadataStore):
                     yield from self._restore_paths()
                 if results.error is KeeperError.NOT_EMPTY:
                     yield from self._remove_below(one)
+                if results.error is KeeperError.NODE_EXISTS and plans.is_note(one[results.place]):
+                    yield from delete(self._session, one[results.place].path)  # of an earlier deletion of that id
                 return False
             self._nodes.apply(one, results)
             for operation, result in zip(one, results, strict=True):

@@ -23,9 +23,11 @@ from headgate.gateway.runtime.purgatory import Purgatory
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
 from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.gateway.tests.scripted import ScriptedPartition
+from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
 from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
-from headgate.gateway.zookeeper.session import SessionEvent
+from headgate.gateway.zookeeper.session import Create, SessionEvent
 from headgate.gateway.zookeeper.tests.model import ModelSession, Queue, ZooKeeperModel
+from headgate.protocol.errors import KafkaError
 
 GROUP: Final = "g"
 TOPIC: Final = "t"
@@ -40,9 +42,13 @@ def image_of(configs: Any = None, topic_id: bytes | None = TOPIC_ID) -> Any:
 
 
 class SlowNetwork(ZooKeeperModel):
-    """A ZooKeeper whose way from one session may be held up."""
+    """A ZooKeeper with a cluster, whose way from one session may be held up."""
 
     delayed: ModelSession | None = None
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        super().transact(0, [Create("/cluster"), Create(CLUSTER_ID_PATH, b"{}")])
 
     def _queues(self) -> Iterator[Queue]:
         for queue in super()._queues():
@@ -57,11 +63,24 @@ class FakeGroups:
         self.coordinator = coordinator
 
     def forget_topics(self, deleted_ms: Mapping[str, int], done: Callable[[], None]) -> None:
-        """The same tombstones; they are written before any later request."""
-        shard = self.coordinator.shard
-        assert shard is not None
-        self.coordinator.run_each(shard, offset_expiration.forget_topics(shard, deleted_ms))
-        done()
+        """The same tombstones, until they are written."""
+
+        def again() -> None:
+            self.forget_topics(deleted_ms, done)
+
+        def ended(error: KafkaError | None) -> None:
+            if error is None:
+                done()
+            else:
+                scheduler.call_after(1_000.0, again)
+
+        shard, scheduler = self.coordinator.shard, self.coordinator.services.scheduler
+        if shard is None:
+            scheduler.call_after(1_000.0, again)
+        else:
+            self.coordinator.run_each(
+                shard, offset_expiration.forget_topics(shard, deleted_ms, keeps_newer=True), ended
+            )
 
     def submit(self, key: str, decide: Any, failure_response: Any = None) -> Any:
         return self.coordinator.submit(key, decide)
@@ -126,6 +145,8 @@ class Broker:
 
     def _follow(self, event: SessionEvent) -> None:
         self.stores.follow_session(event)
+        if event in {SessionEvent.CONNECTED, SessionEvent.RECONNECTED}:
+            self.stores.resume()
 
     def new_shard(self) -> GroupShard:
         return new_shard(GroupSettings(), self._topics, Random(0), self._clock.now_ms)
