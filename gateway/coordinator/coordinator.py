@@ -25,7 +25,6 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, Reply, Ticket
-from headgate.gateway.coordinator.gathering import value_of
 from headgate.gateway.coordinator.internal_topic import InternalTopic
 from headgate.gateway.coordinator.log_replay import LogReplay
 from headgate.gateway.coordinator.shard import CoordinatorShard
@@ -33,7 +32,7 @@ from headgate.gateway.coordinator.shard_loader import CoordinatorServices, load
 from headgate.gateway.replication.append import ACKS_ALL, Append, await_offset
 from headgate.gateway.replication.replica import GATHER_BYTES, Replica
 from headgate.gateway.runtime.scheduler import Timer
-from headgate.gateway.runtime.tasks import SLICE_MS, Ask, Changes, Running, Task, WaitList
+from headgate.gateway.runtime.tasks import SLICE_MS, Ask, Changes, Running, Task, WaitList, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.schema import Struct
 from headgate.storage.log.log import Made
@@ -44,7 +43,7 @@ S = TypeVar("S", bound=CoordinatorShard)
 
 FailureResponse = Callable[[ErrorCode], Struct]
 """The response of a request that failed as a whole."""
-Ended = Callable[[KafkaError | None], None]
+Ended = Callable[[Any], None]
 Perform = Callable[[Sequence[object], int], None]
 """(effects of one decision, the leader epoch under which its write began): carry the effects out."""
 
@@ -225,6 +224,9 @@ class Coordinator(Generic[S]):
         `ended` is called once all of them are committed, or with the first error: the log has refused one of them, or
         the shard has ended before the last one. Without it the error is logged.
         """
+        self.services.tasks.start(self._run_each(shard, decisions), ended or self._log_failure)
+
+    def _run_each(self, shard: S, decisions: Iterator[Decision]) -> Task[None]:
         failure: KafkaError | None = None
 
         def decide(_: S, ticket: Ticket) -> Decision:
@@ -234,32 +236,26 @@ class Coordinator(Generic[S]):
             decision.replies = [*decision.replies, (ticket, _MORE)]
             return decision
 
-        def go_on() -> None:
-            if self.shard is not shard:
-                (ended or self._log_failure)(failure or self._absent())
-                return
-            outcome = value_of(partial(self.submit, "", decide))
-            if isinstance(outcome, Waiting):
-                self.services.purgatory.park(outcome, answered)
-            else:
-                answered(outcome)
+        while self.shard is shard:
+            pause_ms = 0.0
+            try:
+                if (yield from value_of(self.submit("", decide))) is _END:
+                    break
+            except KafkaError as error:
+                failure, pause_ms = failure or without_frames(error), TICK_RETRY_MS
+            yield partial(self._pause, pause_ms)
+        else:
+            failure = failure or self._absent()
+        if failure is not None:
+            raise failure
 
-        def answered(reply: Any) -> None:
-            nonlocal failure
-            if reply is _END:
-                (ended or self._log_failure)(failure)
-            elif isinstance(reply, KafkaError):
-                failure = failure or reply
-                self.services.scheduler.call_after(TICK_RETRY_MS, go_on)
-            else:
-                self.services.scheduler.call_after(0.0, go_on)
+    def _pause(self, pause_ms: float, resume: Callable[[None], None]) -> None:
+        self.services.scheduler.call_after(pause_ms, partial(resume, None))
 
-        go_on()
-
-    def _log_failure(self, error: KafkaError | None) -> None:
+    def _log_failure(self, error: Exception | None) -> None:
         if error is not None:
             message = "%r: a write of the broker itself failed, and follows with a later one: %s"
-            self._topic.logger.error(message, self.partition, error.message)
+            self._topic.logger.error(message, self.partition, error)
 
     def _absent(self) -> KafkaError:
         if self._is_closed:

@@ -31,14 +31,14 @@ def _gather(keys: Sequence[str], ask: Callable[[str], Any], assemble: Callable[[
 
 
 def _await(replies: list[Any], assemble: Callable[[list[Any]], Any]) -> Task[Any]:
-    missing = {number: _caught(reply) for number, reply in enumerate(replies) if is_task(reply)}
+    missing = {number: caught(reply) for number, reply in enumerate(replies) if is_task(reply)}
     for number, (reply,) in zip(missing, (yield Together(missing.values(), len(missing))), strict=True):
         replies[number] = reply
     outcome = assemble(replies)
     return (yield from outcome) if is_task(outcome) else outcome
 
 
-def _caught(task: Task[Any]) -> Task[tuple[Any]]:
+def caught(task: Task[Any]) -> Task[tuple[Any]]:
     """The reply, or the error, in a tuple: a task that returns an exception would fail."""
     try:
         return ((yield from task),)

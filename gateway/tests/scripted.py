@@ -93,7 +93,7 @@ class ScriptedPartition:
         self.appended = 0
         self.staged_batches: list[bytes] = []
         self._writes: deque[tuple[memoryview, Done]] = deque()
-        self._purgatory = purgatory
+        self._tasks = purgatory
 
     def __repr__(self) -> str:
         return "ScriptedPartition()"
@@ -106,7 +106,7 @@ class ScriptedPartition:
         """It always is."""
 
     def advanced(self, partition: ScriptedPartition) -> None:
-        self._purgatory.touch(partition.waiters)
+        self._tasks.touch(partition.waiters)
 
     def append(
         self,
@@ -171,7 +171,7 @@ class ScriptedPartition:
         if not self.holds and self.high_watermark != self.log.end_offset:
             self.high_watermark = self.log.end_offset
             self._commits.advance(self.high_watermark)
-            self._purgatory.touch(self.waiters)
+            self._tasks.touch(self.waiters)
 
     def await_commit(self, append: Append) -> None:
         self._commits.add(append)

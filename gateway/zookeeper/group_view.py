@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.zookeeper.layout.consumers import (
     CONSUMERS_PATH,
     STATIC,
@@ -29,7 +30,7 @@ from headgate.gateway.zookeeper.layout.consumers import (
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.session import Session
-from headgate.gateway.zookeeper.steps import Failed, Steps, children, exists, gather, get, run
+from headgate.gateway.zookeeper.steps import Failed, Steps, children, exists, gather, get
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 
 logger = logging.getLogger("headgate.zookeeper")

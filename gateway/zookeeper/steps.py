@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from headgate.gateway.runtime.tasks import MOST_TOGETHER, Task, Together, run
+from headgate.gateway.runtime.tasks import MOST_TOGETHER, Task, Together
 from headgate.gateway.zookeeper.session import (
     READ_AT_ONCE,
     Create,

@@ -20,7 +20,7 @@ from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.replication.append import ACKS_ALL, Append
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
-from headgate.gateway.runtime.tasks import is_task
+from headgate.gateway.runtime.tasks import Task, is_task
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.write_txn_markers import WritableTxnMarkerPartitionResult
 from headgate.protocol.records import control
@@ -64,16 +64,16 @@ class Marker(NamedTuple):
 Check = Callable[[GroupShard], None]
 """Raises KafkaError if a marker would commit offsets of the shard that the other store does not have."""
 AppendMarker = Callable[[Check], None]
-Failed = Callable[[KafkaError], None]
 
 
 class OtherStore(Protocol):
     """A second store of offsets, which gets those of a transaction before the marker."""
 
-    def hold_back(self, index: int, producer_id: int, append: AppendMarker, failed: Failed) -> Check | None:
-        """Write the producer's pending offsets of a partition to the store; None: they are on their way.
+    def before_marker(self, index: int, producer_id: int, append: AppendMarker) -> Check | Task[None]:
+        """Write the producer's pending offsets of a partition to the store, then call `append`, which never raises.
 
-        Then `append` or `failed` is called later. The marker's decision calls the check.
+        Returns the check alone if there are no such offsets. The marker's decision calls the check. Raises KafkaError,
+        as the task does.
         """
 
 
@@ -146,12 +146,15 @@ class PartitionMarkers:
                 written(_error_of(error))
             self.commit()
 
-        def failed(error: KafkaError) -> None:
-            written(_error_of(error))
+        def ended(result: Exception | None) -> None:
+            if result is not None:
+                written(_error_of(result))
 
-        check = self._other_store.hold_back(index, marker.producer_id, append, failed)
-        if check is not None:
-            self._decide_in_group_shard(marker, index, written, check)
+        outcome = self._other_store.before_marker(index, marker.producer_id, append)
+        if is_task(outcome):
+            self._services.tasks.start(outcome, ended)
+        else:
+            self._decide_in_group_shard(marker, index, written, outcome)
 
     def _decide_in_group_shard(self, marker: Marker, index: int, written: Written, check: Check | None = None) -> None:
         row = WritableTxnMarkerPartitionResult(index, ErrorCode.NONE)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, ClusterId
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.membership import refusals
@@ -19,7 +20,7 @@ from headgate.gateway.zookeeper.membership.joining import EarlierSession, Overta
 from headgate.gateway.zookeeper.membership.pump import Pump
 from headgate.gateway.zookeeper.session import Session
 from headgate.gateway.zookeeper.shared_session import OpenSession, SharedSession
-from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, ensure, exists, get, run
+from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, ensure, exists, get
 from headgate.storage.directory.kafka_directory import CLUSTER_METADATA, OWN_METADATA
 from headgate.storage.disk import layout
 from headgate.storage.files import Files

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration
 from headgate.gateway.zookeeper.membership import refusals
 from headgate.gateway.zookeeper.membership.joining import EarlierSession, Member, Overtaken, join
@@ -20,7 +21,7 @@ from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal, ear
 from headgate.gateway.zookeeper.membership.registration import register
 from headgate.gateway.zookeeper.session import SessionEvent
 from headgate.gateway.zookeeper.shared_session import Scheduling, SharedSession, Timer
-from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children, run
+from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children
 
 logger = logging.getLogger("headgate.zookeeper")
 

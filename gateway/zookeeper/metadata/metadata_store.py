@@ -28,6 +28,7 @@ from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prep
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.purgatory import WaitList
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_PATH, PRODUCER_IDS_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH
 from headgate.gateway.zookeeper.layout.node import InvalidNode
@@ -41,7 +42,7 @@ from headgate.gateway.zookeeper.metadata.follower import ClusterFollower
 from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths
 from headgate.gateway.zookeeper.metadata.served_image import broker_of_one
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused, Session
-from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children, delete, exists, gather, multi, remove, run
+from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children, delete, exists, gather, multi, remove
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, TopicRecord

@@ -5,7 +5,8 @@ which ZooKeeper has since the same multi that deleted the topic. A topic may be 
 created it yet, or somebody has removed its node by mistake. Then there is no note, and all offsets stay.
 
 The note goes once no dual group has such offsets, so that a crash or a lost connection in between forgets nothing. It
-waits for groups that are ENTERING, however long: without it such a group would carry over what ZooKeeper has. An offset that was written after the note belongs to a new topic of that name, and stays.
+waits for groups that are ENTERING, however long: without it such a group would carry over what ZooKeeper
+has. An offset that was written after the note belongs to a new topic of that name, and stays.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
+from headgate.gateway.runtime.tasks import NEVER, Changes, Task, Tasks, Together, WaitList
 from headgate.gateway.zookeeper.layout.consumers import ConsumerOffset, offsets_path, partition_of
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic
 from headgate.gateway.zookeeper.offsets.background import Background
+from headgate.gateway.zookeeper.offsets.client_errors import ask_again
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
-from headgate.gateway.zookeeper.offsets.waiting_request import ask_again
 from headgate.gateway.zookeeper.session import Session, Stat
-from headgate.gateway.zookeeper.steps import Steps, checked, children, delete, exists, get, get_many, run
+from headgate.gateway.zookeeper.steps import Failed, checked, children, delete, exists, get, get_many
 from headgate.protocol.errors import KafkaError
 
 logger = logging.getLogger("headgate.groups")
@@ -31,7 +33,7 @@ RETRY_MS: Final = 1_000.0
 READS_AT_A_TIME: Final = 64
 
 
-def read_notes(session: Session) -> Steps[list[DeletedTopic]]:
+def read_notes(session: Session) -> Task[list[DeletedTopic]]:
     """The notes of all deletions. Raises Failed."""
     names = yield from children(session, DELETED_TOPICS_PATH)
     found = yield from get_many(session, [f"{DELETED_TOPICS_PATH}/{name}" for name in names]) if names else _nothing()
@@ -44,7 +46,7 @@ def read_notes(session: Session) -> Steps[list[DeletedTopic]]:
     return notes
 
 
-def _nothing() -> Steps[list[None]]:
+def _nothing() -> Task[list[None]]:
     yield from ()
     return []
 
@@ -56,7 +58,7 @@ class OffsetsOfDeletedTopic(NamedTuple):
     nodes: Mapping[Partition, Stat]
 
 
-def read_offsets(session: Session, group_id: str, topic: str, topic_id: bytes) -> Steps[OffsetsOfDeletedTopic | None]:
+def read_offsets(session: Session, group_id: str, topic: str, topic_id: bytes) -> Task[OffsetsOfDeletedTopic | None]:
     """The group's offsets of a topic; None if no note says that the topic was deleted. Raises Failed."""
     parent = offsets_path(group_id, topic)
     checked(parent, (yield partial(session.sync, parent)))
@@ -78,17 +80,9 @@ def read_offsets(session: Session, group_id: str, topic: str, topic_id: bytes) -
 class Group(Protocol):
     """What is used of a `DualGroup`."""
 
-    def forget_topic(
-        self,
-        topic: str,
-        topic_id: bytes,
-        reads: Background,
-        done: Callable[[KafkaError | None], None],
-        *,
-        is_gone: bool,
-    ) -> None: ...
+    def forget_topic(self, topic: str, topic_id: bytes, reads: Background, *, is_gone: bool) -> Task[None]: ...
 
-    def look_at_topic(self, topic: str) -> None: ...
+    def refresh_topic(self, topic: str) -> None: ...
 
 
 class Coordinator(Protocol):
@@ -97,42 +91,32 @@ class Coordinator(Protocol):
     def forget_topics(self, deleted_ms: Mapping[str, int], done: Callable[[], None]) -> None: ...
 
 
-class Scheduling(Protocol):
-    """What is used of a `Scheduler`."""
-
-    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> object: ...
-
-
 class _Deletion:
-    """One deleted topic whose offsets are being removed; `waits_for`: groups that have not answered yet."""
+    """One deleted topic whose offsets are being removed."""
 
-    __slots__ = ("error", "is_gone", "is_reported", "topic", "topic_id", "waits_for")
+    __slots__ = ("is_gone", "is_repeated", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: bytes, *, is_gone: bool) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.is_gone = is_gone
-        self.waits_for = 0
-        self.error: Exception | None = None
-        self.is_reported = False
+        self.is_repeated = False
+        """A topic with that id was deleted once more since the present attempt began."""
 
 
 class DeletedTopics:
     """The deleted topics whose offsets may still be there. `groups` returns the groups with offsets in both stores."""
 
     def __init__(
-        self,
-        session: Session,
-        coordinator: Coordinator,
-        scheduler: Scheduling,
-        groups: Callable[[], Collection[Group]],
+        self, session: Session, coordinator: Coordinator, tasks: Tasks, groups: Callable[[], Collection[Group]]
     ) -> None:
         self._session = session
         self._coordinator = coordinator
-        self._scheduler = scheduler
+        self._tasks = tasks
         self._groups = groups
         self._pending: dict[bytes, _Deletion] = {}
-        self._reads = Background(READS_AT_A_TIME)
+        self._reads = Background(tasks, READS_AT_A_TIME)
+        self._connected = WaitList()
 
     def forget(self, topic: str, topic_id: bytes, *, is_gone: bool) -> None:
         """Remove the offsets of a topic, if it was deleted; then the note.
@@ -143,70 +127,57 @@ class DeletedTopics:
         known = self._pending.get(topic_id)
         if known is None:
             deletion = self._pending[topic_id] = _Deletion(topic, topic_id, is_gone=is_gone)
-            self._begin(deletion)
+            self._tasks.start(self._remove(deletion))
         else:
-            known.error = known.error or ask_again("a topic with that id was deleted once more")
+            known.is_repeated = True
 
     def go_on(self) -> None:
         """There is a connection again."""
-        for deletion in list(self._pending.values()):
-            if not deletion.waits_for:
-                self._begin(deletion)
+        self._tasks.touch(self._connected)
 
-    def _begin(self, deletion: _Deletion) -> None:
-        """Without a connection no request is served, and `go_on` begins."""
-        if not self._session.is_connected:
+    def _remove(self, deletion: _Deletion) -> Task[None]:
+        """Attempt until the offsets and the note are removed. Without a connection no request is served."""
+        is_reported = False
+        while True:
+            deadline_ms = NEVER
+            if self._session.is_connected:
+                try:
+                    yield from self._attempt(deletion)
+                    break
+                except InvalidNode:  # the note is not readable, and was named
+                    break
+                except (KafkaError, Failed) as error:
+                    if not is_reported:
+                        is_reported = True
+                        message = "groups may have offsets of the deleted topic %s yet; the broker tries again: %s"
+                        logger.warning(message, deletion.topic, error)
+                deadline_ms = self._tasks.monotonic_ms() + RETRY_MS
             deletion.is_gone = False  # by then another topic may have the name
-            return
+            yield Changes((self._connected,), deadline_ms)
+        del self._pending[deletion.topic_id]
+
+    def _attempt(self, deletion: _Deletion) -> Task[None]:
+        """Remove the offsets from all groups, then from the coordinator; then the note. Raises KafkaError, Failed."""
+        deletion.is_repeated = False
         groups = list(self._groups())
-        deletion.error, deletion.waits_for = None, 1 + len(groups)
-        ended = partial(self._ended, deletion)
-        for group in groups:
-            group.forget_topic(deletion.topic, deletion.topic_id, self._reads, ended, is_gone=deletion.is_gone)
-        ended(None)
-
-    def _ended(self, deletion: _Deletion, error: KafkaError | None) -> None:
-        deletion.error = deletion.error or error
-        deletion.waits_for -= 1
-        if deletion.waits_for:
-            return
-        if deletion.error is not None:
-            self._try_again(deletion, deletion.error)
-        else:
-            deletion.waits_for = 1
-            run(self._remove_note(deletion), partial(self._removed, deletion))
-
-    def _remove_note(self, deletion: _Deletion) -> Steps[None]:
+        yield Together(
+            [
+                group.forget_topic(deletion.topic, deletion.topic_id, self._reads, is_gone=deletion.is_gone)
+                for group in groups
+            ],
+            len(groups),
+        )
         path = DeletedTopic.path(deletion.topic_id)
         found = yield from get(self._session, path)
-        if found is not None:
-            note = DeletedTopic.decode(path.rpartition("/")[2], found.data)
-            yield partial(self._forget_in_coordinator, note)
-            if deletion.error is not None:
-                raise deletion.error
-            for group in self._groups():  # an offset that ZooKeeper keeps may have gone from the log
-                group.look_at_topic(note.topic)
-            yield from delete(self._session, path)
+        if found is None:
+            return
+        note = DeletedTopic.decode(path.rpartition("/")[2], found.data)
+        yield partial(self._forget_in_coordinator, note)
+        if deletion.is_repeated:
+            raise ask_again("a topic with that id was deleted once more")
+        for group in self._groups():  # an offset that ZooKeeper keeps may have gone from the log
+            group.refresh_topic(note.topic)
+        yield from delete(self._session, path)
 
-    def _forget_in_coordinator(self, note: DeletedTopic, done: Callable[[None], None]) -> None:
-        self._coordinator.forget_topics({note.topic: note.timestamp_ms}, partial(done, None))
-
-    def _removed(self, deletion: _Deletion, result: Exception | None) -> None:
-        deletion.waits_for = 0
-        if result is None or isinstance(result, InvalidNode):
-            del self._pending[deletion.topic_id]
-        else:
-            self._try_again(deletion, result)
-
-    def _try_again(self, deletion: _Deletion, error: Exception) -> None:
-        if not deletion.is_reported:
-            deletion.is_reported = True
-            logger.warning(
-                "groups may have offsets of the deleted topic %s yet; the broker tries again: %s", deletion.topic, error
-            )
-        deletion.is_gone = False
-        self._scheduler.call_after(RETRY_MS, partial(self._go_on_with, deletion))
-
-    def _go_on_with(self, deletion: _Deletion) -> None:
-        if not deletion.waits_for and self._pending.get(deletion.topic_id) is deletion:
-            self._begin(deletion)
+    def _forget_in_coordinator(self, note: DeletedTopic, resume: Callable[[None], None]) -> None:
+        self._coordinator.forget_topics({note.topic: note.timestamp_ms}, partial(resume, None))

@@ -5,9 +5,9 @@
     marker:  lock ──> read ──> ZooKeeper has the offsets of the transaction ──> the marker goes into the log
     event:   a node was changed ──> a little later, read ──> what others wrote goes into the log
 
-As the log never has an offset before ZooKeeper has it, any difference between them was written by another client, or
-is what a crash left: ZooKeeper is right. So nothing but one node has to tell that the offsets were carried over
-(`OffsetStores`). Operations hold the partitions that they are about, so the log has commits in ZooKeeper's order.
+The log never has an offset before ZooKeeper has it. So another client has written any difference between them, or a
+crash has left it: ZooKeeper is right. A mark says that the offsets were carried over (`marks`). Operations hold locks
+of their partitions, so the log has commits in ZooKeeper's order.
 
     ENTERING ──> DUAL ──> LEAVING ──> LEFT         requests wait while ENTERING, and are sent again after LEAVING
 """
@@ -19,34 +19,45 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from headgate.gateway.config.offset_store import KAFKA
 from headgate.gateway.coordinator.decision import Decision, Records, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.runtime.tasks import Caller, Task, Tasks, shielded, value_of
 from headgate.gateway.zookeeper.offsets.background import Background
+from headgate.gateway.zookeeper.offsets.client_errors import ask_again, late, leaving, refusal, refused
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
-from headgate.gateway.zookeeper.offsets.deleted_topics import OffsetsOfDeletedTopic, read_offsets
-from headgate.gateway.zookeeper.offsets.entry import Entry
-from headgate.gateway.zookeeper.offsets.marks import Loss, find_loss, mark_path
-from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, NO_OFFSET, Found, NodeOffset, OffsetNodes, Targets
-from headgate.gateway.zookeeper.offsets.partition_locks import Hold, Partition, PartitionLocks, Partitions
-from headgate.gateway.zookeeper.offsets.waiting_request import Parking, Request, ask_again, leaving, refusal
+from headgate.gateway.zookeeper.offsets.deleted_topics import read_offsets
+from headgate.gateway.zookeeper.offsets.marks import Loss, find_loss, mark, mark_path, unmark
+from headgate.gateway.zookeeper.offsets.offset_nodes import (
+    ABSENT,
+    NO_OFFSET,
+    Failures,
+    Found,
+    NodeOffset,
+    OffsetNodes,
+    Targets,
+)
+from headgate.gateway.zookeeper.offsets.partition_locks import Partition, PartitionLock, PartitionLocks, Partitions
 from headgate.gateway.zookeeper.session import KeeperError, Session
-from headgate.gateway.zookeeper.steps import run
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
 
 logger = logging.getLogger("headgate.groups")
 
-LOOK_AFTER_MS: Final = 500.0
-"""The pause between a change of a node and the look at it: a group that commits is read twice a second at most."""
+T = TypeVar("T")
+
+REFRESH_AFTER_MS: Final = 500.0
+"""The pause between a change of a node and its read: a group that commits is read twice a second at most."""
 RETRY_MS: Final = 1_000.0
 MAX_WAITING: Final = 1_000
 """Requests of one group that may wait."""
+MOST_READINGS: Final = 5
+"""How often the nodes are read to carry offsets over, while others write them; then there is a pause."""
 
 Decide = Callable[[GroupShard, Ticket], Decision]
-Ended = Callable[[KafkaError | None], None]
 
 
 class State(Enum):
@@ -64,21 +75,14 @@ class Groups(Protocol):
     def submit(self, key: str, decide: Decide) -> Any: ...
 
 
-class Scheduling(Protocol):
-    """What is used of a `Scheduler`."""
-
-    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> Any: ...
-
-
-class World(NamedTuple):
-    """What all dual groups share. `monotonic_ms` is the clock of deadlines."""
+class DualGroupServices(NamedTuple):
+    """What all dual groups share. `timestamp_ms` is the wall clock."""
 
     session: Session
     writes: CombinedWrites
     groups: Groups
-    scheduler: Scheduling
-    purgatory: Parking
-    monotonic_ms: Callable[[], float]
+    scheduler: Scheduler
+    tasks: Tasks
     timestamp_ms: Callable[[], int]
     timeout_ms: Callable[[], float]
     may_ask: Callable[[], bool]
@@ -88,9 +92,9 @@ class World(NamedTuple):
 
 
 class DualGroup:
-    """One group. `ended` is called when its offsets are in one store only, or will be: LEFT."""
+    """One group."""
 
-    def __init__(self, group_id: str, world: World, state: State, background: Background) -> None:
+    def __init__(self, group_id: str, services: DualGroupServices, state: State, background: Background) -> None:
         """Raises InvalidNode for a group id that cannot be in ZooKeeper."""
         self.group_id = group_id
         self.state = state
@@ -100,238 +104,208 @@ class DualGroup:
         """Why the last attempt to enter or to leave has failed, as the log has it."""
         self.has_lost_mark = False
         """The offsets are carried over again: the coordinator leads, as ZooKeeper has lost some."""
-        self.nodes = OffsetNodes(world.session, world.writes, group_id)
-        self._world = world
+        self.nodes = OffsetNodes(services.session, services.writes, group_id)
+        self._services = services
         self._background = background
         self._locks = PartitionLocks()
-        self._until_dual: deque[Hold] = deque()
+        self._until_dual: deque[tuple[PartitionLock, Callable[[None], None]]] = deque()
         self._changed: set[Partition] = set()
-        self._has_changed_wholly = False
-        """Whether all offsets were read since the connection began, with watches."""
-        self._is_looking = False
+        self._needs_refresh = False
+        """Whether all offsets have to be read, with watches: not all were since the connection began."""
+        self._is_refresh_due = False
         self._unreadable: set[Partition] = set()
 
     # Requests
 
-    def commit(self, partitions: Partitions, decide: Decide) -> Waiting:
+    def commit(self, partitions: Partitions, decide: Decide) -> Task[Any]:
         """Have the group decide; offsets and tombstones in its records go to ZooKeeper before they go to the log.
 
-        `partitions`: None for a deletion, which takes up what others wrote before. The response may have rows of
-        partitions that ZooKeeper refused, with an error. Raises KafkaError.
+        `partitions`: None for a deletion. The response may have rows of partitions that ZooKeeper refused, with an
+        error. Raises KafkaError.
         """
-        request = self._request()
-        _Commit(self, request, partitions, decide).begin()
-        return request.park(self._world.monotonic_ms() + self._world.timeout_ms())
+        return self._request(lambda caller: self._commit(caller, partitions, decide))
 
-    def look(self, partitions: Partitions) -> Waiting:
-        """Take up what others wrote for some partitions; the reply is True. Raises KafkaError."""
-        request = self._request()
+    def refresh(self, partitions: Partitions) -> Task[None]:
+        """Have the log take what others wrote for some partitions. Raises KafkaError."""
+        return self._request(lambda caller: self._refresh(partitions, caller))
 
-        def begin() -> None:
-            if request.is_over:
-                self.release(hold)
-            else:
-                self._look_if_dual(hold, lambda error: request.answer(error or True))
+    def refresh_and_decide(self, partitions: Partitions, decide: Decide) -> Task[Any]:
+        """Have the log take what others wrote before, then have the group decide; its records are for the log alone.
 
-        hold = Hold(partitions, begin)
-        self.acquire(hold)
-        return request.park(self._world.monotonic_ms() + self._world.timeout_ms())
-
-    def look_and_decide(self, partitions: Partitions, decide: Decide) -> Waiting:
-        """Take up what others wrote before, then have the group decide; its records are for the log alone.
-
-        The offsets of a transaction go there, and what is older must not come behind them. Raises KafkaError.
+        These are the offsets of a transaction. An older offset must not come behind them. Raises KafkaError.
         """
-        request = self._request()
+        return self._request(lambda caller: self._refresh_and_decide(caller, partitions, decide))
 
-        def begin() -> None:
-            if request.is_over or self.state is not State.DUAL:
-                end(leaving())
-            else:
-                self.read(partitions or frozenset(), read)
-
-        def read(found: Found | KafkaError) -> None:
-            if isinstance(found, KafkaError):
-                end(found)
-            else:
-                self.take_up(found, taken_up, is_whole=False)
-
-        def taken_up(reply: Any) -> None:
-            if isinstance(reply, KafkaError):
-                end(reply)
-            elif request.is_over:  # the producer has aborted, and nothing would end these offsets
-                end(leaving())
-            else:
-                self.decide(decide, request.answer)
-                self.release(hold)
-
-        def end(error: KafkaError) -> None:
-            request.answer(error)
-            self.release(hold)
-
-        hold = Hold(partitions, begin)
-        self.acquire(hold)
-        return request.park(self._world.monotonic_ms() + self._world.timeout_ms())
-
-    def take_up(self, found: Found, done: Callable[[Any], None], *, is_whole: bool) -> None:
-        """Have the log take what was found; `done` gets a KafkaError, or another reply."""
-        self.decide(partial(self._take_up, found, is_whole=is_whole), done)
-
-    def _take_up(self, found: Found, shard: GroupShard, ticket: Ticket, *, is_whole: bool) -> Decision:
-        reply: Any = True
-        return Decision(self.differences(shard, found, is_whole=is_whole), [(ticket, reply)], is_atomic=False)
-
-    def _request(self) -> Request:
-        if not self._world.may_ask():
+    def _request(self, make: Callable[[Caller], Task[T]]) -> Task[T]:
+        """A request that goes on after its deadline, and without its client. Raises KafkaError."""
+        if not self._services.may_ask():
             raise ask_again("the connection to ZooKeeper is lost")
         if len(self._locks) + len(self._until_dual) >= MAX_WAITING:
             raise ask_again(f"{MAX_WAITING} requests of the group wait for ZooKeeper")
-        return Request(self._world.purgatory)
+        tasks = self._services.tasks
+        return shielded(tasks, make, tasks.monotonic_ms() + self._services.timeout_ms(), late)
 
-    def acquire(self, hold: Hold) -> None:
-        """Begin an operation once the group is dual and its partitions are free."""
-        if self.state is State.DUAL:
-            self._locks.acquire(hold)
-        else:
-            self._until_dual.append(hold)
+    def _commit(self, caller: Caller, partitions: Partitions, decide: Decide) -> Task[Any]:
+        with self.lock(partitions) as lock:
+            yield from self._acquire(lock, caller)
+            if partitions is None:  # a deletion: what the log does not have yet would come back after it
+                yield from self._log_found((yield from self._read(None)), is_whole=True)
+            decision = yield from self._decided(decide)
+            targets = {
+                (key.topic, key.partition): None if value is None else value.offset
+                for key, value in decision.records
+                if type(key) is OffsetCommitKey
+            }
+            failed = (yield from self.nodes.write(targets, caller)) if targets else {}
+            response = decision.replies[0][1]
+            if failed:
+                _remove_failed(decision, failed)
+                _note_failures(response, failed)
+            reply = self._submit(lambda _, ticket: Decision(decision.records, [(ticket, response)], decision.is_atomic))
+        return (yield from value_of(reply))  # the log has the order of the calls
 
-    def release(self, hold: Hold) -> None:
-        """An operation has ended."""
-        self._locks.release(hold)
-
-    def decide(self, decide: Decide, done: Callable[[Any], None]) -> None:
-        """Have the group decide; `done` gets the reply, or a KafkaError."""
-        try:
-            outcome = self._world.groups.submit(self.group_id, decide)
-        except KafkaError as error:
-            done(error)
-            return
-        except Exception:
-            logger.exception("a request or an operation on the offsets of group %s failed", self.group_id)
-            done(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-            return
-        if isinstance(outcome, Waiting):
-            self._world.purgatory.park(outcome, done)
-        else:
-            done(outcome)
+    def _refresh_and_decide(self, caller: Caller, partitions: Partitions, decide: Decide) -> Task[Any]:
+        with self.lock(partitions) as lock:
+            yield from self._acquire(lock, caller)
+            found = yield from self._read(partitions or frozenset())
+            yield from self._log_found(found, is_whole=False)
+            if caller.is_gone:  # the producer has aborted, and nothing would end these offsets
+                raise leaving()
+            reply = self._submit(decide)
+        return (yield from value_of(reply))
 
     # What others write
 
+    def _refresh(self, partitions: Partitions, caller: Caller | None = None) -> Task[None]:
+        with self.lock(partitions) as lock:
+            yield from self._acquire(lock, caller)
+            logged = yield from self._read_into_log(partitions)
+        yield from value_of(logged)
+
+    def _read_into_log(self, partitions: Partitions) -> Task[Any]:
+        """Read offsets, and have the log take them. Returns the reply of the log, or a task that waits for it."""
+        found, is_whole = (yield from self._read(partitions)), partitions is None
+        self.nodes.knows_all |= is_whole
+        return self._submit_found(found, is_whole=is_whole)
+
+    def _read(self, partitions: Partitions) -> Task[Found]:
+        """Read offsets, and watch them. Raises KafkaError; also if ZooKeeper has lost the cluster or the group's mark.
+
+        Only beside these a missing offset is a deleted one.
+        """
+        if partitions is None:
+            found = yield from refused(self.nodes.read_all(self.changed))
+        else:
+            found = yield from refused(self.nodes.read(partitions, self.changed))
+        if partitions is None or any(node.version == ABSENT for node in found.values()):
+            loss = yield from refused(find_loss(self._services.session, self.group_id))
+            if loss is Loss.MARK:
+                self._enter_again()
+                raise ask_again("ZooKeeper has lost offsets of the group, which are carried over again")
+            if loss is Loss.CLUSTER:
+                raise ask_again("ZooKeeper has lost this cluster")
+        return found
+
     def changed(self, path: str) -> None:
-        """A watch: look at the node in a moment."""
-        topic, index = self.nodes.place_of(path)
+        """A watch: read the node in a moment."""
+        topic, index = self.nodes.partition_of(path)
         if topic is None or index is None:
-            self._has_changed_wholly = True
+            self._needs_refresh = True
         else:
             self.nodes.unwatch((topic, index))
             self._changed.add((topic, index))
-        self._look_later(LOOK_AFTER_MS)
+        self._refresh_later(REFRESH_AFTER_MS)
 
-    def _look_later(self, delay_ms: float) -> None:
-        if not self._is_looking and self.state is State.DUAL:
-            self._is_looking = True
-            self._world.scheduler.call_after(delay_ms, self._look_again)
+    def _refresh_later(self, delay_ms: float) -> None:
+        if not self._is_refresh_due and self.state is State.DUAL:
+            self._is_refresh_due = True
+            self._services.scheduler.call_after(delay_ms, self._begin_refresh)
 
-    def _look_again(self) -> None:
-        self._is_looking = False
-        if self.state is not State.DUAL or not self._world.may_ask():
-            return  # it will be looked at when there is a connection
-        self._background.add_unless_waiting(self.group_id, self._look_at_changes)
+    def _begin_refresh(self) -> None:
+        self._is_refresh_due = False
+        if self.state is State.DUAL and self._services.may_ask():  # else all is read when there is a connection
+            self._background.add_unless_waiting(self.group_id, self._refresh_changed)
 
-    def _look_at_changes(self, ended: Callable[[], None]) -> None:
-        if self._has_changed_wholly:
-            self.look_at_all(lambda _: ended())
+    def _refresh_changed(self) -> Task[None]:
+        if self._needs_refresh:
+            yield from self.refresh_all()
         elif self._changed and self.state is State.DUAL:
             changed, self._changed = frozenset(self._changed), set()
-            self._look_in_background(changed, lambda _: ended())
-        else:
-            ended()
+            yield from self._refresh_in_background(changed)
 
-    def look_at_all(self, done: Ended) -> None:
-        """Look at all offsets, and watch them from now on: at a start, and when a connection is back."""
-        if self.state is not State.DUAL:
-            done(None)
-            return
-        self._has_changed_wholly = False
-        self._changed.clear()
-        self._look_in_background(None, done)
-
-    def _look_in_background(self, partitions: Partitions, done: Ended) -> None:
-        def ended(error: KafkaError | None) -> None:
-            if error is not None:
-                self._has_changed_wholly = True
-                self._look_later(RETRY_MS)
-            done(error)
-
-        hold = Hold(partitions, lambda: self._look_if_dual(hold, ended))
-        self.acquire(hold)
-
-    def _look_if_dual(self, hold: Hold, done: Ended) -> None:
+    def refresh_all(self) -> Task[None]:
+        """Read all offsets, and watch them from now on: at a start, and when a connection is back."""
         if self.state is State.DUAL:
-            self._look(hold, done)
-        else:
-            self.release(hold)
-            done(leaving())
+            self._needs_refresh = False
+            self._changed.clear()
+            yield from self._refresh_in_background(None)
 
-    def _look(self, hold: Hold, done: Ended) -> None:
-        def read(found: Found | KafkaError) -> None:
-            if isinstance(found, KafkaError):
-                self.release(hold)
-                done(found)
-                return
+    def _refresh_in_background(self, partitions: Partitions) -> Task[None]:
+        try:
+            yield from self._refresh(partitions)
+        except KafkaError:
+            self._needs_refresh = True
+            self._refresh_later(RETRY_MS)
 
-            def taken_up(reply: Any) -> None:
-                done(reply if isinstance(reply, KafkaError) else None)
+    def refresh_topic(self, topic: str) -> None:
+        """Read the offsets of a topic in a moment: the log may have lost some."""
+        self._changed.update(partition for partition in self.nodes.versions if partition[0] == topic)
+        self._refresh_later(REFRESH_AFTER_MS)
 
-            self.nodes.knows_all |= is_whole
-            self.take_up(found, taken_up, is_whole=is_whole)
-            self.release(hold)  # the log has the order of the calls
+    def forget_watches(self) -> None:
+        """The connection is lost, and all watches with it."""
+        self.nodes.forget_watches()
+        self.nodes.knows_all = False
 
-        is_whole = hold.partitions is None
-        self.read(hold.partitions, read)
+    # Locks, and decisions of the coordinator
 
-    def read(self, partitions: Partitions, done: Callable[[Found | KafkaError], None]) -> None:
-        """Read offsets, and watch them. Offsets are missing only where ZooKeeper has lost neither cluster nor mark."""
+    def lock(self, partitions: Partitions) -> PartitionLock:
+        """A lock of some partitions; `with` releases it."""
+        return self._locks.lock(partitions)
 
-        def read(found: Found | KeeperError) -> None:
-            if isinstance(found, KeeperError):
-                done(refusal(found))
-            elif partitions is None or any(one.version == ABSENT for one in found.values()):
-                run(find_loss(self._world.session, self.group_id), partial(looked, found))
-            else:
-                done(found)
+    def _acquire(self, lock: PartitionLock, caller: Caller | None = None) -> Task[None]:
+        """Wait until the group is dual and the partitions are free. Raises KafkaError if the caller is gone by then."""
+        yield partial(self._acquire_when_dual, lock)
+        if self.state is not State.DUAL or (caller is not None and caller.is_gone):
+            raise leaving()
 
-        def looked(found: Found, loss: Loss | Exception | None) -> None:
-            if loss is None:
-                done(found)
-            elif loss is Loss.MARK:
-                self._enter_again()
-                done(ask_again("ZooKeeper has lost offsets of the group, which are carried over again"))
-            else:
-                done(ask_again("ZooKeeper has lost this cluster" if loss is Loss.CLUSTER else str(loss)))
-
-        if partitions is None:
-            self.nodes.read_all(read, self.changed)
-        else:
-            self.nodes.read(partitions, read, self.changed)
-
-    def _enter_again(self) -> None:
-        """Carry the offsets over again, once the operations that are under way have ended."""
-
-        def begin() -> None:
-            self.release(hold)
-            self._world.begin_entry(self)
-
-        self.may_be_marked = False
+    def _acquire_when_dual(self, lock: PartitionLock, resume: Callable[[None], None]) -> None:
         if self.state is State.DUAL:
-            logger.warning(
-                "ZooKeeper has lost %s: it has an older copy of its data, or somebody has deleted that node; "
-                "the offsets of group %s are carried over again, as kafka has them", mark_path(self.group_id),
-                self.group_id,
-            )  # fmt: skip
-            self.state, self.has_lost_mark = State.ENTERING, True
-            hold = Hold(None, begin)
-            self._locks.acquire(hold)
+            lock.acquire(resume)
+        else:
+            self._until_dual.append((lock, resume))
+
+    def _submit(self, decide: Decide) -> Any:
+        """Have the group decide: the reply, or a task that waits for it. Raises KafkaError."""
+        try:
+            return self._services.groups.submit(self.group_id, decide)
+        except KafkaError:
+            raise
+        except Exception as error:
+            logger.exception("a request or an operation on the offsets of group %s failed", self.group_id)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+
+    def _decided(self, decide: Callable[[GroupShard, Ticket], T]) -> Task[T]:
+        """What the group decides, without a write. Raises KafkaError."""
+
+        def answer(shard: GroupShard, ticket: Ticket) -> Decision:
+            result: Any = _Decided(decide(shard, ticket))
+            return Decision(replies=[(ticket, result)])
+
+        decided = yield from value_of(self._submit(answer))
+        result: T = decided.result
+        return result
+
+    def _submit_found(self, found: Found, *, is_whole: bool) -> Any:
+        """Have the log take what was found."""
+
+        def decide(shard: GroupShard, ticket: Ticket) -> Decision:
+            return Decision(self.differences(shard, found, is_whole=is_whole), [(ticket, _DONE)], is_atomic=False)
+
+        return self._submit(decide)
+
+    def _log_found(self, found: Found, *, is_whole: bool) -> Task[None]:
+        yield from value_of(self._submit_found(found, is_whole=is_whole))
 
     def differences(self, shard: GroupShard, found: Mapping[Partition, NodeOffset], *, is_whole: bool) -> Records:
         """The records with which the log has what ZooKeeper has. `is_whole`: no other offsets are in ZooKeeper.
@@ -361,260 +335,199 @@ class DualGroup:
             ]
         return records
 
-    def _name_unreadable(self, place: Partition) -> None:
-        if place not in self._unreadable:
-            self._unreadable.add(place)
-            logger.warning("%s-%d of group %s has no number in ZooKeeper", *place, self.group_id)
+    def _name_unreadable(self, partition: Partition) -> None:
+        if partition not in self._unreadable:
+            self._unreadable.add(partition)
+            logger.warning("%s-%d of group %s has no number in ZooKeeper", *partition, self.group_id)
 
     # Into both stores, and out of them
 
-    def enter(self, source: str, note: Callable[[Ended], None], done: Ended) -> None:
-        """Carry the offsets of the leading side over to the other; `note` makes it known for good, as the last step.
+    def enter(self, source: str) -> Task[None]:
+        """Carry the offsets of the leading side over to the other, then set the mark. Raises KafkaError.
 
         Where the leading side has no offset, it gets that of the other.
         """
-        Entry(self, source, note, done).begin()
+        for _ in range(MOST_READINGS):
+            found = yield from refused(self.nodes.read_all())  # without watches, which cost most of the time
+            records, targets = yield from self._decided(partial(self._compare, found, source))
+            # A node that was written meanwhile may be newer than what the log has
+            failed = yield from self.nodes.write(targets, as_read=True)
+            errors = {error for error in failed.values() if error is not KeeperError.BAD_ARGUMENTS}
+            if errors != {KeeperError.BAD_VERSION}:
+                break
+        if errors:
+            raise refusal(errors.pop())
+        yield from value_of(self._submit(lambda _, ticket: Decision(records, [(ticket, _DONE)], is_atomic=False)))
+        self.may_be_marked = True
+        yield from refused(mark(self._services.session, self.group_id))
+
+    def _compare(self, found: Found, source: str, shard: GroupShard, _: Ticket) -> tuple[Records, Targets]:
+        """The records for the log, and the offsets for ZooKeeper."""
+        in_log = {
+            (topic, index): decode_offset(packed).offset
+            for topic, partitions in shard.offsets.groups.get(self.group_id, {}).items()
+            for index, packed in partitions.items()
+        }
+        in_zookeeper = {partition: node for partition, node in found.items() if node.offset is not None}
+        if source == KAFKA:
+            missing = {partition: node for partition, node in in_zookeeper.items() if partition not in in_log}
+            records = self.differences(shard, missing, is_whole=False)
+        else:
+            records = self.differences(shard, in_zookeeper, is_whole=False)
+            in_log = {partition: offset for partition, offset in in_log.items() if partition not in in_zookeeper}
+        targets = {
+            partition: offset
+            for partition, offset in in_log.items()
+            if partition not in in_zookeeper or in_zookeeper[partition].offset != offset
+        }
+        return records, targets
 
     def entered(self) -> None:
         """The offsets were carried over: begin what waits, and watch the nodes from now on."""
         self.state, self.has_lost_mark, self.failure = State.DUAL, False, ""
-        self._has_changed_wholly = True
+        self._needs_refresh = True
         waiting, self._until_dual = self._until_dual, deque()
-        for hold in waiting:
-            self._locks.acquire(hold)
-        self._look_later(LOOK_AFTER_MS)
+        for lock, resume in waiting:
+            lock.acquire(resume)
+        self._refresh_later(REFRESH_AFTER_MS)
 
-    def leave(self, note: Callable[[Ended], None], done: Ended) -> None:
-        """Take a last look at ZooKeeper, and make it known for good."""
+    def _enter_again(self) -> None:
+        """Carry the offsets over again, once the operations that are under way have ended."""
+        self.may_be_marked = False
+        if self.state is State.DUAL:
+            logger.warning(
+                "ZooKeeper has lost %s: it has an older copy of its data, or somebody has deleted that node; "
+                "the offsets of group %s are carried over again, as kafka has them", mark_path(self.group_id),
+                self.group_id,
+            )  # fmt: skip
+            self.state, self.has_lost_mark = State.ENTERING, True
+            self._services.tasks.start(self._begin_entry())
+
+    def _begin_entry(self) -> Task[None]:
+        with self.lock(None) as lock:
+            yield lock.acquire
+        self._services.begin_entry(self)
+
+    def leave(self) -> Task[None]:
+        """Read ZooKeeper for the last time, and delete the mark. Raises KafkaError."""
         self.state = State.LEAVING
-
-        def looked(error: KafkaError | None) -> None:
-            if error is None or not self.may_be_marked:  # an earlier attempt has noted it
-                note(done)
-            else:
-                done(error)
-
-        hold = Hold(None, lambda: self._look(hold, looked))
-        self._locks.acquire(hold)
+        with self.lock(None) as lock:
+            yield lock.acquire
+            try:
+                logged = yield from self._read_into_log(None)
+                yield from value_of(logged)
+            except KafkaError:
+                if self.may_be_marked:  # otherwise an earlier attempt has deleted the mark
+                    raise
+        yield from refused(unmark(self._services.session, self.group_id))
 
     def left(self) -> None:
         """The group's requests have to be sent again."""
         self.state = State.LEFT
         waiting, self._until_dual = self._until_dual, deque()
-        for hold in waiting:
-            hold.begin()
+        for _, resume in waiting:
+            resume(None)
 
-    def forget_topic(self, topic: str, topic_id: bytes, reads: Background, done: Ended, *, is_gone: bool) -> None:
-        """Delete the offsets of a topic from both stores, if a note says that the topic was deleted.
+    def forget_topic(self, topic: str, topic_id: bytes, reads: Background, *, is_gone: bool) -> Task[None]:
+        """Delete the offsets of a topic from both stores, if a note says that the topic was deleted. Raises KafkaError.
 
         Later operations follow. Offsets that were written after the note stay. `is_gone`: the topic was deleted just
         now, and there is no new one: so a commit that was on its way is of the old one. `reads` bounds the reads of all
         groups together.
         """
-
-        def begin() -> None:
-            known.update({place: version for place, version in self.nodes.versions.items() if place[0] == topic})
-            own.update(place for place in known if place in self.nodes.own)
-            is_without = self.nodes.knows_all and not self._has_changed_wholly and not known
+        with self.lock(None) as lock:
+            yield partial(self._acquire_when_dual, lock)
+            known = {partition: version for partition, version in self.nodes.versions.items() if partition[0] == topic}
+            own = self.nodes.own.intersection(known)
             if self.state is State.ENTERING:
-                end(leaving())
-            elif self.state is not State.DUAL or is_without:
-                end(None)
-            else:
-                steps = read_offsets(self._world.session, self.group_id, topic, topic_id)
-                reads.add(f"{topic} {self.group_id}", lambda ended: run(steps, partial(read, ended)))
-
-        def read(ended: Callable[[], None], found: OffsetsOfDeletedTopic | Exception | None) -> None:
-            ended()
-            if isinstance(found, Exception):
-                end(ask_again(str(found)))
-            elif found is None:
-                end(None)
-            else:
-                old = {
-                    place: stat.version
-                    for place, stat in found.nodes.items()
-                    if stat.mzxid < found.note_zxid or (is_gone and place in own and known[place] == stat.version)
-                }
-                self.nodes.versions.update(old)
-                self.nodes.write(dict.fromkeys(old), partial(written, old), as_read=True)
-
-        def written(old: Mapping[Partition, int], failed: dict[Partition, KeeperError]) -> None:
+                raise leaving()
+            if self.state is not State.DUAL or (self.nodes.knows_all and not self._needs_refresh and not known):
+                return
+            reading = refused(read_offsets(self._services.session, self.group_id, topic, topic_id))
+            found = yield partial(reads.run, f"{topic} {self.group_id}", reading)
+            if found is None:
+                return
+            old = {
+                partition: stat.version
+                for partition, stat in found.nodes.items()
+                if stat.mzxid < found.note_zxid or (is_gone and partition in own and known[partition] == stat.version)
+            }
+            self.nodes.versions.update(old)
+            failed = yield from self.nodes.write(dict.fromkeys(old), as_read=True)
             if failed:
-                end(refusal(next(iter(failed.values()))))
-            else:
-                if old:
-                    logger.info("group %s has no offsets of the deleted topic %s any more", self.group_id, topic)
-                self.take_up(dict.fromkeys(old, NO_OFFSET), taken_up, is_whole=False)
-
-        def taken_up(reply: Any) -> None:
-            end(reply if isinstance(reply, KafkaError) else None)
-
-        def end(error: KafkaError | None) -> None:
-            self.release(hold)
-            done(error)
-
-        known: dict[Partition, int] = {}
-        own: set[Partition] = set()
-        hold = Hold(None, begin)
-        self.acquire(hold)
-
-    def look_at_topic(self, topic: str) -> None:
-        """Look at the offsets of a topic in a moment: the log may have lost some."""
-        self._changed.update(place for place in self.nodes.versions if place[0] == topic)
-        self._look_later(LOOK_AFTER_MS)
-
-    def forget_watches(self) -> None:
-        """The connection is lost, and all watches with it."""
-        self.nodes.forget_watches()
-        self.nodes.knows_all = False
+                raise refusal(next(iter(failed.values())))
+            if old:
+                logger.info("group %s has no offsets of the deleted topic %s any more", self.group_id, topic)
+            yield from self._log_found(dict.fromkeys(old, NO_OFFSET), is_whole=False)
 
     # Transactions
 
-    def push(self, producer_id: int, hold: Hold, done: Callable[[Targets | KafkaError], None]) -> None:
-        """Write the offsets of a transaction that is about to be committed; `hold` has their partitions.
+    def push(self, producer_id: int, lock: PartitionLock) -> Task[Targets]:
+        """Write the offsets of a transaction that is about to be committed; `lock` has their partitions.
 
-        `done` gets the offsets that ZooKeeper has now. What others wrote since goes into the log first: such an offset
-        supersedes that of the transaction.
+        Returns the offsets that ZooKeeper has now. What others wrote since goes into the log first: such an offset
+        supersedes that of the transaction. Raises KafkaError.
         """
-        if self.state is not State.DUAL or not self._world.may_ask():
-            done(leaving())
-            return
+        if self.state is not State.DUAL or not self._services.may_ask():
+            raise leaving()
+        found = yield from refused(self.nodes.read(lock.partitions or ()))
+        targets: Targets = {}
 
-        def read(found: Found | KeeperError) -> None:
-            if isinstance(found, KeeperError):
-                done(refusal(found))
-            else:
-                self.decide(partial(self._take_up_before, producer_id, found), taken_up)
+        def decide(shard: GroupShard, ticket: Ticket) -> Decision:
+            nonlocal targets
+            records, targets = self._supersede(shard, producer_id, found)
+            return Decision(records, [(ticket, _DONE)])
 
-        def taken_up(reply: Any) -> None:
-            if isinstance(reply, KafkaError):
-                done(reply)
-            else:
-                # A marker that is repeated must not replace what another client has written since
-                self.nodes.write(reply.offsets, partial(written, reply.offsets), as_read=True)
+        yield from value_of(self._submit(decide))
+        # A marker that is repeated must not replace what another client has written since
+        failed = yield from self.nodes.write(targets, as_read=True)
+        # What cannot be in ZooKeeper is in the log alone
+        errors = [error for error in failed.values() if error is not KeeperError.BAD_ARGUMENTS]
+        if errors:
+            raise refusal(errors[0])
+        return targets
 
-        def written(targets: Targets, failed: dict[Partition, KeeperError]) -> None:
-            # What cannot be in ZooKeeper is in the log alone
-            errors = [error for error in failed.values() if error is not KeeperError.BAD_ARGUMENTS]
-            done(refusal(errors[0]) if errors else targets)
-
-        self.nodes.read(hold.partitions or (), read)
-
-    def _take_up_before(self, producer_id: int, found: Found, shard: GroupShard, ticket: Ticket) -> Decision:
-        """Take up what others wrote; the reply has the offsets of the transaction that nothing has superseded.
+    def _supersede(self, shard: GroupShard, producer_id: int, found: Found) -> tuple[Records, Targets]:
+        """The records of what others wrote, and the offsets of the transaction that nothing has superseded.
 
         A node that has such an offset already was written before a crash. A missing node is about to be written. A late
-        request may have added offsets of other partitions: those nodes were not read, and are not held.
+        request may have added offsets of other partitions: those nodes were not read, and are not locked.
         """
         pending = shard.offsets.pending_offsets(self.group_id, producer_id)
-        pending = {place: offset for place, offset in pending.items() if place in found}
+        pending = {partition: offset for partition, offset in pending.items() if partition in found}
         others = {
-            place: node
-            for place, node in found.items()
-            if node.version != ABSENT and (node.offset is None or node.offset != pending.get(place))
+            partition: node
+            for partition, node in found.items()
+            if node.version != ABSENT and (node.offset is None or node.offset != pending.get(partition))
         }
         records = self.differences(shard, others, is_whole=False)
         superseded = {(key.topic, key.partition) for key, _ in records if isinstance(key, OffsetCommitKey)}
-        reply: Any = _Pending({place: offset for place, offset in pending.items() if place not in superseded})
-        return Decision(records, [(ticket, reply)])
+        return records, {one: offset for one, offset in pending.items() if one not in superseded}
 
 
-class _Pending(NamedTuple):
-    """The offsets of a transaction, which may be none."""
-
-    offsets: Targets
+_DONE: Any = True
+"""The reply to an operation without a response."""
 
 
-class _Plan(NamedTuple):
-    """A decision that was not written yet."""
+class _Decided(NamedTuple):
+    """What a group has decided without a write, which may be anything."""
 
-    decision: Decision
-
-
-class _Commit:
-    """One request that changes offsets."""
-
-    def __init__(self, group: DualGroup, request: Request, partitions: Partitions, decide: Decide) -> None:
-        self._group = group
-        self._request = request
-        self._decide = decide
-        self._hold = Hold(partitions, self._begin)
-
-    def begin(self) -> None:
-        self._group.acquire(self._hold)
-
-    def _begin(self) -> None:
-        group = self._group
-        if self._request.is_over or group.state is not State.DUAL:
-            self._end(leaving())
-        elif self._hold.partitions is None:  # a deletion: what the log does not have yet would come back after it
-            group.read(None, self._read)
-        else:
-            group.decide(self._plan, self._planned)
-
-    def _read(self, found: Found | KafkaError) -> None:
-        if isinstance(found, KafkaError):
-            self._end(found)
-        else:
-            self._group.take_up(found, self._taken_up, is_whole=True)
-
-    def _taken_up(self, reply: Any) -> None:
-        if isinstance(reply, KafkaError):
-            self._end(reply)
-        else:
-            self._group.decide(self._plan, self._planned)
-
-    def _plan(self, shard: GroupShard, ticket: Ticket) -> Decision:
-        plan: Any = _Plan(self._decide(shard, ticket))
-        return Decision(replies=[(ticket, plan)])
-
-    def _planned(self, plan: Any) -> None:
-        if not isinstance(plan, _Plan):
-            self._end(plan)
-            return
-        decision = plan.decision
-        targets = {
-            (key.topic, key.partition): None if value is None else value.offset
-            for key, value in decision.records
-            if type(key) is OffsetCommitKey
-        }
-        if targets:
-            self._group.nodes.write(targets, partial(self._written, decision), is_over=lambda: self._request.is_over)
-        else:
-            self._write(decision)
-
-    def _written(self, decision: Decision, failed: dict[Partition, KeeperError]) -> None:
-        if failed:
-            decision.records = [
-                (key, value)
-                for key, value in decision.records
-                if type(key) is not OffsetCommitKey or (key.topic, key.partition) not in failed
-            ]
-        if failed and hasattr(decision.replies[0][1], "topics"):
-            _mark(decision.replies[0][1], failed)
-            self._write(decision)
-        elif failed:  # a response without rows
-            self._end(refusal(next(iter(failed.values()))))
-        else:
-            self._write(decision)
-
-    def _write(self, decision: Decision) -> None:
-        response = decision.replies[0][1]
-
-        def write(_: GroupShard, ticket: Ticket) -> Decision:
-            return Decision(decision.records, [(ticket, response)], is_atomic=decision.is_atomic)
-
-        self._group.decide(write, self._request.answer)
-        self._group.release(self._hold)  # the log has the order of the calls
-
-    def _end(self, reply: Any) -> None:
-        self._request.answer(reply)
-        self._group.release(self._hold)
+    result: Any
 
 
-def _mark(response: Any, failed: Mapping[Partition, KeeperError]) -> None:
-    """Give the rows of partitions that were not written an error."""
+def _remove_failed(decision: Decision, failed: Failures) -> None:
+    """Remove the records of offsets that ZooKeeper has refused."""
+    decision.records = [
+        (key, value)
+        for key, value in decision.records
+        if type(key) is not OffsetCommitKey or (key.topic, key.partition) not in failed
+    ]
+
+
+def _note_failures(response: Any, failed: Failures) -> None:
+    """Give the rows of partitions that were not written an error. Raises KafkaError for a response without rows."""
+    if not hasattr(response, "topics"):
+        raise refusal(next(iter(failed.values())))
     for topic in response.topics:
         for row in topic.partitions:
             error = failed.get((topic.name, row.partition_index))

@@ -7,14 +7,17 @@ or has an older copy, lacks these too.
 from __future__ import annotations
 
 from enum import Enum, auto
+from functools import partial
 from typing import Final
 
+from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
 from headgate.gateway.zookeeper.layout.node import child_path
-from headgate.gateway.zookeeper.session import Session
-from headgate.gateway.zookeeper.steps import Steps, get_many
+from headgate.gateway.zookeeper.session import ANY_VERSION, Create, KeeperError, Session
+from headgate.gateway.zookeeper.steps import checked, delete, ensure, get_many
 
 MARKS_PATH: Final = "/headgate/offsets"
+_MARK: Final = b'{"version":1}'
 
 
 class Loss(Enum):
@@ -29,9 +32,23 @@ def mark_path(group_id: str) -> str:
     return child_path(MARKS_PATH, group_id)
 
 
-def find_loss(session: Session, group_id: str) -> Steps[Loss | None]:
+def find_loss(session: Session, group_id: str) -> Task[Loss | None]:
     """Look for what stands beside the offsets of a dual group, after these were read. Raises Failed."""
     cluster, mark = yield from get_many(session, [CLUSTER_ID_PATH, mark_path(group_id)])
     if cluster is None:
         return Loss.CLUSTER
     return Loss.MARK if mark is None else None
+
+
+def mark(session: Session, group_id: str) -> Task[None]:
+    """Note that the offsets of a group were carried over. Raises Failed."""
+    yield from ensure(session, MARKS_PATH)
+    path = mark_path(group_id)
+    answer = yield partial(session.create, Create(path, _MARK))
+    if answer is not KeeperError.NODE_EXISTS:
+        checked(path, answer)
+
+
+def unmark(session: Session, group_id: str) -> Task[None]:
+    """Delete the mark of a group. Raises Failed."""
+    yield from delete(session, mark_path(group_id), ANY_VERSION)

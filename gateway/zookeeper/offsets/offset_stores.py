@@ -13,47 +13,40 @@ below `/headgate/offsets`: so a restart knows what was done, whatever the config
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from headgate.gateway.config import offset_store
 from headgate.gateway.config.offset_store import DUAL, KAFKA, OffsetStore
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.gathering import Gathering, value_of
+from headgate.gateway.coordinator.gathering import caught, gather
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import Caller, Task, Together, shielded, value_of
 from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import DeletedTopic
 from headgate.gateway.zookeeper.offsets import version_zero
 from headgate.gateway.zookeeper.offsets.background import Background
+from headgate.gateway.zookeeper.offsets.client_errors import ask_again, late, refused
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.deleted_topics import RETRY_MS, DeletedTopics, read_notes
-from headgate.gateway.zookeeper.offsets.dual_group import DualGroup, Ended, State, World
+from headgate.gateway.zookeeper.offsets.dual_group import DualGroup, DualGroupServices, State
 from headgate.gateway.zookeeper.offsets.marker_offsets import MarkerOffsets
-from headgate.gateway.zookeeper.offsets.marks import MARKS_PATH, mark_path
+from headgate.gateway.zookeeper.offsets.marks import MARKS_PATH, unmark
 from headgate.gateway.zookeeper.offsets.partition_locks import Partitions
-from headgate.gateway.zookeeper.offsets.waiting_request import Request, ask_again, refusal
-from headgate.gateway.zookeeper.session import (
-    ANY_VERSION,
-    Children,
-    Create,
-    KeeperError,
-    Session,
-    SessionEvent,
-)
-from headgate.gateway.zookeeper.steps import Steps, children, run
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.zookeeper.session import ANY_VERSION, Children, KeeperError, Session, SessionEvent
+from headgate.gateway.zookeeper.steps import children
+from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponsePartition,
 )
-from headgate.protocol.steps import FEW_ITEMS, finish_if_few
-from headgate.protocol.steps import Steps as SlicedSteps
+from headgate.protocol.steps import FEW_ITEMS
 from headgate.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -63,16 +56,17 @@ if TYPE_CHECKING:
     from headgate.gateway.metadata.image import Image
     from headgate.gateway.metadata.store import MetadataStore
     from headgate.protocol.messages.offset_commit import OffsetCommitRequest
-    from headgate.protocol.messages.offset_fetch import OffsetFetchRequest
+    from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 logger = logging.getLogger("headgate.groups")
+
+T = TypeVar("T")
 
 DISCOVER_MS: Final = 30_000.0
 """With a pattern for dual groups: how often groups without requests are looked for."""
 MOST_CACHED: Final = 10_000
 MOST_BY_PATTERN: Final = 20_000
 """Groups that a pattern may put into two stores: clients may name any number."""
-_MARK: Final = b'{"version":1}'
 
 
 class Marks(NamedTuple):
@@ -82,7 +76,7 @@ class Marks(NamedTuple):
     deleted: Sequence[DeletedTopic] = ()
 
 
-def read_marks(session: Session) -> Steps[Marks]:
+def read_marks(session: Session) -> Task[Marks]:
     """What earlier starts have noted. Raises Failed."""
     groups = yield from children(session, MARKS_PATH)
     return Marks(groups, (yield from read_notes(session)))
@@ -99,15 +93,14 @@ class OffsetStores:
         config: BrokerConfig,
         metadata: MetadataStore,
     ) -> None:
-        clock = services.clock
-        self._world = World(
+        self._tasks, self._scheduler = services.tasks, services.scheduler
+        self._shared = DualGroupServices(
             session,
             CombinedWrites(session),
             groups,
             services.scheduler,
-            services.purgatory,
-            clock.monotonic_ms,
-            clock.now_ms,
+            services.tasks,
+            services.clock.now_ms,
             lambda: config.offsets_commit_timeout_ms,
             self._may_ask,
             self._begin_entry,
@@ -125,8 +118,8 @@ class OffsetStores:
         self._is_whole = True
         """Whether this broker is in its cluster, as far as the present session is connected."""
         self._is_stopped = False
-        self._background = Background()
-        self._deleted = DeletedTopics(session, groups, services.scheduler, self._groups.values)
+        self._background = Background(services.tasks)
+        self._deleted = DeletedTopics(session, groups, services.tasks, self._groups.values)
         self.markers = MarkerOffsets(groups, self.dual)
 
     # Life
@@ -149,13 +142,13 @@ class OffsetStores:
             group.forget_watches()
 
     def resume(self) -> None:
-        """The session is back, and the cluster is the same: look at everything."""
+        """The session is back, and the cluster is the same: read everything."""
         self._is_whole = True
         if not self._is_ready:
             self._read_marks()
         self._deleted.go_on()
         for group in self._groups.values():
-            self._look(group)
+            self._refresh(group)
 
     def _may_ask(self) -> bool:
         return self._is_whole and self._session.is_connected
@@ -177,14 +170,14 @@ class OffsetStores:
                 self._lost[before.topic_id] = name
 
     def _read_marks(self) -> None:
-        def read(found: Marks | Exception) -> None:
-            if isinstance(found, Marks):
-                self._know(found)
-            else:
-                self._retry(self._read_marks)
-
         if not self._is_ready and self._may_ask():
-            run(read_marks(self._session), read)
+            self._tasks.start(read_marks(self._session), self._have_read_marks)
+
+    def _have_read_marks(self, marks: Marks | Exception) -> None:
+        if isinstance(marks, Marks):
+            self._know(marks)
+        else:
+            self._retry(self._read_marks)
 
     def _know(self, marks: Marks) -> None:
         if self._is_ready:
@@ -202,7 +195,7 @@ class OffsetStores:
             else:
                 self._deleted.forget(topic, topic_id, is_gone=False)
         for group in marked:
-            self._look(group)
+            self._refresh(group)
         for group_id in marks.groups:
             self._apply(group_id)
         if any(one.store.store == DUAL for one in self._patterns):
@@ -210,7 +203,7 @@ class OffsetStores:
 
     def _retry(self, function: Callable[[], None]) -> None:
         if not self._is_stopped:
-            self._world.scheduler.call_after(RETRY_MS, function)
+            self._scheduler.call_after(RETRY_MS, function)
 
     # The store of a group
 
@@ -257,70 +250,51 @@ class OffsetStores:
 
     def _new_group(self, group_id: str, state: State) -> DualGroup | None:
         try:
-            group = self._groups[group_id] = DualGroup(group_id, self._world, state, self._background)
+            group = self._groups[group_id] = DualGroup(group_id, self._shared, state, self._background)
         except InvalidNode as error:
             logger.warning("the offsets of group %r cannot be in ZooKeeper: %s", group_id[:100], error.reason)
             self._by_pattern[group_id] = offset_store.DEFAULT
             return None
         return group
 
-    def _look(self, group: DualGroup) -> None:
+    def _refresh(self, group: DualGroup) -> None:
         if group.state is State.DUAL:
-            self._background.add(group.group_id, lambda ended: group.look_at_all(lambda _: ended()))
+            self._background.add(group.group_id, group.refresh_all)
 
     def _begin_entry(self, group: DualGroup) -> None:
         self._background.add(group.group_id, partial(self._enter, group))
 
-    def _enter(self, group: DualGroup, ended: Callable[[], None]) -> None:
+    def _enter(self, group: DualGroup) -> Task[None]:
         store = self.store_of(group.group_id)
         source = KAFKA if group.has_lost_mark else store.source
-
-        def done(error: KafkaError | None) -> None:
-            ended()
-            if error is None:
+        try:
+            if store.store != DUAL:
+                # The group is not to be dual after all. Its mark may be there, though no answer said so
+                if group.may_be_marked:
+                    yield from refused(unmark(self._session, group.group_id))
+                self._drop(group)
+            elif not self._may_ask():
+                raise ask_again("the connection to ZooKeeper is lost")
+            else:
+                yield from group.enter(source)
                 logger.info("group %s has its offsets in ZooKeeper too, as %s had them", group.group_id, source)
                 group.entered()
-                self._apply(group.group_id)
-            else:
-                self._note_failure(group, error)
-                self._retry(partial(self._begin_entry, group))
-
-        if store.store != DUAL:
-            self._give_up(group, ended)
-        elif not self._may_ask():
-            done(ask_again("the connection to ZooKeeper is lost"))
+        except KafkaError as error:
+            self._note_failure(group, error)
+            self._retry(partial(self._begin_entry, group))
         else:
-            group.enter(source, partial(self._mark, group), done)
+            self._apply(group.group_id)
 
-    def _give_up(self, group: DualGroup, ended: Callable[[], None]) -> None:
-        """The group is not to be dual after all. Its node may be there, though no answer told so."""
-
-        def done(error: KafkaError | None) -> None:
-            ended()
-            if error is None:
-                self._drop(group)
-                self._apply(group.group_id)
-            else:
-                self._note_failure(group, error)
-                self._retry(partial(self._begin_entry, group))
-
-        if group.may_be_marked:
-            self._unmark(group.group_id, done)
+    def _leave(self, group: DualGroup) -> Task[None]:
+        try:
+            yield from group.leave()
+        except KafkaError as error:
+            self._note_failure(group, error)
+            self._retry(lambda: self._background.add(group.group_id, partial(self._leave, group)))
         else:
-            done(None)
-
-    def _leave(self, group: DualGroup, ended: Callable[[], None]) -> None:
-        def done(error: KafkaError | None) -> None:
-            ended()
-            if error is None:
-                logger.info("group %s has its offsets in both stores no more", group.group_id)
-                self._drop(group)
-                self._apply(group.group_id)
-            else:
-                self._note_failure(group, error)
-                self._retry(lambda: self._background.add(group.group_id, partial(self._leave, group)))
-
-        group.leave(partial(self._unmark, group.group_id), done)
+            logger.info("group %s has its offsets in both stores no more", group.group_id)
+            self._drop(group)
+            self._apply(group.group_id)
 
     def _note_failure(self, group: DualGroup, error: KafkaError) -> None:
         """Log a failure, unless the attempt before failed in the same way."""
@@ -332,26 +306,6 @@ class OffsetStores:
     def _drop(self, group: DualGroup) -> None:
         del self._groups[group.group_id]
         group.left()
-
-    def _mark(self, group: DualGroup, done: Ended) -> None:
-        """Note that the group's offsets were carried over."""
-        group.may_be_marked = True
-
-        def created(answer: str | KeeperError) -> None:
-            if isinstance(answer, KeeperError) and answer is not KeeperError.NODE_EXISTS:
-                done(refusal(answer))
-            else:
-                done(None)
-
-        for parent in ("/headgate", MARKS_PATH):
-            self._session.create(Create(parent), lambda _: None)
-        self._session.create(Create(mark_path(group.group_id), _MARK), created)
-
-    def _unmark(self, group_id: str, done: Ended) -> None:
-        def deleted(answer: KeeperError | None) -> None:
-            done(None if answer in (None, KeeperError.NO_NODE) else refusal(answer))
-
-        self._session.delete(mark_path(group_id), ANY_VERSION, deleted)
 
     def _discover(self) -> None:
         """Look for groups without requests that a pattern makes dual: in ZooKeeper, and in the coordinator."""
@@ -365,12 +319,12 @@ class OffsetStores:
         if self._may_ask():
             self._session.children(CONSUMERS_PATH, listed)
         if not self._is_stopped:
-            self._world.scheduler.call_after(DISCOVER_MS, self._discover)
+            self._scheduler.call_after(DISCOVER_MS, self._discover)
 
-    def _coordinated(self) -> Iterator[str]:
-        shards = value_of(lambda: list(self._coordinator.shards()))
-        for shard in () if isinstance(shards, KafkaError) else shards:
-            yield from list(shard.groups)
+    def _coordinated(self) -> list[str]:
+        with suppress(KafkaError):  # a shard is being loaded
+            return [group_id for shard in list(self._coordinator.shards()) for group_id in shard.groups]
+        return []
 
     # Requests
 
@@ -378,44 +332,29 @@ class OffsetStores:
         """OffsetCommit of a dual group. Raises KafkaError."""
 
         def decide(shard: GroupShard, ticket: Ticket) -> Decision:
-            return offset_requests.commit(shard, request, version, ticket, self._world.monotonic_ms())
+            return offset_requests.commit(shard, request, version, ticket, self._tasks.monotonic_ms())
 
         return group.commit(self._partitions_of_rows(request.topics), decide)
 
-    def look(self, wanted: Sequence[OffsetFetchRequestGroup], then: Callable[[dict[str, KafkaError]], Any]) -> Any:
-        """Take up what others wrote of the dual groups in an OffsetFetch, then answer; many groups in steps.
-
-        `then` gets the errors by group.
-        """
-        return finish_if_few(self._look_in_steps(wanted, then), len(wanted))
-
-    def _look_in_steps(
-        self, wanted: Sequence[OffsetFetchRequestGroup], then: Callable[[dict[str, KafkaError]], Any]
-    ) -> SlicedSteps[Any]:
-        group_ids, waiting = [], []
-        for number, one in enumerate(wanted, 1):
-            looking = value_of(partial(self._look_for, one))
-            if looking is not None:
-                group_ids.append(one.group_id)
-                waiting.append(looking)
+    def refresh(self, wanted: Sequence[OffsetFetchRequestGroup]) -> Task[dict[str, KafkaError]]:
+        """Have the log take what others wrote of the dual groups in an OffsetFetch. Returns the errors by group."""
+        failed: dict[str, KafkaError] = {}
+        refreshes: list[tuple[str, Task[None]]] = []
+        for number, group in enumerate(wanted, 1):
+            try:
+                dual = self.dual(group.group_id)
+                if dual is not None:
+                    refreshes.append((group.group_id, dual.refresh(self._partitions(group.topics))))
+            except KafkaError as error:
+                failed[group.group_id] = without_frames(error)
             if not number % FEW_ITEMS:
                 yield
-
-        def assemble(results: list[Any]) -> Any:
-            answers = zip(group_ids, results, strict=True)
-            return then({group_id: answer for group_id, answer in answers if isinstance(answer, KafkaError)})
-
-        return self._in_time(Gathering(waiting, assemble).result())
-
-    def _in_time(self, outcome: Any) -> Any:
-        """A `Gathering` has no deadline of its own."""
-        if isinstance(outcome, Waiting):
-            outcome.deadline_ms = self._deadline_ms()
-        return outcome
-
-    def _look_for(self, wanted: OffsetFetchRequestGroup) -> Any:
-        group = self.dual(wanted.group_id)
-        return None if group is None else group.look(self._partitions(wanted.topics))
+        if refreshes:
+            results = yield Together([caught(refresh) for _, refresh in refreshes], len(refreshes))
+            failed.update(
+                (group_id, error) for (group_id, _), (error,) in zip(refreshes, results, strict=True) if error
+            )
+        return failed
 
     def _partitions(self, topics: Sequence[OffsetFetchRequestTopics] | None) -> Partitions:
         if topics is None:
@@ -439,25 +378,19 @@ class OffsetStores:
         assemble: Callable[[list[Any]], Any],
     ) -> Any:
         """As `CoordinatorRuntime.gather`; offsets that a decision removes are removed from ZooKeeper before."""
-        return self._in_time(Gathering([self._attempt(group_id, decide) for group_id in group_ids], assemble).result())
 
-    def _attempt(self, group_id: str, decide: Callable[[GroupShard, str, Ticket], Decision]) -> Any:
-        def decide_one(shard: GroupShard, ticket: Ticket) -> Decision:
-            return decide(shard, group_id, ticket)
-
-        def submit() -> Any:
+        def ask(group_id: str) -> Any:
             group = self.dual(group_id)
-            if group is None:
-                return self._coordinator.submit(group_id, decide_one)
-            return group.commit(None, decide_one)
+            decide_one = partial(_decide_one, decide, group_id)
+            return self._coordinator.submit(group_id, decide_one) if group is None else group.commit(None, decide_one)
 
-        return value_of(submit)
+        return gather(group_ids, ask, assemble)
 
     def commit_in_transaction(
         self, group: DualGroup, topics: Sequence[Any], decide: Callable[[GroupShard, Ticket], Decision]
     ) -> Any:
         """TxnOffsetCommit of a dual group: what others wrote before is in the log before. Raises KafkaError."""
-        return group.look_and_decide(self._partitions_of_rows(topics), decide)
+        return group.refresh_and_decide(self._partitions_of_rows(topics), decide)
 
     def _partitions_of_rows(self, topics: Sequence[Any]) -> Partitions:
         image = self._metadata.image
@@ -477,68 +410,65 @@ class OffsetStores:
         if self.store_of(request.group_id).store == KAFKA:
             return self._coordinator.submit(
                 request.group_id,
-                lambda shard, ticket: offset_requests.commit(shard, request, 1, ticket, self._world.monotonic_ms()),
+                lambda shard, ticket: offset_requests.commit(shard, request, 1, ticket, self._tasks.monotonic_ms()),
             )
         limit = self._config.offset_metadata_max_bytes
-        answer = self._request()
-        version_zero.commit(
-            self._session,
-            self._world.writes,
-            request,
-            self._partitions_of,
-            lambda metadata: offset_requests.is_too_large(metadata, limit),
-            answer.answer,
-            lambda: answer.is_over,
-        )
-        return answer.park(self._deadline_ms())
 
-    def fetch_zero(self, request: OffsetFetchRequest) -> Any:
+        def is_too_large(metadata: str) -> bool:
+            return offset_requests.is_too_large(metadata, limit)
+
+        return self._request(
+            partial(version_zero.commit, self._session, self._shared.writes, request, self._partitions_of, is_too_large)
+        )
+
+    def fetch_zero(self, request: OffsetFetchRequest) -> Task[OffsetFetchResponse]:
         """OffsetFetch 0. No offset is an error there. Without topics: the nodes themselves, whatever the store."""
         group = self.dual(request.group_id)
         is_separate = group is None and self.store_of(request.group_id).store != KAFKA
         if is_separate or not request.topics:
-            answer = self._request()
-            version_zero.fetch(self._session, self._world.writes, request, self._partitions_of, answer.answer)
-            return answer.park(self._deadline_ms())
+            return self._request(
+                lambda _: version_zero.fetch(self._session, self._shared.writes, request, self._partitions_of)
+            )
+        return self._fetch_zero(request, group)
+
+    def _fetch_zero(self, request: OffsetFetchRequest, group: DualGroup | None) -> Task[OffsetFetchResponse]:
+        """The coordinator's offsets, with what others wrote to ZooKeeper in a dual group."""
         wanted = OffsetFetchRequestGroup(
             request.group_id,
             topics=[
                 OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes)
-                for topic in request.topics
+                for topic in request.topics or ()
             ],
         )
-
-        def assemble(replies: list[Any]) -> Any:
-            return _rows_of_zero(request, replies[0], self._partitions_of)
-
-        def fetch(refused: dict[str, KafkaError]) -> Any:
-            if refused:
-                raise refused[request.group_id]
-            return self._coordinator.gather(
-                [request.group_id],
-                lambda shard, _, ticket: offset_requests.fetch(shard, wanted, 1, ticket, is_stable=False),
-                assemble,
+        if group is not None:
+            yield from group.refresh(self._partitions(wanted.topics))
+        reply = yield from value_of(
+            self._coordinator.submit(
+                request.group_id,
+                lambda shard, ticket: offset_requests.fetch(shard, wanted, 1, ticket, is_stable=False),
             )
+        )
+        return _rows_of_zero(request, reply, self._partitions_of)
 
-        return fetch({}) if group is None else self.look([wanted], fetch)
-
-    def _request(self) -> Request:
+    def _request(self, make: Callable[[Caller], Task[T]]) -> Task[T]:
         if not self._may_ask():
             raise ask_again("the connection to ZooKeeper is lost")
-        return Request(self._world.purgatory)
-
-    def _deadline_ms(self) -> float:
-        return self._world.monotonic_ms() + self._world.timeout_ms()
+        deadline_ms = self._tasks.monotonic_ms() + self._config.offsets_commit_timeout_ms
+        return shielded(self._tasks, make, deadline_ms, late)
 
     def _partitions_of(self, name: str) -> int:
         topic = self._metadata.image.topics.get(name)
         return 0 if topic is None else len(topic.partitions)
 
 
+def _decide_one(
+    decide: Callable[[GroupShard, str, Ticket], Decision], group_id: str, shard: GroupShard, ticket: Ticket
+) -> Decision:
+    return decide(shard, group_id, ticket)
+
+
 def _rows_of_zero(request: OffsetFetchRequest, row_of_group: Any, partitions_of: Callable[[str], int]) -> Any:
     """The coordinator's rows of a group as version 0 has them."""
-    if isinstance(row_of_group, KafkaError):
-        raise row_of_group
     if row_of_group.error_code != ErrorCode.NONE:
         raise KafkaError(ErrorCode(row_of_group.error_code))
     rows = {(topic.name, row.partition_index): row for topic in row_of_group.topics for row in topic.partitions}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Self
 
 logger = logging.getLogger("headgate.groups")
 
@@ -11,18 +12,34 @@ Partition = tuple[str, int]
 """A topic and an index."""
 Partitions = frozenset[Partition] | None
 """Some partitions; None: all of them."""
+Resume = Callable[[None], None]
 
 
-class Hold:
-    """The partitions of one operation; `begin` is called once they are its own."""
+class PartitionLock:
+    """The partitions of one operation: a task yields `acquire`, and releases the lock at the end of the `with` block."""
 
-    __slots__ = ("begin", "partitions")
+    __slots__ = ("_locks", "partitions", "resume")
 
-    def __init__(self, partitions: Partitions, begin: Callable[[], None]) -> None:
+    def __init__(self, locks: PartitionLocks, partitions: Partitions) -> None:
+        self._locks = locks
         self.partitions = partitions
-        self.begin = begin
+        self.resume: Resume | None = None
 
-    def conflicts(self, other: Hold) -> bool:
+    def acquire(self, resume: Resume) -> None:
+        """Call `resume` once no earlier operation has one of the partitions."""
+        self._locks.acquire(self, resume)
+
+    def release(self) -> None:
+        """The operation has ended; a second call does nothing."""
+        self._locks.release(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def conflicts(self, other: PartitionLock) -> bool:
         """Whether the operations share a partition."""
         if self.partitions is None or other.partitions is None:
             return True
@@ -33,55 +50,57 @@ class PartitionLocks:
     """The operations of one group that hold partitions, and those that wait, in order."""
 
     def __init__(self) -> None:
-        self._held: dict[Hold, None] = {}
-        self._waiting: dict[Hold, None] = {}
-        self._is_going_on = False
+        self._held: dict[PartitionLock, None] = {}
+        self._waiting: dict[PartitionLock, None] = {}
+        self._is_resuming = False
 
     def __len__(self) -> int:
         """The number of operations that wait."""
         return len(self._waiting)
 
-    def acquire(self, hold: Hold) -> None:
-        """Call `begin` once no earlier operation has one of the partitions; at once, if none has.
+    def lock(self, partitions: Partitions) -> PartitionLock:
+        """A lock of these partitions, which is not held yet."""
+        return PartitionLock(self, partitions)
 
-        What `begin` raises ends the operation.
-        """
-        if self._is_free(hold, [*self._held, *self._waiting]):
-            self._begin(hold)
+    def acquire(self, lock: PartitionLock, resume: Resume) -> None:
+        """Call `resume` once no earlier operation has one of the partitions; at once, if none has."""
+        lock.resume = resume
+        if self._is_free(lock, [*self._held, *self._waiting]):
+            self._held[lock] = None
+            resume(None)
         else:
-            self._waiting[hold] = None
+            self._waiting[lock] = None
 
-    def release(self, hold: Hold) -> None:
-        """The operation has ended; a second call does nothing."""
-        if self._held.pop(hold, hold) is hold or self._is_going_on:
+    def release(self, lock: PartitionLock) -> None:
+        """Give the partitions to the next operations."""
+        is_known = self._held.pop(lock, lock) is None or self._waiting.pop(lock, lock) is None
+        if not is_known or self._is_resuming:
             return  # an operation that has ended at once: the loop goes on
-        self._is_going_on = True
+        self._is_resuming = True
         try:
             while (ready := self._first_ready()) is not None:
                 del self._waiting[ready]
-                try:
-                    self._begin(ready)
-                except Exception:
-                    logger.exception("an operation on the offsets of a group failed; the others go on")
+                self._held[ready] = None
+                self._resume(ready)
         finally:
-            self._is_going_on = False
+            self._is_resuming = False
 
-    def _begin(self, hold: Hold) -> None:
-        self._held[hold] = None
+    @staticmethod
+    def _resume(lock: PartitionLock) -> None:
+        assert lock.resume is not None
         try:
-            hold.begin()
-        except BaseException:
-            self.release(hold)
-            raise
+            lock.resume(None)
+        except Exception:
+            logger.exception("an operation on the offsets of a group failed; the others go on")
 
-    def _first_ready(self) -> Hold | None:
+    def _first_ready(self) -> PartitionLock | None:
         before = list(self._held)
-        for hold in self._waiting:
-            if self._is_free(hold, before):
-                return hold
-            before.append(hold)
+        for lock in self._waiting:
+            if self._is_free(lock, before):
+                return lock
+            before.append(lock)
         return None
 
     @staticmethod
-    def _is_free(hold: Hold, before: list[Hold]) -> bool:
-        return not any(map(hold.conflicts, before))
+    def _is_free(lock: PartitionLock, before: list[PartitionLock]) -> bool:
+        return not any(map(lock.conflicts, before))

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from headgate.gateway.runtime.tasks import Caller, Task
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, Found, OffsetNodes
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
 from headgate.gateway.zookeeper.session import KeeperError, Session
+from headgate.gateway.zookeeper.steps import Failed
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -40,33 +42,28 @@ def commit(
     request: OffsetCommitRequest,
     partitions_of: PartitionsOf,
     is_too_large: Callable[[str], bool],
-    done: Callable[[OffsetCommitResponse], None],
-    is_over: Callable[[], bool],
-) -> None:
-    """Write the offsets of a request; `done` gets the response. `is_over`: nobody awaits it any more."""
+    caller: Caller,
+) -> Task[OffsetCommitResponse]:
+    """Write the offsets of a request."""
     codes: dict[Partition, ErrorCode] = {}
     targets: dict[Partition, int | None] = {}
     for topic in request.topics:
         count = partitions_of(topic.name)
         for row in topic.partitions:
-            place = topic.name, row.partition_index
+            partition = topic.name, row.partition_index
             if not 0 <= row.partition_index < count:
-                codes[place] = _UNKNOWN
+                codes[partition] = _UNKNOWN
             elif is_too_large(row.committed_metadata or ""):
-                codes[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                codes[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
-                targets[place] = row.committed_offset
-
-    def written(failed: dict[Partition, KeeperError]) -> None:
-        codes.update((place, code_of(error)) for place, error in failed.items())
-        done(_committed(request, codes))
-
+                targets[partition] = row.committed_offset
     try:
         nodes = OffsetNodes(session, writes, request.group_id)
     except InvalidNode:
-        done(_committed(request, dict.fromkeys(targets, ErrorCode.INVALID_GROUP_ID) | codes))
-    else:
-        nodes.write(targets, written, is_over=is_over)
+        return _committed(request, dict.fromkeys(targets, ErrorCode.INVALID_GROUP_ID) | codes)
+    failed = yield from nodes.write(targets, caller)
+    codes.update((partition, code_of(error)) for partition, error in failed.items())
+    return _committed(request, codes)
 
 
 def _committed(request: OffsetCommitRequest, codes: dict[Partition, ErrorCode]) -> OffsetCommitResponse:
@@ -87,47 +84,37 @@ def _committed(request: OffsetCommitRequest, codes: dict[Partition, ErrorCode]) 
 
 
 def fetch(
-    session: Session,
-    writes: CombinedWrites,
-    request: OffsetFetchRequest,
-    partitions_of: PartitionsOf,
-    done: Callable[[OffsetFetchResponse], None],
-) -> None:
-    """Read the offsets of a request; `done` gets the response."""
+    session: Session, writes: CombinedWrites, request: OffsetFetchRequest, partitions_of: PartitionsOf
+) -> Task[OffsetFetchResponse]:
+    """Read the offsets of a request."""
     wanted = {
         (topic.name, index)
         for topic in request.topics or ()
         for index in topic.partition_indexes
         if 0 <= index < partitions_of(topic.name)
     }
-
-    def read(found: Found | KeeperError) -> None:
-        def row(topic: str, index: int) -> OffsetFetchResponsePartition:
-            if isinstance(found, KeeperError) and (topic, index) in wanted:
-                return OffsetFetchResponsePartition(index, -1, -1, "", code_of(found))
-            node = None if isinstance(found, KeeperError) else found.get((topic, index))
-            if node is None or node.version == ABSENT:
-                return OffsetFetchResponsePartition(index, -1, -1, "", _UNKNOWN)
-            if node.offset is None:
-                return OffsetFetchResponsePartition(index, -1, -1, "", ErrorCode.UNKNOWN_SERVER_ERROR)
-            return OffsetFetchResponsePartition(index, node.offset, -1, "")
-
-        if request.topics:
-            done(fetched(request, row))
-        elif isinstance(found, KeeperError):
-            done(_no_answer(code_of(found)))
-        else:
-            done(_all(found, row))
-
+    found, failure = Found(), ErrorCode.NONE
     try:
         nodes = OffsetNodes(session, writes, request.group_id)
+        found = yield from nodes.read(wanted) if request.topics else nodes.read_all()
     except InvalidNode:
-        read(KeeperError.BAD_ARGUMENTS)
-    else:
-        if request.topics:
-            nodes.read(wanted, read)
-        else:
-            nodes.read_all(read)
+        failure = code_of(KeeperError.BAD_ARGUMENTS)
+    except Failed as error:
+        failure = code_of(error.error)
+
+    def row(topic: str, index: int) -> OffsetFetchResponsePartition:
+        if failure and (topic, index) in wanted:
+            return OffsetFetchResponsePartition(index, -1, -1, "", failure)
+        node = found.get((topic, index))
+        if node is None or node.version == ABSENT:
+            return OffsetFetchResponsePartition(index, -1, -1, "", _UNKNOWN)
+        if node.offset is None:
+            return OffsetFetchResponsePartition(index, -1, -1, "", ErrorCode.UNKNOWN_SERVER_ERROR)
+        return OffsetFetchResponsePartition(index, node.offset, -1, "")
+
+    if request.topics:
+        return fetched(request, row)
+    return _no_answer(failure) if failure else _all(found, row)
 
 
 def _no_answer(code: ErrorCode) -> OffsetFetchResponse:

@@ -11,6 +11,7 @@ from typing import Any
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import Change
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, ZNode, read_cluster
 from headgate.gateway.zookeeper.metadata import plans
@@ -19,7 +20,7 @@ from headgate.gateway.zookeeper.metadata.metadata_store import LIST_EVERY_MS, Zo
 from headgate.gateway.zookeeper.metadata.plans import Multi
 from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths, read_tree
 from headgate.gateway.zookeeper.session import Create, Delete, Operation, Refused, SessionEvent, SetData
-from headgate.gateway.zookeeper.steps import Steps, multi, run
+from headgate.gateway.zookeeper.steps import Steps, multi
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.zookeeper.session import Create, KeeperError
 from headgate.gateway.zookeeper.steps import (
     Failed,
@@ -20,7 +21,6 @@ from headgate.gateway.zookeeper.steps import (
     gather,
     get,
     remove,
-    run,
 )
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
 

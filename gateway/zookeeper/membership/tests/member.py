@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.zookeeper.layout.brokers import PLAINTEXT, BrokerRegistration, Endpoint
 from headgate.gateway.zookeeper.layout.cluster import Controller
 from headgate.gateway.zookeeper.membership.joining import Member
 from headgate.gateway.zookeeper.membership.owner import Owner
 from headgate.gateway.zookeeper.session import Create
-from headgate.gateway.zookeeper.steps import Steps, ensure, run
+from headgate.gateway.zookeeper.steps import Steps, ensure
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
 
 T = TypeVar("T")

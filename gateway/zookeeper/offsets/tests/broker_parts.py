@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from headgate.gateway.coordinator.coordinator import Coordinator
-from headgate.gateway.coordinator.gathering import Gathering, value_of
+from headgate.gateway.coordinator.gathering import gather
 from headgate.gateway.coordinator.groups import offset_expiration
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.groups.settings import GroupSettings
@@ -19,9 +19,8 @@ from headgate.gateway.coordinator.tests.coordinator_bench import GROUPS_LOG
 from headgate.gateway.coordinator.transactions.markers import PartitionMarkers
 from headgate.gateway.replication.append import CommitQueue
 from headgate.gateway.replication.write_batcher import WriteBatcher
-from headgate.gateway.runtime.purgatory import Purgatory
+from headgate.gateway.runtime.tasks import Lock, Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
-from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.gateway.tests.scripted import ScriptedPartition
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
 from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
@@ -89,10 +88,10 @@ class FakeGroups:
         return self.coordinator.submit(key, decide, failure_response)
 
     def gather(self, keys: Any, decide: Any, assemble: Any) -> Any:
-        def attempt(key: str) -> Any:
-            return value_of(lambda: self.submit(key, lambda shard, ticket: decide(shard, key, ticket)))
+        def ask(key: str) -> Any:
+            return self.submit(key, lambda shard, ticket: decide(shard, key, ticket))
 
-        return Gathering([attempt(key) for key in keys], assemble).result()
+        return gather(keys, ask, assemble)
 
     def shard_of(self, index: int) -> GroupShard | None:
         return self.coordinator.shard
@@ -115,15 +114,13 @@ class Broker:
     ) -> None:
         """`partition` has the log that crashes leave."""
         self.scheduler = FakeScheduler(clock)
-        self.purgatory = Purgatory(clock, self.scheduler)
+        self.tasks = Tasks(clock, self.scheduler)
         self.appends = WriteBatcher()
         self.threads = self.scheduler.hold()
-        services = CoordinatorServices(
-            clock, self.scheduler, self.purgatory, self.appends, TimeSlices(clock, self.scheduler)
-        )
+        services = CoordinatorServices(clock, self.scheduler, self.tasks, self.appends, Lock(self.scheduler))
         self._clock = clock
         self._topics = topics or FakeTopics({TOPIC: PARTITIONS})
-        partition._purgatory = self.purgatory
+        partition._tasks = self.tasks
         partition._commits = CommitQueue()
         partition._writes.clear()
         partition.log.staged, partition.fails, partition.is_slow, partition.tears = None, None, False, False

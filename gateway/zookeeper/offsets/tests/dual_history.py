@@ -30,7 +30,7 @@ from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.classic.requests import join
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.transactions.markers import Marker
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import Running
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic, TopicAssignment
 from headgate.gateway.zookeeper.offsets import combined_writes, offset_nodes
 from headgate.gateway.zookeeper.offsets.dual_group import State
@@ -74,7 +74,7 @@ class Owner:
         self.is_busy = False
         self.is_gone = False
         self.write: Write | None = None
-        self.waiting: Waiting | None = None
+        self.waiting: Running[Any] | None = None
         """What the owner waits for at the broker."""
 
 
@@ -158,7 +158,7 @@ class DualHistory(DualWorld):
             write.end(self.now, is_acknowledged=code == 0)
         self.open = [one for one in self.open if one[1].ended is None]
 
-    def _commit(self, writes: dict[Place, Write], ended: Callable[[], None]) -> Waiting | None:
+    def _commit(self, writes: dict[Place, Write], ended: Callable[[], None]) -> Running[Any] | None:
         all_writes = list(writes.values())
         (group, index), kind = next(iter(writes)), all_writes[0].kind
         values = {place[1]: cast("int", write.value) for place, write in writes.items()}
@@ -346,7 +346,7 @@ class DualHistory(DualWorld):
         self.note(f"{place} goes from {owner.kind} to {kind}")
         owner.is_gone = True
         if owner.waiting is not None and owner.kind != TRANSACTIONAL and self.random.random() < 0.7:
-            self.broker.purgatory.abandon(owner.waiting)
+            owner.waiting.cancel()
             if owner.write is not None and owner.write.ended is None:
                 self._end([owner.write], ["given up"])
         self.owners[place] = Owner(kind, has_read=has_read)

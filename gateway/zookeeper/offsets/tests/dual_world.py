@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.gathering import value_of
+from headgate.gateway.coordinator.gathering import reply_of
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import Running, Task, is_task, value_of
 from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
 from headgate.gateway.tests.scripted import STORAGE_ERROR, ScriptedPartition
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, TopicAssignment
@@ -22,7 +22,6 @@ from headgate.gateway.zookeeper.offsets.tests.lagging import LaggingServers
 from headgate.gateway.zookeeper.offsets.tests.offset_registers import Register
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, KeeperError, NodeData, Operation, Refused, Results
 from headgate.gateway.zookeeper.tests.model import Fault
-from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -114,7 +113,7 @@ class DualWorld:
 
     # Requests to the broker
 
-    def put(self, make: Callable[[], Any], done: Callable[[Any], None]) -> Waiting | None:
+    def put(self, make: Callable[[], Any], done: Callable[[Any], None]) -> Running[Any] | None:
         """Put a request to the broker; `done` gets its reply, or an error, unless the broker dies before."""
         broker = self.broker
 
@@ -122,11 +121,10 @@ class DualWorld:
             if self.broker is broker:
                 done(reply)
 
-        outcome = value_of(make)
+        outcome = reply_of(make)
         broker.appends.commit()
-        if isinstance(outcome, Waiting):
-            broker.purgatory.park(outcome, answered)
-            return outcome
+        if is_task(outcome):
+            return broker.tasks.start(outcome, answered)
         answered(outcome)
         return None
 
@@ -149,12 +147,13 @@ class DualWorld:
         def decide(shard: GroupShard, _: str, ticket: Ticket) -> Decision:
             return offset_requests.fetch(shard, wanted, 8, ticket, is_stable=True)
 
-        def fetch(failed: dict[str, KafkaError]) -> Any:
+        def fetch() -> Task[Any]:
+            failed = yield from self.broker.stores.refresh([wanted])
             if failed:
                 raise failed[group]
-            return self.broker.groups.gather([group], decide, lambda replies: replies[0])
+            return (yield from value_of(self.broker.groups.gather([group], decide, lambda replies: replies[0])))
 
-        return self.broker.stores.look([wanted], fetch)
+        return fetch()
 
     def _fetch_zero(self, place: Place) -> Any:
         """As the handler of OffsetFetch, version 0."""

@@ -10,12 +10,12 @@ import pytest
 
 from headgate.gateway.config.offset_store import SEPARATE
 from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
+from headgate.gateway.runtime.tasks import run
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic
 from headgate.gateway.zookeeper.offsets.deleted_topics import RETRY_MS, read_notes
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP, TOPIC, TOPIC_ID, image_of
 from headgate.gateway.zookeeper.offsets.tests.two_stores import TwoStores
 from headgate.gateway.zookeeper.session import Create, Delete
-from headgate.gateway.zookeeper.steps import run
 from headgate.protocol.errors import ErrorCode
 
 NEW_ID = b"another id of 16"
@@ -165,10 +165,10 @@ def test_a_first_offset_is_seen_however_it_comes(stores: TwoStores) -> None:
     session, parent = stores.broker.session, f"/consumers/{GROUP}/offsets"
     exists = session.exists
 
-    def planted(path: str, *arguments: object) -> None:
+    def planted(path: str, *arguments: object, **options: object) -> None:
         if path == parent and parent not in stores.keeper.tree.nodes:
             stores.write(5)
-        exists(path, *arguments)
+        exists(path, *arguments, **options)
 
     session.exists = planted
     stores.run()

@@ -4,7 +4,7 @@ import pytest
 
 from headgate.gateway.config.offset_store import KAFKA
 from headgate.gateway.tests.scripted import STORAGE_ERROR
-from headgate.gateway.zookeeper.offsets.dual_group import LOOK_AFTER_MS
+from headgate.gateway.zookeeper.offsets.dual_group import REFRESH_AFTER_MS
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP
 from headgate.gateway.zookeeper.offsets.tests.two_stores import TwoStores
 from headgate.gateway.zookeeper.tests.model import Fault
@@ -67,13 +67,13 @@ def test_who_comes_from_zookeeper_is_read(stores: TwoStores) -> None:
 def test_what_others_write_is_taken_up_by_itself(stores: TwoStores) -> None:
     stores.write(60)
     stores.run()
-    stores.wait(LOOK_AFTER_MS)
+    stores.wait(REFRESH_AFTER_MS)
     assert stores.in_log() == 60
     for offset in (61, 7):
         stores.write(offset)
         stores.run()
         assert stores.in_log() != offset
-        stores.wait(LOOK_AFTER_MS)
+        stores.wait(REFRESH_AFTER_MS)
         assert stores.in_log() == offset
 
 
@@ -157,7 +157,7 @@ def test_a_client_that_has_gone_writes_nothing_later(stores: TwoStores) -> None:
     stores.keeper.delayed = stores.broker.session
     stores.commit(42)
     stores.commit(43)
-    stores.broker.purgatory.abandon(stores.waiting)
+    stores.running.cancel()
     stores.keeper.delayed = None
     stores.run()
     assert stores.in_zookeeper() == 42

@@ -148,9 +148,9 @@ def test_a_repeated_marker_spares_a_new_commit(stores: TwoStores, monkeypatch: p
     stores.start()
     write = OffsetNodes.write
 
-    def write_later(*arguments: Any, **options: Any) -> None:
+    def write_later(*arguments: Any, **options: Any) -> Any:
         stores.write(60)
-        write(*arguments, **options)
+        return write(*arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(OffsetNodes, "write", write_later)

@@ -3,13 +3,17 @@ from typing import Any
 
 import pytest
 
+from headgate.gateway.runtime.tasks import Caller, Task, run
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, IN_FLIGHT, NO_OFFSET, NodeOffset, OffsetNodes
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete, KeeperError, SetData
+from headgate.gateway.zookeeper.steps import Failed
 from headgate.gateway.zookeeper.tests.model import Fault, ZooKeeperModel
 
 A, B = ("t", 0), ("t", 1)
+GONE = Caller()
+GONE.is_gone = True
 
 
 class Nodes:
@@ -24,22 +28,19 @@ class Nodes:
         self.nodes = OffsetNodes(self.session, self.writes, "g")
 
     def read(self, *places: tuple[str, int]) -> Any:
-        found: list[Any] = []
-        self.nodes.read(places, found.append)
-        self.keeper.run()
-        return found[0]
+        return self.result(self.nodes.read(places))
 
     def read_all(self, watch: Any = None) -> Any:
-        found: list[Any] = []
-        self.nodes.read_all(found.append, watch)
-        self.keeper.run()
-        return found[0]
+        return self.result(self.nodes.read_all(watch))
 
     def write(self, targets: dict[tuple[str, int], int | None], **options: Any) -> Any:
-        failed: list[Any] = []
-        self.nodes.write(targets, failed.append, **options)
+        return self.result(self.nodes.write(targets, **options))
+
+    def result(self, task: Task[Any]) -> Any:
+        results: list[Any] = []
+        run(task, results.append)
         self.keeper.run()
-        return failed[0]
+        return results[0]
 
     def put(self, path: str, data: bytes) -> None:
         """Another client writes."""
@@ -104,7 +105,7 @@ def test_the_end_of_a_connection_leaves_nothing_known() -> None:
 def test_nothing_is_sent_for_nobody() -> None:
     nodes = Nodes()
     nodes.write({A: 1})
-    assert nodes.write({A: 2}, is_over=lambda: True) == {A: KeeperError.NOT_CONNECTED}
+    assert nodes.write({A: 2}, caller=GONE) == {A: KeeperError.NOT_CONNECTED}
     assert nodes.data() == b"1"
 
 
@@ -117,7 +118,7 @@ def test_many_partitions_are_several_multis() -> None:
 
 def test_reads_are_bounded_in_flight() -> None:
     nodes = Nodes()
-    nodes.nodes.read([("t", index) for index in range(1_000)], lambda _: None)
+    run(nodes.nodes.read([("t", index) for index in range(1_000)]), lambda _: None)
     nodes.keeper.step()
     nodes.keeper.step()
     assert len(nodes.session.requests) <= IN_FLIGHT
@@ -161,10 +162,10 @@ def test_a_watch_tells_of_the_first_offset_and_of_changes() -> None:
     nodes.put("/consumers/g/offsets/t/0", b"7")
     nodes.keeper.run()
     assert told[1:] == ["/consumers/g/offsets/t/0"]
-    assert nodes.nodes.place_of(told[1]) == A
-    assert nodes.nodes.place_of("/consumers/g/offsets/t") == ("t", None)
-    assert nodes.nodes.place_of("/consumers/g/offsets") == (None, None)
-    assert nodes.nodes.place_of("/consumers/g/offsets/t/x") == (None, None)
+    assert nodes.nodes.partition_of(told[1]) == A
+    assert nodes.nodes.partition_of("/consumers/g/offsets/t") == ("t", None)
+    assert nodes.nodes.partition_of("/consumers/g/offsets") == (None, None)
+    assert nodes.nodes.partition_of("/consumers/g/offsets/t/x") == (None, None)
 
 
 def test_nodes_are_read_together_and_watched_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,10 +181,7 @@ def test_nodes_are_read_together_and_watched_together(monkeypatch: pytest.Monkey
 
     def requests() -> list[tuple[str, int]]:
         asked.clear()
-        found: list[Any] = []
-        nodes.nodes.read_nodes([("t", index) for index in range(10)], {}, told.append, found.append)
-        nodes.keeper.run()
-        assert found == [None]
+        assert len(nodes.result(nodes.nodes.read_unsynced([("t", index) for index in range(10)], told.append))) == 10
         return list(asked)
 
     assert requests() == [("get_many", 10), ("watch_many", 10)]
@@ -206,4 +204,4 @@ def test_a_read_ends_once_when_the_connection_does(skipped: int) -> None:
     nodes = Nodes()
     nodes.write({A: 1, B: 1})
     nodes.session.faults.extend([None] * skipped + [Fault.BEFORE])
-    assert isinstance(nodes.read_all(), KeeperError)
+    assert isinstance(nodes.read_all(), Failed)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.zookeeper.layout.topics import DeletedTopic
 from headgate.gateway.zookeeper.offsets import offset_stores
 from headgate.gateway.zookeeper.offsets.deleted_topics import DeletedTopics
 from headgate.gateway.zookeeper.offsets.dual_group import DualGroup
 from headgate.gateway.zookeeper.offsets.tests.topic_history import TopicHistory
+from headgate.gateway.zookeeper.steps import delete
 from headgate.protocol.tests.examples import first_in_unit
 
 SEEDS = range(20_000) if "HEADGATE_SOAK" in os.environ else range(400)
@@ -37,15 +38,16 @@ def test_histories_by_seed(part: int) -> None:
 
 def _take_missing_for_deleted(patch: pytest.MonkeyPatch) -> None:
     """The offsets of a topic that the broker does not know are deleted from both stores."""
-    take_up = DualGroup.take_up
+    read = DualGroup._read
 
-    def planted(self: DualGroup, found: Any, done: Callable[[Any], None], *, is_whole: bool) -> None:
-        known = self._world.groups._metadata.image.topics  # type: ignore[attr-defined]
-        gone = [place for place in found if place[0] not in known] if is_whole else []
-        kept = {place: node for place, node in found.items() if place not in gone}
-        self.nodes.write(dict.fromkeys(gone), lambda _: take_up(self, kept, done, is_whole=is_whole))
+    def planted(self: DualGroup, partitions: Any) -> Task[Any]:
+        found = yield from read(self, partitions)
+        known = self._services.groups._metadata.image.topics  # type: ignore[attr-defined]
+        gone = [place for place in found if place[0] not in known] if partitions is None else []
+        yield from self.nodes.write(dict.fromkeys(gone))
+        return {place: node for place, node in found.items() if place not in gone}
 
-    patch.setattr(DualGroup, "take_up", planted)
+    patch.setattr(DualGroup, "_read", planted)
 
 
 def _forget_notes_of_earlier_starts(patch: pytest.MonkeyPatch) -> None:
@@ -58,13 +60,13 @@ def _forget_notes_of_earlier_starts(patch: pytest.MonkeyPatch) -> None:
 
 def _remove_note_first(patch: pytest.MonkeyPatch) -> None:
     """The note is gone before the offsets are."""
-    begin = DeletedTopics._begin
+    attempt = DeletedTopics._attempt
 
-    def planted(self: DeletedTopics, deletion: Any) -> None:
-        path = DeletedTopic.path(deletion.topic_id)
-        self._session.delete(path, -1, lambda _: begin(self, deletion))
+    def planted(self: DeletedTopics, deletion: Any) -> Task[None]:
+        yield from delete(self._session, DeletedTopic.path(deletion.topic_id))
+        yield from attempt(self, deletion)
 
-    patch.setattr(DeletedTopics, "_begin", planted)
+    patch.setattr(DeletedTopics, "_attempt", planted)
 
 
 @pytest.mark.slow

@@ -14,16 +14,16 @@ import pytest
 from headgate.gateway.config.offset_store import DUAL, KAFKA, SOURCE, STORE
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.coordinator.decision import Decision
-from headgate.gateway.coordinator.gathering import value_of
+from headgate.gateway.coordinator.gathering import reply_of
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.gateway.coordinator.groups.shard_factory import new_shard
 from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
 from headgate.gateway.coordinator.transactions.markers import Marker
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.zookeeper.layout.topics import DeletedTopic, TopicAssignment
-from headgate.gateway.zookeeper.offsets import entry
 from headgate.gateway.zookeeper.offsets.dual_group import State
+from headgate.gateway.zookeeper.offsets.offset_nodes import OffsetNodes
 from headgate.gateway.zookeeper.offsets.offset_stores import Marks
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import PARTITIONS, TOPIC_ID, Broker, image_of
 from headgate.gateway.zookeeper.offsets.tests.dual_world import DualWorld, value_of_reply
@@ -89,9 +89,9 @@ class Scene(DualWorld):
     def ask(self, make: Any) -> list[Any]:
         """The reply, once it is there."""
         replies: list[Any] = []
-        outcome = value_of(make)
-        if isinstance(outcome, Waiting):
-            self.broker.purgatory.park(outcome, replies.append)
+        outcome = reply_of(make)
+        if is_task(outcome):
+            self.broker.tasks.start(outcome, replies.append)
         else:
             replies.append(outcome)
         return replies
@@ -182,22 +182,20 @@ def test_a_mark_whose_answer_was_lost_undoes_no_later_commit() -> None:
     assert scene.fetches() == 1_000
 
 
-def test_carrying_offsets_over_spares_a_new_commit() -> None:
+def test_carrying_offsets_over_spares_a_new_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """ZooKeeper leads, and a consumer commits between the reading of its offsets and the writing of the others."""
     scene = Scene()
     scene.configure(store=KAFKA)
     scene.commits(50)
-    original = entry.Entry._compared
+    write = OffsetNodes.write
 
-    def compared(self: Any, plan: Any) -> None:
+    def planted(self: OffsetNodes, targets: Any, *arguments: Any, **options: Any) -> Any:
         scene.old_commits(100)
-        original(self, plan)
+        return write(self, targets, *arguments, **options)
 
-    entry.Entry._compared = compared  # type: ignore[method-assign]
-    try:
+    with monkeypatch.context() as patched:
+        patched.setattr(OffsetNodes, "write", planted)
         scene.go_dual("zookeeper")
-    finally:
-        entry.Entry._compared = original  # type: ignore[method-assign]
     scene.drain(5, 400)
     assert scene.in_zookeeper() == 100
     assert scene.fetches() == 100
@@ -414,7 +412,7 @@ def test_a_fetch_of_unknown_partitions_leaves_nothing() -> None:
     before = len(scene.group().nodes.versions)
     asked = _count_requests(scene)
     wanted = OffsetFetchRequestGroup(G, topics=[OffsetFetchRequestTopics("no", partition_indexes=list(range(5_000)))])
-    scene.ask(lambda: scene.broker.stores.look([wanted], lambda _: True))
+    scene.ask(lambda: scene.broker.stores.refresh([wanted]))
     scene.drain()
     assert len(scene.group().nodes.versions) == before
     assert set(asked) <= {"sync"}
@@ -422,7 +420,7 @@ def test_a_fetch_of_unknown_partitions_leaves_nothing() -> None:
 
 @pytest.mark.slow
 def test_reads_of_all_groups_together_are_bounded() -> None:
-    """A tool writes the offsets of 40 dual groups with 100 partitions: `_look_again` is not in the background."""
+    """A tool writes the offsets of 40 dual groups with 100 partitions: the refreshes are in the background."""
     scene = Scene()
     scene.image.topics["t"] = SimpleNamespace(partitions=(None,) * 100)
     most = _most_in_flight(scene, 40, 100)
@@ -442,8 +440,8 @@ def _most_in_flight(scene: Scene, groups: int, partitions: int) -> int:
         ]
         tree += [Create(f"/consumers/{name}/offsets/t/{index}", b"1") for index in range(partitions)]
         scene.keeper.transact(0, tree)
-        stores._groups[name] = DualGroup(name, stores._world, State.DUAL, stores._background)
-        stores._look(stores._groups[name])
+        stores._groups[name] = DualGroup(name, stores._shared, State.DUAL, stores._background)
+        stores._refresh(stores._groups[name])
     scene.keeper._random = None
     scene.drain(3)
     for number in range(groups):

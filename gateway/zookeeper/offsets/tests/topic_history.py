@@ -17,15 +17,14 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from headgate.gateway.config.offset_store import DUAL, SOURCE, STORE
-from headgate.gateway.coordinator.gathering import value_of
+from headgate.gateway.coordinator.gathering import reply_of
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.replication.append import CommitQueue
 from headgate.gateway.replication.write_batcher import WriteBatcher
-from headgate.gateway.runtime.purgatory import Purgatory, Waiting
-from headgate.gateway.runtime.time_slices import TimeSlices
+from headgate.gateway.runtime.tasks import Lock, Tasks, is_task
 from headgate.gateway.tests.scripted import ScriptedPartition
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH
@@ -120,10 +119,10 @@ class TopicWorld(StoreWorld):
             self.tool.do(Create("/cluster"), Create(CLUSTER_ID_PATH, b"{}"))
         clock, scheduler = self.time.clock, self.time.scheduler
         clock.elapsed_ms = self.elapsed_ms
-        self.purgatory, self.appends = Purgatory(clock, scheduler), WriteBatcher()
-        services = CoordinatorServices(clock, scheduler, self.purgatory, self.appends, TimeSlices(clock, scheduler))
+        self.tasks, self.appends = Tasks(clock, scheduler), WriteBatcher()
+        services = CoordinatorServices(clock, scheduler, self.tasks, self.appends, Lock(scheduler))
         partition = self.partition
-        partition._purgatory, partition._commits = self.purgatory, CommitQueue()
+        partition._tasks, partition._commits = self.tasks, CommitQueue()
         partition.log.staged = None
         partition.high_watermark = partition.log.end_offset
         partitions: Any = SimpleNamespace(get=lambda _, __: partition, opening=())
@@ -150,10 +149,10 @@ class TopicWorld(StoreWorld):
 
     def put(self, make: Callable[[], Any], done: Callable[[Any], None]) -> None:
         """Put a request; a broker that dies answers no more."""
-        outcome, groups = value_of(make), self.groups
+        outcome, groups = reply_of(make), self.groups
         self.appends.commit()
-        if isinstance(outcome, Waiting):
-            self.purgatory.park(outcome, lambda reply: done(reply) if self.groups is groups else None)
+        if is_task(outcome):
+            self.tasks.start(outcome, lambda reply: done(reply) if self.groups is groups else None)
         else:
             done(outcome)
 

@@ -9,10 +9,10 @@ from typing import Any, cast
 from headgate.gateway.config.offset_store import DUAL, SOURCE, STORE
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.gathering import value_of
+from headgate.gateway.coordinator.gathering import reply_of
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.runtime.purgatory import Waiting
+from headgate.gateway.runtime.tasks import Task, is_task, value_of
 from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
 from headgate.gateway.tests.scripted import ScriptedPartition
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic
@@ -99,10 +99,9 @@ class TwoStores:
 
     def put(self, make: Any) -> list[Any]:
         heard: list[Any] = []
-        outcome = value_of(make)
-        if isinstance(outcome, Waiting):
-            self.waiting = outcome
-            self.broker.purgatory.park(outcome, heard.append)
+        outcome = reply_of(make)
+        if is_task(outcome):
+            self.running = self.broker.tasks.start(outcome, heard.append)
         else:
             heard.append(outcome)
         return heard
@@ -136,12 +135,13 @@ class TwoStores:
         def decide(shard: GroupShard, _: str, ticket: Ticket) -> Decision:
             return offset_requests.fetch(shard, wanted, 8, ticket, is_stable=True)
 
-        def then(failed: dict[str, KafkaError]) -> Any:
+        def fetch() -> Task[Any]:
+            failed = yield from self.broker.stores.refresh([wanted])
             if failed:
                 raise failed[GROUP]
-            return self.broker.groups.gather([GROUP], decide, lambda replies: replies[0])
+            return (yield from value_of(self.broker.groups.gather([GROUP], decide, lambda replies: replies[0])))
 
-        return self.put(lambda: self.broker.stores.look([wanted], then))
+        return self.put(fetch)
 
     def committed(self, *arguments: Any, **options: Any) -> Any:
         """The code that a commit is answered with."""
