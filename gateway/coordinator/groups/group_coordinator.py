@@ -197,7 +197,8 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
                 shard.note_due(group_id)
 
     def _loaded(self, coordinator: Coordinator[GroupShard]) -> None:
-        self._catch_up(coordinator.partition.index)
+        # Not now: a log without records is loaded before the coordinator is known by its index
+        self._scheduler.call_soon(partial(self._catch_up, coordinator.partition.index))
 
     def _catch_up(self, index: int) -> None:
         """Remove the offsets of topics that were deleted during a load, or whose tombstones the log has refused."""

@@ -216,7 +216,7 @@ class DualHistory(DualWorld):
 
     def _is_quiet(self) -> bool:
         """Whether nothing of the broker is on its way to ZooKeeper."""
-        writes = self.broker.stores._world.writes
+        writes = self.broker.stores._shared.writes
         return not (self.late or self.broker.session.requests or writes._waiting or writes._under_way)
 
     def delete_topic(self) -> None:
