@@ -210,9 +210,9 @@ class MetadataLog:
                 [], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker stopped before the change was written")
             )
             return
-        one = self._queue[0]
-        if one.batch is None:
-            self._scheduler.in_slices(one.steps(), partial(self._encoded, one))
+        change = self._queue[0]
+        if change.batch is None:
+            self._scheduler.in_slices(change.steps(), partial(self._encoded, change))
             return
         try:
             if self._log.names_unsynced:  # as in `append`
@@ -224,12 +224,12 @@ class MetadataLog:
         except OSError as error:
             self._refuse([], self._log.disk_error(error))
 
-    def _encoded(self, one: _Submitted, result: memoryview | BaseException) -> None:
+    def _encoded(self, change: _Submitted, result: memoryview | BaseException) -> None:
         if isinstance(result, BaseException):
             logger.error("a change of the metadata cannot be encoded: %r", result)
             self._refuse([], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the change was not written: {result!r}"))
             return
-        one.batch = result
+        change.batch = result
         self._next()
 
     def _sync_names(self) -> None:
@@ -261,14 +261,14 @@ class MetadataLog:
         """
         log, taken = self._log, list[_Submitted]()
         while self._queue:
-            one, staged = self._queue[0], log.staged
-            if one.batch is None:  # submitted meanwhile
+            change, staged = self._queue[0], log.staged
+            if change.batch is None:  # submitted meanwhile
                 break
-            last_offset = log.end_offset + len(one.records) - 1
-            if staged is not None and not staged.has_room(len(one.batch), one.now_ms, last_offset, LEADER_EPOCH):
+            last_offset = log.end_offset + len(change.records) - 1
+            if staged is not None and not staged.has_room(len(change.batch), change.now_ms, last_offset, LEADER_EPOCH):
                 break
             try:
-                log.stage(one.batch, LEADER_EPOCH, one.now_ms, HEADER)
+                log.stage(change.batch, LEADER_EPOCH, change.now_ms, HEADER)
             except (KafkaError, OSError):
                 if not taken:
                     raise
@@ -282,16 +282,16 @@ class MetadataLog:
         except KafkaError as error:
             self._refuse(taken, error)
             return
-        for one in taken:
-            _notify(one, None)
+        for change in taken:
+            _notify(change, None)
         self._next()
 
     def _refuse(self, taken: list[_Submitted], error: KafkaError) -> None:
         waiting = [*taken, *self._queue]
         self._queue.clear()
         self._is_busy = False
-        for one in waiting:
-            _notify(one, error)
+        for change in waiting:
+            _notify(change, error)
         if self._between and not self._is_busy:
             self._next()
 
@@ -356,8 +356,8 @@ def _failure(result: object) -> OSError | None:
     return OSError(errno.ECANCELED, repr(result))
 
 
-def _notify(one: _Submitted, error: KafkaError | None) -> None:
+def _notify(change: _Submitted, error: KafkaError | None) -> None:
     try:
-        one.done(error)
+        change.done(error)
     except Exception:  # an unexpected error must not keep the other changes waiting
         logger.exception("a change of the metadata was written, but its callback failed")

@@ -66,7 +66,7 @@ def among(sizes: dict[str, int]) -> list[Snapshot]:
     """The snapshots in a directory, the newest first. `sizes` as `Files.list` gives them."""
     matches = ((_NAME.fullmatch(name), size) for name, size in sizes.items())
     found = [Snapshot(match[0], int(match[1]), size) for match, size in matches if match is not None]
-    return sorted(found, key=lambda one: one.end_offset, reverse=True)
+    return sorted(found, key=lambda snapshot: snapshot.end_offset, reverse=True)
 
 
 def is_due(bytes_since: int, snapshot_bytes: int) -> bool:

@@ -229,7 +229,7 @@ class MetadataStore(ABC):
         """Another broker has changed the store: after all that `_written` was called for, before everything else."""
         change = Change(records, self.written_image.apply_all(records))
         change.is_written = True
-        unwritten = (number for number, one in enumerate(self._pending) if not one.is_written)
+        unwritten = (number for number, change in enumerate(self._pending) if not change.is_written)
         self._pending.insert(next(unwritten, len(self._pending)), change)
         self._plan_anew()
         self._settle()

@@ -52,7 +52,7 @@ from headgate.gateway.zookeeper.session import (
     is_valid_path,
     refusal,
 )
-from headgate.gateway.zookeeper.shared_session import Scheduling, Timer
+from headgate.gateway.zookeeper.shared_session import SessionScheduling, SessionTimer
 
 logger = logging.getLogger("headgate.zookeeper")
 
@@ -218,7 +218,7 @@ class ZooKeeperClient:
         self,
         connect: str,
         session_timeout_ms: int,
-        scheduler: Scheduling,
+        scheduler: SessionScheduling,
         on_event: Callable[[SessionEvent], None],
         max_outstanding: int = MAX_OUTSTANDING,
     ) -> None:
@@ -236,7 +236,7 @@ class ZooKeeperClient:
         self._inbox: deque[Callable[[], None]] = deque()
         self._is_woken = False
         self._closed: Callable[[bool], None] | None = None
-        self._close_timer: Timer | None = None
+        self._close_timer: SessionTimer | None = None
         self._is_closed = self._is_clean = False
         self._kazoo = self._new_kazoo()
 
@@ -276,7 +276,9 @@ class ZooKeeperClient:
         def take(answer: NodeData | KeeperError) -> None:
             answers.append(answer)
             if len(answers) == len(paths):
-                lost = next((one for one in answers if isinstance(one, KeeperError) and one not in OF_NODES), None)
+                lost = next(
+                    (answer for answer in answers if isinstance(answer, KeeperError) and answer not in OF_NODES), None
+                )
                 done(tuple(answers) if lost is None else lost)
 
         for path in paths:
@@ -380,7 +382,7 @@ class ZooKeeperClient:
             servers.connected()
         client_id = kazoo.client_id
         session_id = client_id[0] if client_id is not None else 0
-        self._arrive(partial(self._follow, kazoo, state, session_id))
+        self._arrive(partial(self._handle_state, kazoo, state, session_id))
 
     # On the loop
 
@@ -406,7 +408,7 @@ class ZooKeeperClient:
         error = result.exception
         request.done(request.read(result.value) if error is None else _error(error))
 
-    def _follow(self, kazoo: Any, state: str, session_id: int) -> None:
+    def _handle_state(self, kazoo: Any, state: str, session_id: int) -> None:
         """Kazoo's connection has another state."""
         if kazoo is not self._kazoo or self._is_closed:
             return
@@ -425,11 +427,11 @@ class ZooKeeperClient:
         self.session_id, self.is_connected = session_id, True
         logger.info("%s to ZooKeeper at %s, session 0x%x", "reconnected" if is_same else "connected", self._connect,
                     session_id & 0xFFFF_FFFF_FFFF_FFFF)  # fmt: skip
-        self._tell(SessionEvent.RECONNECTED if is_same else SessionEvent.CONNECTED)
+        self._report(SessionEvent.RECONNECTED if is_same else SessionEvent.CONNECTED)
 
     def _outdated(self, kazoo: Any) -> None:
         if kazoo is self._kazoo and not self.is_connected:
-            self._tell(SessionEvent.OUTDATED)
+            self._report(SessionEvent.OUTDATED)
 
     def _expired(self) -> None:
         logger.warning("ZooKeeper at %s has ended the session; opening another", self._connect)
@@ -456,11 +458,11 @@ class ZooKeeperClient:
         answers = [
             *(partial(request.done, KeeperError.CONNECTION_LOSS) for request in lost),
             *(partial(request.done, KeeperError.NOT_CONNECTED) for request in unsent),
-            partial(self._tell, event),
+            partial(self._report, event),
         ]
         self._inbox.extendleft(reversed(answers))
 
-    def _tell(self, event: SessionEvent) -> None:
+    def _report(self, event: SessionEvent) -> None:
         if self._closed is None:
             self._on_event(event)
 

@@ -239,7 +239,10 @@ def refusal(operations: Sequence[Operation]) -> KeeperError | Refused | None:
     for place, operation in enumerate(operations):
         if not is_valid_path(operation.path):
             return Refused(place, KeeperError.BAD_ARGUMENTS)
-    size = sum(_size(one.path, one.data if isinstance(one, Create | SetData) else None) for one in operations)
+    size = sum(
+        _size(operation.path, operation.data if isinstance(operation, Create | SetData) else None)
+        for operation in operations
+    )
     return KeeperError.TOO_LARGE if size > MAX_REQUEST_BYTES else None
 
 

@@ -8,14 +8,14 @@ from typing import Protocol
 from headgate.gateway.zookeeper.session import Session, SessionEvent
 
 
-class Timer(Protocol):
+class SessionTimer(Protocol):
     """A function that is to run later."""
 
     def cancel(self) -> None:
         """Drop the function."""
 
 
-class Scheduling(Protocol):
+class SessionScheduling(Protocol):
     """What a session needs of `gateway.runtime.scheduler.Scheduler`."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -24,11 +24,11 @@ class Scheduling(Protocol):
     def call_from_thread(self, callback: Callable[[], None]) -> None:
         """Run `callback` on the loop. Any thread may call this."""
 
-    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> SessionTimer:
         """Run `callback` after `delay_ms`."""
 
 
-OpenSession = Callable[[str, int, Scheduling, Callable[[SessionEvent], None]], Session]
+OpenSession = Callable[[str, int, SessionScheduling, Callable[[SessionEvent], None]], Session]
 """(zookeeper.connect, session timeout in ms, scheduling, listener of events) -> a session that is not started."""
 
 
@@ -36,13 +36,13 @@ class SharedSession:
     """A session and the listeners of its events; each listener gets every event, in the order of the list."""
 
     def __init__(
-        self, connect: str, session_timeout_ms: int, scheduling: Scheduling, open_session: OpenSession
+        self, connect: str, session_timeout_ms: int, scheduling: SessionScheduling, open_session: OpenSession
     ) -> None:
         """Raises ValueError for a `connect` that is none."""
         self.connect = connect
         self.listeners: list[Callable[[SessionEvent], None]] = []
-        self.session = open_session(connect, session_timeout_ms, scheduling, self._tell)
+        self.session = open_session(connect, session_timeout_ms, scheduling, self._report)
 
-    def _tell(self, event: SessionEvent) -> None:
+    def _report(self, event: SessionEvent) -> None:
         for listener in list(self.listeners):
             listener(event)

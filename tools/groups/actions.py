@@ -86,7 +86,8 @@ def _description(group: Group, rows: Sequence[PartitionLag]) -> Row:
             "host": member.host,
             "epoch": member.epoch,
             "partitions": {
-                topic: sorted(one.number for one in rows) for topic, rows in by_topic(sorted(member.partitions)).items()
+                topic: sorted(partition.number for partition in rows)
+                for topic, rows in by_topic(sorted(member.partitions)).items()
             },
         }
         for member in sorted(group.members)
@@ -277,7 +278,10 @@ def run_delete(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     known = {name: group for name, group in groups.items() if name in found}
     if options.topic:
         results = [_delete_offsets(cluster, group, found[name], options) for name, group in known.items()]
-        rows, more = [row for one in results for row in one.rows], [text for one in results for text in one.failures]
+        rows, more = (
+            [row for result in results for row in result.rows],
+            [text for result in results for text in result.failures],
+        )
     else:
         rows, more = _delete_groups(cluster, known, found, options.dry_run)
     notes = ["this was a dry run, nothing is deleted"] if options.dry_run else []

@@ -142,4 +142,7 @@ def drop_foreign_epochs(
         is_known = is_same and row.leader_epoch <= epochs.get(partition, -1)
         return row if is_known else row._replace(leader_epoch=-1)
 
-    return {name: {one: without_foreign_epoch(one, row) for one, row in rows.items()} for name, rows in groups.items()}
+    return {
+        name: {partition: without_foreign_epoch(partition, row) for partition, row in rows.items()}
+        for name, rows in groups.items()
+    }

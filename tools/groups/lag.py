@@ -77,10 +77,10 @@ def lag_of_offsets(
     owned = owners or {}
     wanted = {name: sorted({*offsets[name], *owned.get(name, ())}) for name in offsets}
     ends = list_ends(cluster, {partition for rows in wanted.values() for partition in rows}, isolation_level)
-    unknown = {one: why for one, why in ends.failed.items() if not is_unknown_partition(why)}
+    unknown = {partition: why for partition, why in ends.failed.items() if not is_unknown_partition(why)}
     failures = [f"{names}: {why.text}" for names, why in group_by_failure(unknown)]
     times, unreadable = _oldest_unread_times(cluster, offsets, ends)
-    failures += [f"{one.partition}: the age of offset {one.offset} is not known: {why.text}" for one, why in unreadable]
+    failures += [f"{row.partition}: the age of offset {row.offset} is not known: {why.text}" for row, why in unreadable]
     now_ms = timestamp_ms()
     rows = [
         _partition_lag(

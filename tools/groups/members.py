@@ -141,9 +141,9 @@ def _consumer_group(row: Any, address: str) -> Group:
             member.client_id,
             member.client_host,
             [
-                TopicPartition(one.topic_name, number)
-                for one in member.assignment.topic_partitions
-                for number in one.partitions
+                TopicPartition(topic.topic_name, number)
+                for topic in member.assignment.topic_partitions
+                for number in topic.partitions
             ],
             member.member_epoch,
         )
@@ -176,7 +176,7 @@ def _assigned(data: bytes) -> list[TopicPartition]:
         topics = decode_assignment(data).assigned_partitions
     except MalformedRequest:
         return []
-    return [TopicPartition(one.topic, number) for one in topics for number in one.partitions]
+    return [TopicPartition(topic.topic, number) for topic in topics for number in topic.partitions]
 
 
 def delete_groups(cluster: Cluster, names: Iterable[str]) -> tuple[list[str], dict[str, Failure]]:

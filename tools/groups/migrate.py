@@ -93,10 +93,10 @@ def run_verify(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         for found in _in_parts(cluster, names, bar):
             failures += found.failures
             problems = _problems(cluster, found.partitions)
-            missing |= dict.fromkeys(f"{one}: {why.text}" for one, why in problems.items())
+            missing |= dict.fromkeys(f"{partition}: {why.text}" for partition, why in problems.items())
             for group in found.groups.values():
                 different = _differences(cluster, group)
-                rows += [_difference_row(group, one) for one in different]
+                rows += [_difference_row(group, difference) for difference in different]
                 count += 1
                 equal += len(group.partitions) - len(different)
     if rows:
@@ -135,7 +135,7 @@ def _status_row(group: GroupStores) -> Row:
         "zookeeper_offsets": len(group.zookeeper.offsets),
         "kafka_offsets": len(group.kafka),
         "different": len(different),
-        "records_apart": sum(one.records for one in different),
+        "records_apart": sum(difference.records for difference in different),
         "status": settings.status or None,
     }
 
@@ -147,15 +147,15 @@ def _unread_row(name: str, settings: StoreSettings, why: Failure) -> Row:
     return {**{key: value if key in known else None for key, value in row.items()}, "status": why.text}
 
 
-def _difference_row(group: GroupStores, one: Difference) -> Row:
+def _difference_row(group: GroupStores, difference: Difference) -> Row:
     return {
         "group": group.name,
         "store": group.settings.store,
-        "topic": one.partition.topic,
-        "partition": one.partition.number,
-        "zookeeper": one.zookeeper,
-        "kafka": one.kafka,
-        "cause": one.cause,
+        "topic": difference.partition.topic,
+        "partition": difference.partition.number,
+        "zookeeper": difference.zookeeper,
+        "kafka": difference.kafka,
+        "cause": difference.cause,
     }
 
 
@@ -164,17 +164,17 @@ def _differences(cluster: Cluster, group: GroupStores) -> list[Difference]:
 
     In DUAL a partition differs if it does so in every look, and not because both stores have moved on.
     """
-    suspects = {one.partition for one in compare(group)}
+    suspects = {difference.partition for difference in compare(group)}
     for _ in range(_LOOKS if group.settings.store == DUAL else 0):
         if not suspects:
             return []
         time.sleep(_LOOK_AGAIN_AFTER_S)
         again = _read(cluster, [group.name]).groups.get(group.name, group)
-        different = {one.partition for one in compare(again)} & suspects
+        different = {difference.partition for difference in compare(again)} & suspects
         suspects = {partition for partition in different if not have_moved(group, again, partition)}
         group = again
     problems = _problems(cluster, suspects)
-    return [one for one in compare(group, problems) if one.partition in suspects]
+    return [difference for difference in compare(group, problems) if difference.partition in suspects]
 
 
 def _problems(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Failure]:
@@ -240,14 +240,14 @@ def _effect_rows(group: GroupStores, settings: StoreSettings, problems: Mapping[
     return [
         {
             "group": group.name,
-            "topic": one.partition.topic,
-            "partition": one.partition.number,
-            "zookeeper": one.zookeeper,
-            "kafka": one.kafka,
-            "after": one.after,
-            "change": one.change,
+            "topic": effect.partition.topic,
+            "partition": effect.partition.number,
+            "zookeeper": effect.zookeeper,
+            "kafka": effect.kafka,
+            "after": effect.after,
+            "change": effect.change,
         }
-        for one in effects(group, settings.source, problems)
+        for effect in effects(group, settings.source, problems)
     ]
 
 
@@ -262,11 +262,13 @@ def _execute(cluster: Cluster, step: Step, options: argparse.Namespace) -> Comma
         for found in _in_parts(cluster, names, bar, with_offsets=False):
             failures += found.failures
             decisions = {name: _decision(group, step, options) for name, group in found.groups.items()}
-            failures += [f"group {name}: {one.refusal}" for name, one in decisions.items() if one.refusal]
-            changes = {name: one.settings for name, one in decisions.items() if one.settings is not None}
+            failures += [
+                f"group {name}: {decision.refusal}" for name, decision in decisions.items() if decision.refusal
+            ]
+            changes = {name: decision.settings for name, decision in decisions.items() if decision.settings is not None}
             refused = change_settings(cluster, changes)
             failures += [f"group {name}: not changed: {why.text}" for name, why in refused.items()]
-            pending = [name for name, one in decisions.items() if not one.refusal and name not in refused]
+            pending = [name for name, decision in decisions.items() if not decision.refusal and name not in refused]
             ended, late = _wait(cluster, pending, options.timeout)
             failures += late
             rows += [_step_row(found.groups[name], settings) for name, settings in ended.items()]
@@ -298,7 +300,7 @@ def _wait(cluster: Cluster, names: Sequence[str], timeout_s: float) -> tuple[dic
     while names:
         settings, more = fetch_settings(cluster, names)
         failed |= more
-        ended |= {name: one for name, one in settings.items() if not one.is_carrying}
+        ended |= {name: group_settings for name, group_settings in settings.items() if not group_settings.is_carrying}
         names = [name for name in settings if name not in ended]
         if names and time.monotonic() > deadline:
             for name in names:
@@ -314,19 +316,19 @@ def _wait(cluster: Cluster, names: Sequence[str], timeout_s: float) -> tuple[dic
 
 def _names(cluster: Cluster, patterns: Sequence[str]) -> tuple[list[str], list[str]]:
     """The names that the patterns mean, sorted, and failures. A name without a wildcard need not be listed."""
-    if patterns and not any(_WILDCARDS & set(one) for one in patterns):
+    if patterns and not any(_WILDCARDS & set(pattern) for pattern in patterns):
         return sorted(set(patterns)), []
     listed, failures = list_groups(cluster)
     names = {row.name for row in listed}
-    wanted = {name for name in names if not patterns or any(fnmatch.fnmatchcase(name, one) for one in patterns)}
-    return sorted(wanted.union(one for one in patterns if not _WILDCARDS & set(one))), failures
+    wanted = {name for name in names if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)}
+    return sorted(wanted.union(pattern for pattern in patterns if not _WILDCARDS & set(pattern))), failures
 
 
 def _in_parts(cluster: Cluster, names: Sequence[str], bar: _Bar, *, with_offsets: bool = True) -> Iterator[_Found]:
     for start in range(0, len(names), _GROUPS_AT_ONCE):
         part = names[start : start + _GROUPS_AT_ONCE]
         found = _read(cluster, part, with_offsets=with_offsets)
-        bar.offsets += sum(len(one.partitions) for one in found.groups.values())
+        bar.offsets += sum(len(group.partitions) for group in found.groups.values())
         yield found
         bar.add(len(part), part[-1])
 

@@ -135,7 +135,7 @@ def _finish(group: GroupStores, store: str, differences: Sequence[Difference], *
     if group.settings.is_carrying:
         return Decision(refusal=f"its offsets are not in both stores yet: {group.settings.status}")
     if differences:
-        shown = shorten_list([str(one.partition) for one in differences])
+        shown = shorten_list([str(difference.partition) for difference in differences])
         return Decision(refusal=f"the stores differ in {shown}; `verify` says why")
     members = group.zookeeper_members if store == KAFKA else group.kafka_members
     if members and not is_forced:

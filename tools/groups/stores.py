@@ -77,7 +77,7 @@ def fetch_zookeeper(
     Without `partitions` Headgate answers with all; Apache Kafka answers about named partitions alone.
     """
     topics = [
-        OffsetFetchRequestTopic(name=topic, partition_indexes=[one.number for one in rows])
+        OffsetFetchRequestTopic(name=topic, partition_indexes=[partition.number for partition in rows])
         for topic, rows in by_topic(partitions).items()
     ]
 
@@ -101,9 +101,9 @@ def commit_zookeeper(
             name=topic,
             partitions=[
                 OffsetCommitRequestPartition(
-                    partition_index=one.number, committed_offset=offsets[one].offset, committed_metadata=""
+                    partition_index=partition.number, committed_offset=offsets[partition].offset, committed_metadata=""
                 )
-                for one in partitions
+                for partition in partitions
             ],
         )
         for topic, partitions in by_topic(offsets).items()
@@ -131,7 +131,10 @@ def await_carried(cluster: Cluster, groups: Iterable[str]) -> dict[str, Failure]
                 OffsetFetchRequestGroup(group_id=name, topics=partition) for name in names[start:][:_GROUPS_AT_ONCE]
             ]
             for row in client.ask(OffsetFetchRequest(groups=part), version).groups:
-                codes = [row.error_code, *(one.error_code for topic in row.topics for one in topic.partitions)]
+                codes = [
+                    row.error_code,
+                    *(partition.error_code for topic in row.topics for partition in topic.partitions),
+                ]
                 code = next((code for code in codes if code), ErrorCode.NONE)
                 yield row.group_id, Failure.of(code) if code else True
 
@@ -146,7 +149,7 @@ def fetch_offsets(
     found, failed = fetch_committed(cluster, [name for name in groups if name not in only_there])
     if only_there:
         zookeeper, more = fetch_zookeeper(cluster, only_there)
-        found |= {name: one.offsets for name, one in zookeeper.items()}
+        found |= {name: group.offsets for name, group in zookeeper.items()}
         failed |= more
     return found, failed
 

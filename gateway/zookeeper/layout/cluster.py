@@ -9,8 +9,8 @@ from headgate.gateway.zookeeper.layout.node import (
     MAX_INT32,
     MAX_INT64,
     NO_FIELDS,
-    Fields,
     InvalidNode,
+    NodeFields,
     decode_decimal,
     decode_fields,
     decode_json,
@@ -73,7 +73,7 @@ class Controller(NamedTuple):
     def decode(cls, data: bytes | None) -> Self:
         """Kafka 0.8.0 wrote the id alone. Raises InvalidNode."""
         value = decode_json(CONTROLLER_PATH, data)
-        fields = Fields(CONTROLLER_PATH, value if isinstance(value, dict) else {"brokerid": value})
+        fields = NodeFields(CONTROLLER_PATH, value if isinstance(value, dict) else {"brokerid": value})
         broker_id = fields.integer("brokerid", low=0 if not isinstance(value, dict) else -1)
         return cls(broker_id, fields.timestamp_ms(), fields.integer("kraftControllerEpoch", _NO_KRAFT))
 

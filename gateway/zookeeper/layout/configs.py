@@ -12,8 +12,8 @@ from urllib.parse import quote, unquote
 
 from headgate.gateway.zookeeper.layout.node import (
     NO_FIELDS,
-    Fields,
     InvalidNode,
+    NodeFields,
     child_number,
     child_path,
     decode_fields,
@@ -108,7 +108,7 @@ class ConfigChange(NamedTuple):
         path = f"{CONFIG_CHANGES_PATH}/{name}"
         value = decode_json(path, data)
         try:
-            return cls(_changed(Fields(path, value)) if isinstance(value, dict) else _changed_topic(path, value))
+            return cls(_changed(NodeFields(path, value)) if isinstance(value, dict) else _changed_topic(path, value))
         except InvalidNode as error:
             raise InvalidNode(path, error.reason) from None
 
@@ -120,7 +120,7 @@ def _changed_topic(path: str, value: object) -> ConfigEntity:
     return ConfigEntity(TOPICS, value)
 
 
-def _changed(fields: Fields) -> ConfigEntity:
+def _changed(fields: NodeFields) -> ConfigEntity:
     if fields.integer("version", low=1, high=2) == 2:
         return ConfigEntity.of(fields.text("entity_path"))
     entity_type = fields.text("entity_type")

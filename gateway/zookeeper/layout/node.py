@@ -47,7 +47,7 @@ def encode_object(members: Mapping[str, Any]) -> bytes:
     return _ESCAPES.sub(lambda found: b"\\u00" + found[1].upper(), data) if b"\\u00" in data else data
 
 
-class Fields:
+class NodeFields:
     """The members of a JSON object. Each getter raises InvalidNode for a wrong type, and for a missing member."""
 
     def __init__(self, path: str, members: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ class Fields:
 
     def texts(self, name: str) -> list[str]:
         value = self._get(name, _REQUIRED)
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(element, str) for element in value):
             self._fail(name, value, "an array of strings")
         return value
 
@@ -107,18 +107,18 @@ class Fields:
             found[index] = self._integers(f"{name}.{key}", value)
         return found
 
-    def mapping_of_objects(self, name: str) -> Iterator[tuple[str, Fields]]:
+    def mapping_of_objects(self, name: str) -> Iterator[tuple[str, NodeFields]]:
         """The members of a member, each an object; none where it is missing."""
         for key, value in self._object(name).items():
             yield key, self._fields(f"{name}.{key}", value)
 
-    def objects(self, name: str) -> Iterator[Fields]:
+    def objects(self, name: str) -> Iterator[NodeFields]:
         """A member that is an array of objects."""
         value = self._get(name, _REQUIRED)
         if not isinstance(value, list):
             self._fail(name, value, "an array")
-        for one in value:
-            yield self._fields(name, one)
+        for element in value:
+            yield self._fields(name, element)
 
     def unknown(self) -> Mapping[str, Any]:
         """The members that nobody has asked for."""
@@ -140,10 +140,10 @@ class Fields:
             self._fail(name, value, "an object")
         return value
 
-    def _fields(self, name: str, value: object) -> Fields:
+    def _fields(self, name: str, value: object) -> NodeFields:
         if not isinstance(value, dict):
             self._fail(name, value, "an object")
-        return Fields(self.path, value)
+        return NodeFields(self.path, value)
 
     def _integer(self, name: str, value: object, low: int, high: int) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
@@ -153,18 +153,18 @@ class Fields:
     def _integers(self, name: str, value: object) -> tuple[int, ...]:
         if not isinstance(value, list):
             self._fail(name, value, "an array of integers")
-        return tuple([self._integer(name, one, 0, MAX_INT32) for one in value])
+        return tuple([self._integer(name, element, 0, MAX_INT32) for element in value])
 
     def _fail(self, name: str, value: object, wanted: str) -> NoReturn:
         self.fail(f"`{shown(name)}` must be {wanted}, and is {shown(value)}")
 
 
-def decode_fields(path: str, data: bytes | None) -> Fields:
+def decode_fields(path: str, data: bytes | None) -> NodeFields:
     """The JSON object of a node. Raises InvalidNode."""
     value = decode_json(path, data)
     if not isinstance(value, dict):
         raise InvalidNode(path, f"the data must be a JSON object, and are {shown(value)}")
-    return Fields(path, value)
+    return NodeFields(path, value)
 
 
 def decode_json(path: str, data: bytes | None) -> Any:
@@ -260,7 +260,11 @@ def shown(value: object) -> str:
 def _is_deeper(value: Any, depth: int) -> bool:
     level = [value]
     for _ in range(depth):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        inner = [
+            element.values() if isinstance(element, dict) else element
+            for element in level
+            if isinstance(element, dict | list)
+        ]
         level = list(chain.from_iterable(inner))
         if not level:
             return False

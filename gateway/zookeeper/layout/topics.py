@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 from headgate.gateway.zookeeper.layout.node import (
     MAX_INT64,
     NO_FIELDS,
-    Fields,
+    NodeFields,
     child_number,
     decode_fields,
     encode_object,
@@ -56,11 +56,15 @@ class TopicAssignment(NamedTuple):
         """Version 3. The partitions have the order of their numbers; Kafka's is that of its hash table."""
         partitions = sorted(self.partitions.items())
         members = {
-            "partitions": {str(index): one.replicas for index, one in partitions},
+            "partitions": {str(index): assignment.replicas for index, assignment in partitions},
             **({} if self.topic_id is None else {"topic_id": _encode_id(self.topic_id)}),
-            "adding_replicas": {str(index): one.adding_replicas for index, one in partitions if one.adding_replicas},
+            "adding_replicas": {
+                str(index): assignment.adding_replicas for index, assignment in partitions if assignment.adding_replicas
+            },
             "removing_replicas": {
-                str(index): one.removing_replicas for index, one in partitions if one.removing_replicas
+                str(index): assignment.removing_replicas
+                for index, assignment in partitions
+                if assignment.removing_replicas
             },
             "version": 3,
         }
@@ -172,7 +176,7 @@ def _encode_id(topic_id: bytes) -> str:
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
-def _decode_id(fields: Fields) -> bytes | None:
+def _decode_id(fields: NodeFields) -> bytes | None:
     text = fields.text("topic_id", None)
     if text is None:
         return None

@@ -181,8 +181,8 @@ class _Reading:
     ) -> Topic:
         found = configs.get(ConfigEntity(TOPICS, name))
         states = [
-            _partition(one.replicas, nodes.states.get(index), self._version(LeaderAndIsr.path(name, index)))
-            for index, one in sorted(nodes.assignment.partitions.items())
+            _partition(assignment.replicas, nodes.states.get(index), self._version(LeaderAndIsr.path(name, index)))
+            for index, assignment in sorted(nodes.assignment.partitions.items())
         ]
         return Topic(name, topic_id, tuple(states), {} if found is None else found.configs.configs)
 
@@ -246,7 +246,9 @@ class _Reading:
     def _broker(self, name: str) -> Node:
         broker_id = broker_id_of(name)
         found = BrokerRegistration.decode(broker_id, self._tree[BrokerRegistration.path(broker_id)].data)
-        return Node(broker_id, found.rack, {one.listener: (one.host, one.port) for one in found.endpoints})
+        return Node(
+            broker_id, found.rack, {endpoint.listener: (endpoint.host, endpoint.port) for endpoint in found.endpoints}
+        )
 
     def _single(self, path: str, decode: Callable[[bytes | None], T]) -> T | None:
         node = self._tree.get(path)

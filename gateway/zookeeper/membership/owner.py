@@ -17,7 +17,7 @@ from headgate.gateway.zookeeper.layout.node import decode_fields, encode_object
 OWNERS_PATH: Final = "/headgate/brokers"
 
 
-class Owner(NamedTuple):
+class SessionOwner(NamedTuple):
     """A process. `boot` identifies its machine since the last boot, `locks` its lock files by id of their directory."""
 
     host: str
@@ -56,10 +56,10 @@ class Owner(NamedTuple):
             fields.mapping_of_text("locks"),
         )
 
-    def shares_directory(self, other: Owner) -> bool:
+    def shares_directory(self, other: SessionOwner) -> bool:
         """Whether both processes use the same log directory, so that at most one of them runs."""
         return bool(self.locks.keys() & other.locks.keys())
 
-    def holds_lock_of(self, other: Owner) -> bool:
+    def holds_lock_of(self, other: SessionOwner) -> bool:
         """Whether this process holds a lock of the other one, which is gone then."""
         return bool(self.boot) and self.boot == other.boot and bool(self.locks.items() & other.locks.items())

@@ -1,6 +1,6 @@
 """Callbacks of a session where no event loop runs: before the start of the broker, after its end, and in tools.
 
-A `Pump` is a `Scheduling`. `run_until` blocks and runs what has arrived. `hand_over` passes everything on to the
+A `Pump` is a `SessionScheduling`. `run_until` blocks and runs what has arrived. `hand_over` passes everything on to the
 scheduler of the loop, in order; `take_back` ends that.
 """
 
@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.zookeeper.shared_session import Scheduling, Timer
+from headgate.gateway.zookeeper.shared_session import SessionScheduling, SessionTimer
 
 Arrived = SimpleQueue[Callable[[], None]]
 LONGEST_WAIT_S: Final = 0.5
@@ -55,7 +55,7 @@ class Pump:
         self._arrived: Arrived = SimpleQueue()
         self._timers: list[tuple[float, int, _PumpTimer]] = []
         self._numbers = itertools.count()
-        self._scheduler: Scheduling | None = None
+        self._scheduler: SessionScheduling | None = None
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._arrived.put(callback)
@@ -69,7 +69,7 @@ class Pump:
         if scheduler is not None:
             scheduler.call_from_thread(self._run_next)
 
-    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> SessionTimer:
         if self._scheduler is not None:
             return self._scheduler.call_after(delay_ms, callback)
         timer = _PumpTimer(self._clock.monotonic_ms() + delay_ms, callback)
@@ -88,7 +88,7 @@ class Pump:
                 return is_done()
         return True
 
-    def hand_over(self, scheduler: Scheduling) -> None:
+    def hand_over(self, scheduler: SessionScheduling) -> None:
         """Have a scheduler run all further callbacks, and those that have arrived before."""
         self._scheduler = scheduler
         for _ in range(self._arrived.qsize()):

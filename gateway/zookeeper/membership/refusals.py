@@ -8,7 +8,7 @@ from typing import Final
 
 from headgate.gateway.zookeeper.layout.brokers import BrokerRegistration
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.steps import Failed, Lost
 from headgate.storage.errors import StorageError
 
@@ -103,7 +103,7 @@ def kraft_directory(connect: str, directory: str) -> ZooKeeperRefusal:
     )
 
 
-def id_in_use(connect: str, node_id: int, registration: BrokerRegistration | None, owner: Owner | None,
+def id_in_use(connect: str, node_id: int, registration: BrokerRegistration | None, owner: SessionOwner | None,
               since_ms: int) -> ZooKeeperRefusal:  # fmt: skip
     """Another process is registered under this broker's id."""
     process = "" if owner is None else f", process {owner.process} on {owner.host}"
@@ -116,7 +116,7 @@ def id_in_use(connect: str, node_id: int, registration: BrokerRegistration | Non
 
 def other_brokers(connect: str, others: Sequence[tuple[int, BrokerRegistration | None]]) -> ZooKeeperRefusal:
     """Other brokers are registered: a cluster has one broker so far."""
-    names = ", ".join(f"broker {node_id} ({_addresses(one)})" for node_id, one in others)
+    names = ", ".join(f"broker {node_id} ({_addresses(registration)})" for node_id, registration in others)
     return ZooKeeperRefusal(
         f"ZooKeeper at {connect} has {names}: Headgate serves a cluster alone so far; stop the other brokers, or set"
         " another zookeeper.connect"
@@ -147,7 +147,7 @@ def unwritable(connect: str, what: str, error: str) -> ZooKeeperRefusal:
     )
 
 
-def lives_on(connect: str, node_id: int, owner: Owner) -> ZooKeeperRefusal:
+def lives_on(connect: str, node_id: int, owner: SessionOwner) -> ZooKeeperRefusal:
     """The earlier session of this broker did not end: somebody keeps it alive."""
     return ZooKeeperRefusal(
         f"node.id={node_id} is in use in ZooKeeper at {connect} by process {owner.process} on {owner.host}, since"
@@ -174,7 +174,7 @@ def of_failure(connect: str, what: str, error: Failed) -> ZooKeeperRefusal | Los
     return error if isinstance(error, Lost) else unwritable(connect, what, error.error.name)
 
 
-def earlier_session(node_id: int, owner: Owner) -> str:
+def earlier_session(node_id: int, owner: SessionOwner) -> str:
     """What is waited for while an earlier session of this broker lives on."""
     return (
         f"the end of the earlier session of broker {node_id} (process {owner.process} on {owner.host}, since"

@@ -24,8 +24,8 @@ from headgate.gateway.zookeeper.layout.cluster import (
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
-from headgate.gateway.zookeeper.membership.joining import Member, Overtaken, check, commit, join
-from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.membership.joining import JoiningBroker, Overtaken, check, commit, join
+from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.registration import registration
 from headgate.gateway.zookeeper.membership.session_life import SessionLife
 from headgate.gateway.zookeeper.metadata import plans
@@ -47,7 +47,7 @@ logger = logging.getLogger("headgate.zookeeper")
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
-class Foundation(Protocol):
+class SourceParts(Protocol):
     """What a source needs of the broker, see `gateway.app.composition.Foundation`."""
 
     config: BrokerConfig
@@ -62,12 +62,12 @@ class ZooKeeperSource:
 
     image: Image
 
-    def __init__(self, base: Foundation, connection: ZooKeeperConnection) -> None:
+    def __init__(self, base: SourceParts, connection: ZooKeeperConnection) -> None:
         """Check the cluster. Raises ZooKeeperRefusal, StorageError."""
         self._base = base
         self._connection = connection
         self._watches = Watches()
-        self._member = Member(connection.connect, base.config.node_id, _owner(base))
+        self._member = JoiningBroker(connection.connect, base.config.node_id, _owner(base))
         self._store: ZooKeeperMetadataStore | None = None
         base.log_manager.check_duplicates(connection.complete(self._check, "the checks of this start"))
 
@@ -205,10 +205,10 @@ class ZooKeeperSource:
         return new_topic_id(self._base.random, ())
 
 
-def _owner(base: Foundation) -> Owner:
+def _owner(base: SourceParts) -> SessionOwner:
     """This process, by the lock files that it holds."""
     files = base.log_manager.files
-    locks = {one.meta.directory_id: f"{one.directory}/{LOCK}" for one in base.log_manager}
+    locks = {log_directory.meta.directory_id: f"{log_directory.directory}/{LOCK}" for log_directory in base.log_manager}
     try:
         boot = files.read(_BOOT_ID).decode().strip()
         process = int(files.read(next(iter(locks.values()))))
@@ -216,4 +216,4 @@ def _owner(base: Foundation) -> Owner:
         boot, process = "", 0
     identities = {directory_id: files.identity(path) for directory_id, path in locks.items()}
     timeout_ms = base.config.zookeeper_session_timeout_ms
-    return Owner(gethostname(), process, base.clock.now_ms(), timeout_ms, boot, identities)
+    return SessionOwner(gethostname(), process, base.clock.now_ms(), timeout_ms, boot, identities)

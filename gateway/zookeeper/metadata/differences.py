@@ -73,7 +73,9 @@ def touched(records: Sequence[MetadataRecord], *images: Image) -> Touched:
             case TopicRecord():
                 topics.add(record.name)
             case PartitionRecord() | RemoveTopicRecord():
-                topics.update(one.topic_names[record.topic_id] for one in images if record.topic_id in one.topic_names)
+                topics.update(
+                    image.topic_names[record.topic_id] for image in images if record.topic_id in image.topic_names
+                )
             case ConfigRecord(resource_type=resource_type) if resource_type == TOPIC_RESOURCE:
                 topics.add(record.resource_name)
             case ConfigRecord():

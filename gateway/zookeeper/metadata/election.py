@@ -39,7 +39,7 @@ class ControllerElection:
         self._node_id = node_id
         self._now_ms = now_ms
         self._watch = watch
-        self._told = ""
+        self._logged = ""
 
     def elect(self) -> Steps[bool]:
         """Become the controller, unless another broker is; then the watch tells when it is not any more.
@@ -52,10 +52,10 @@ class ControllerElection:
             if stat is None:
                 self.is_elected = yield from self._become()
                 if self.is_elected:
-                    self._told = ""
+                    self._logged = ""
                     return True
             elif stat.ephemeral_owner != self._session.session_id:
-                yield from self._tell_other()
+                yield from self._log_other()
                 return False
             elif not (yield from self._read_epoch()):
                 self.is_elected = True
@@ -84,7 +84,7 @@ class ControllerElection:
         self._nodes.put_controller_epoch(part)
         return self._nodes.controller_epoch_version != known
 
-    def _tell_other(self) -> Steps[None]:
+    def _log_other(self) -> Steps[None]:
         found = yield from get(self._session, CONTROLLER_PATH)
         if found is None:
             return
@@ -92,11 +92,11 @@ class ControllerElection:
             other = f"broker {Controller.decode(found.data).broker_id}"
         except InvalidNode as error:
             other = f"an unknown broker ({error})"
-        told = f"{other} in session 0x{found.stat.ephemeral_owner & 0xFFFF_FFFF_FFFF_FFFF:x}"
-        if told != self._told:
-            self._told = told
+        controller = f"{other} in session 0x{found.stat.ephemeral_owner & 0xFFFF_FFFF_FFFF_FFFF:x}"
+        if controller != self._logged:
+            self._logged = controller
             logger.error(
                 "%s is the controller in ZooKeeper: this broker changes no metadata until that session has ended; "
                 "clusters of several brokers are not supported yet: stop the other one",
-                told,
+                controller,
             )

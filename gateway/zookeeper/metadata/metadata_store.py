@@ -37,9 +37,9 @@ from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.differences import overlay, touched
 from headgate.gateway.zookeeper.metadata.election import ControllerElection
-from headgate.gateway.zookeeper.metadata.follower import ClusterFollower
+from headgate.gateway.zookeeper.metadata.metadata_watcher import MetadataWatcher
 from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths
-from headgate.gateway.zookeeper.metadata.served_image import broker_of_one
+from headgate.gateway.zookeeper.metadata.served_image import served_image
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused, Session
 from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children, exists, gather, multi, remove, run
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
@@ -92,7 +92,7 @@ class _Submitted:
 def first_image(cluster: ClusterTree, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
     """The image of a start: this broker is the only one, and leads nothing yet."""
     node_id = config.node_id
-    image = broker_of_one(cluster.image, config, unreadable)
+    image = served_image(cluster.image, config, unreadable)
     return image._replace(controller_id=node_id, brokers={node_id: Node(node_id, config.broker_rack, {})})
 
 
@@ -122,13 +122,13 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._queue: deque[_Submitted] = deque()
         self._election = ControllerElection(session, nodes, config.node_id, clock.now_ms, watches.note)
         self._election.is_elected = True
-        self._follower = ClusterFollower(session, watches, nodes, config, random, clock, self)
+        self._watcher = MetadataWatcher(session, watches, nodes, config, random, clock, self)
         self._log = LimitedLog(logger, clock, lines=1, interval_ms=AGAIN_LINE_MS)
         self._raising: Change | None = None
         self._raised_at_once = RAISED_AT_ONCE
         self._failure = ""  # the last one of a reading or an election
         self._is_busy = self._is_paused = self._is_waiting = False
-        self._looked_ms: dict[str, float] = {}
+        self._listed_ms: dict[str, float] = {}
         self._is_started = False
         self._connections = 0
         self._is_connected = True
@@ -147,13 +147,13 @@ class ZooKeeperMetadataStore(MetadataStore):
     @property
     def leaderless(self) -> int:
         """How many partitions wait for their first leader epoch of this start."""
-        return len(self._follower.leaderless)
+        return len(self._watcher.leaderless)
 
     def start(self) -> None:
         """Raise leader epochs, and do what tools have ordered. The scheduler runs."""
         self._is_started = True
         self._watches.notify = self._go_on
-        self._follower.begin()
+        self._watcher.begin()
         self._go_on()
 
     def stop(self) -> None:
@@ -164,7 +164,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         """The session is connected, again or as a new one (then this broker is registered): look at everything."""
         self._connections += 1
         self._is_connected = True
-        self._follower.look_at_everything()
+        self._watcher.schedule_full_refresh()
         self._go_on()
 
     # Changes
@@ -185,7 +185,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._queue.append(submitted)
         self._go_on()
 
-    def tell(self, records: Sequence[MetadataRecord]) -> None:
+    def apply_external(self, records: Sequence[MetadataRecord]) -> None:
         """Others have changed this."""
         self._end_offset += 1
         self._written_by_others(records)
@@ -202,8 +202,8 @@ class ZooKeeperMetadataStore(MetadataStore):
         """A change is in ZooKeeper, or is given up. `is_final`: a further attempt would fail too."""
         change = submitted.change
         if error is not None or submitted.is_over:
-            self._follower.look_closely(touched(change.records, self.written_image, change.image))
-            self._follower.may_be_deleted(change.records if submitted.is_in_doubt else ())
+            self._watcher.schedule_refresh(touched(change.records, self.written_image, change.image))
+            self._watcher.note_possible_deletions(change.records if submitted.is_in_doubt else ())
         if submitted.is_over:
             return
         assert submitted is self._queue[0]
@@ -214,7 +214,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         is_own = change is self._raising
         if is_own:
             self._raised(error, is_final=is_final)
-        if (self._follower.ended(change, is_final=is_final) or is_own) and error is not None:
+        if (self._watcher.change_ended(change, is_final=is_final) or is_own) and error is not None:
             outcome = "failed" if is_final else "is tried again"
             self._log.warning("changes tried again", "a change that this broker makes by itself %s: %s", outcome,
                               error.message)  # fmt: skip
@@ -260,7 +260,7 @@ class ZooKeeperMetadataStore(MetadataStore):
             "the metadata in ZooKeeper: %s; the next attempt follows", error, exc_info=error if is_new else None
         )
         self._pause()
-        self._follower.look_at_everything()
+        self._watcher.schedule_full_refresh()
 
     def _next(self) -> Steps[None] | None:
         changed = self._watches.changed
@@ -273,7 +273,7 @@ class ZooKeeperMetadataStore(MetadataStore):
             return self._store(head)
         paths = self._due_paths()
         if paths:
-            return self._follower.look(paths)
+            return self._watcher.refresh(paths)
         if is_elected:
             if len(self._queue) < MAX_WAITING:
                 self._raise_some()
@@ -284,12 +284,12 @@ class ZooKeeperMetadataStore(MetadataStore):
     def _due_paths(self) -> list[str]:
         """What to look at now: long lists not too often."""
         changed, now_ms = self._watches.changed, self._clock.monotonic_ms()
-        later = [path for path in changed if self._looked_ms.get(path, -LIST_EVERY_MS) + LIST_EVERY_MS > now_ms]
+        later = [path for path in changed if self._listed_ms.get(path, -LIST_EVERY_MS) + LIST_EVERY_MS > now_ms]
         due = [path for path in changed if path not in later]
         for path in due:
             del changed[path]
             if path in _LISTS:
-                self._looked_ms[path] = now_ms
+                self._listed_ms[path] = now_ms
         if later and not self._is_waiting:
             self._is_waiting = True
             self._scheduler.call_after(LIST_EVERY_MS, self._waited)
@@ -310,7 +310,7 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     def _elect(self) -> Steps[None]:
         if (yield from self._election.elect()):
-            self._follower.look_at_everything(closely=self._election.others_wrote)
+            self._watcher.schedule_full_refresh(with_states=self._election.others_wrote)
             self._election.others_wrote = False
 
     # The oldest change
@@ -348,21 +348,21 @@ class ZooKeeperMetadataStore(MetadataStore):
         """The multis that are still missing. Raises ValueError if others have changed the same."""
         records, image = head.change.records, self.written_image
         if head.is_in_doubt:
-            self._follower.may_be_deleted(records)
-            image = yield from self._follower.look_again(image, touched(records, image, head.change.image))
+            self._watcher.note_possible_deletions(records)
+            image = yield from self._watcher.read_subjects(image, touched(records, image, head.change.image))
         head.image = image
         self._check_producer_ids(head, image)
         wanted = overlay(image, records) if head.is_in_doubt else image.apply_all(records)
         names = touched(records, image, wanted).topics
         nodes, now_ms = self._nodes.tree(image), self._clock.now_ms()
-        missing = plans.note_deletions(nodes, (yield from self._follower.deleted_without_note(records, image)), now_ms)
+        missing = plans.note_deletions(nodes, (yield from self._watcher.deleted_without_note(records, image)), now_ms)
         return missing + plans.change_image(nodes, wanted, names, self._config.node_id, now_ms)
 
     def _check_producer_ids(self, head: _Submitted, image: Image) -> None:
         """Raises ValueError if another broker has taken these producer ids."""
         for record in head.change.records:
             if isinstance(record, ProducerIdsRecord):
-                is_ours = head.is_in_doubt and self._follower.has_last_block
+                is_ours = head.is_in_doubt and self._watcher.has_last_block
                 if record.next_producer_id - BLOCK_SIZE < image.next_producer_id and not (
                     is_ours and record.next_producer_id == image.next_producer_id
                 ):
@@ -370,23 +370,23 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     def _send(self, head: _Submitted, wanted: Sequence[plans.Multi]) -> Steps[bool]:
         """Whether all of it took effect. Raises Failed, NotController."""
-        for one in wanted:
+        for operations in wanted:
             if head.is_over:
                 return False
             head.is_in_doubt = True
-            results = yield from multi(self._session, one)
+            results = yield from multi(self._session, operations)
             if isinstance(results, Refused):
                 if results.place == 0:
                     raise NotController
-                if results.error is KeeperError.NO_NODE and isinstance(one[results.place], Create):
+                if results.error is KeeperError.NO_NODE and isinstance(operations[results.place], Create):
                     yield from self._restore_paths()
                 if results.error is KeeperError.NOT_EMPTY:
-                    yield from self._remove_below(one)
+                    yield from self._remove_below(operations)
                 return False
-            self._nodes.apply(one, results)
-            for operation, result in zip(one, results, strict=True):
+            self._nodes.apply(operations, results)
+            for operation, result in zip(operations, results, strict=True):
                 if isinstance(operation, Create) and operation.is_sequential:
-                    self._follower.know_notification(str(result))
+                    self._watcher.know_notification(str(result))
         return True
 
     def _restore_paths(self) -> Steps[None]:
@@ -415,7 +415,7 @@ class ZooKeeperMetadataStore(MetadataStore):
             self._raising = self.submit(records)
         else:
             self._raised_at_once = RAISED_AT_ONCE
-            self._follower.all_are_led()
+            self._watcher.all_are_led()
 
     def _raised(self, error: KafkaError | None, *, is_final: bool) -> None:
         """Some partitions are led, or cannot be: then each is tried alone, and one that fails alone is left out."""
@@ -423,14 +423,14 @@ class ZooKeeperMetadataStore(MetadataStore):
         if error is None or not is_final:
             return
         if self._raised_at_once == 1:
-            name, index = next(iter(self._follower.leaderless))
-            self._follower.give_up_leader(name, index)
+            name, index = next(iter(self._watcher.leaderless))
+            self._watcher.give_up_leader(name, index)
             logger.error("partition %s-%d has no leader: its leader epoch cannot be written: %s", name, index,
                          error.message)  # fmt: skip
         self._raised_at_once = 1
 
     def _raised_states(self) -> list[MetadataRecord]:
-        node_id, leaderless, planned = self._config.node_id, self._follower.leaderless, self.planned
+        node_id, leaderless, planned = self._config.node_id, self._watcher.leaderless, self.planned
         records: list[MetadataRecord] = []
         while leaderless and not records:
             for name, index in list(islice(leaderless, self._raised_at_once)):
@@ -452,7 +452,7 @@ def _is_led(topic: Topic, index: int, node_id: int) -> bool:
 def _refusal(head: _Submitted, error: ValueError) -> KafkaError:
     """The error of a change that does not fit what others have written."""
     records, image = head.change.records, head.image
-    created = [one.name for one in records if isinstance(one, TopicRecord)]
+    created = [record.name for record in records if isinstance(record, TopicRecord)]
     if isinstance(error, InvalidNode):
         if created:
             return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{error}; correct or delete that node")

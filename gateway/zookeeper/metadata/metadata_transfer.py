@@ -31,7 +31,7 @@ def check(cluster: ClusterTree, cluster_id: str) -> None:
         raise TransferRefused(f"{cluster.invalid[0]}; repair or delete that node")
     if cluster.image.brokers:
         raise TransferRefused(
-            f"{_named('broker', [str(one) for one in cluster.image.brokers])} is registered in ZooKeeper; stop it, or"
+            f"{_named('broker', [*map(str, cluster.image.brokers)])} is registered in ZooKeeper; stop it, or"
             " wait until its session has ended"
         )
     if cluster.controller is not None:

@@ -14,14 +14,14 @@ from headgate.gateway.zookeeper.layout.admin import PartitionReassignments, Pref
 from headgate.protocol.internal.metadata import MetadataRecord
 
 
-class Decision(NamedTuple):
+class OrderDecision(NamedTuple):
     """What an order changes, and why a part of it is refused. Without records the order is done."""
 
     records: list[MetadataRecord]
     refusals: list[str]
 
 
-def reassign(image: Image, node_id: int, order: PartitionReassignments) -> Decision:
+def reassign(image: Image, node_id: int, order: PartitionReassignments) -> OrderDecision:
     """Partitions cannot move from a broker of one; but brokers that are gone can leave the replicas."""
     records: list[MetadataRecord] = []
     refusals = []
@@ -39,10 +39,10 @@ def reassign(image: Image, node_id: int, order: PartitionReassignments) -> Decis
         else:
             moved = raised_by(state, 1)._replace(replicas=replicas, isr=replicas)
             records += partition_records(image.topics[name].topic_id, index, (moved,))
-    return Decision(records, refusals)
+    return OrderDecision(records, refusals)
 
 
-def elect_preferred(image: Image, node_id: int, order: PreferredReplicaElection) -> Decision:
+def elect_preferred(image: Image, node_id: int, order: PreferredReplicaElection) -> OrderDecision:
     """A broker of one leads whatever it can lead already."""
     refusals = []
     for name, index in order.partitions:
@@ -52,7 +52,7 @@ def elect_preferred(image: Image, node_id: int, order: PreferredReplicaElection)
         elif state.replicas[:1] != (node_id,):
             preferred = f"broker {state.replicas[0]}, which is not alive" if state.replicas else "no broker"
             refusals.append(f"{name}-{index} prefers {preferred}")
-    return Decision([], refusals)
+    return OrderDecision([], refusals)
 
 
 def _state(image: Image, name: str, index: int) -> PartitionState | None:

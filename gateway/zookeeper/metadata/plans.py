@@ -126,7 +126,7 @@ def change_image(
     multis = _guarded(cluster, operations)
     if len(multis) > 1:  # a deletion that stops in between has to go on, instead of leaving a topic without data
         orders = [TopicDeletion(name) for name in names if name not in new.topics and name not in cluster.deleting]
-        multis = _guarded(cluster, [Create(one.path(one.topic)) for one in orders]) + multis if orders else multis
+        multis = _guarded(cluster, [Create(order.path(order.topic)) for order in orders]) + multis if orders else multis
     return multis
 
 
@@ -208,7 +208,7 @@ def _write_state(cluster: ClusterTree, name: str, index: int, state: PartitionSt
     if known is None:
         parents = [partitions_path(name)] if index == 0 else []
         there = frozenset[str]() if nodes is None else nodes.parents
-        yield from (Create(one) for one in (*parents, partition_path(name, index)) if one not in there)
+        yield from (Create(parent) for parent in (*parents, partition_path(name, index)) if parent not in there)
         yield Create(path, node.encode())
         return
     old = cluster.image.topics[name].partitions[index].partition_epoch

@@ -18,30 +18,30 @@ if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
 
 
-def broker_of_one(found: Image, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
+def served_image(found: Image, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
     """The image that was read at a start: this broker leads nothing yet, and configs that it refuses are left out."""
-    topics = {name: told_topic(topic, None, config, unreadable) for name, topic in found.topics.items()}
+    topics = {name: served_topic(topic, None, config, unreadable) for name, topic in found.topics.items()}
     configs = {
-        key: accepted_group_configs(config, key[1], one, unreadable) if key[0] == GROUP_RESOURCE else one
-        for key, one in found.configs.items()
+        key: accepted_group_configs(config, key[1], configs, unreadable) if key[0] == GROUP_RESOURCE else configs
+        for key, configs in found.configs.items()
     }
     return found._replace(topics=topics, configs=configs)
 
 
-def told_topic(topic: Topic, before: Topic | None, config: BrokerConfig, unreadable: UnreadableNodes) -> Topic:
+def served_topic(topic: Topic, before: Topic | None, config: BrokerConfig, unreadable: UnreadableNodes) -> Topic:
     """A topic that was read: nobody leads but this broker, and it leads only what it led before."""
     known: Sequence[PartitionState] = ()
     if before is not None and before.topic_id == topic.topic_id:
         known = before.partitions
     states = [
-        _told_state(state, known[index] if index < len(known) else None, config.node_id)
+        _served_state(state, known[index] if index < len(known) else None, config.node_id)
         for index, state in enumerate(topic.partitions)
     ]
     configs = accepted_topic_configs(topic.name, topic.configs, unreadable)
     return topic._replace(partitions=tuple(states), configs=configs)
 
 
-def _told_state(state: PartitionState, known: PartitionState | None, node_id: int) -> PartitionState:
+def _served_state(state: PartitionState, known: PartitionState | None, node_id: int) -> PartitionState:
     if known is not None and state.leader == known.leader == node_id:
         return state
     if (

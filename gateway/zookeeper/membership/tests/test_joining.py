@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headgate.gateway.zookeeper.membership.joining import EarlierSession, Overtaken, commit, join
-from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal
 from headgate.gateway.zookeeper.membership.tests.member import (
     MEMBER,
@@ -34,7 +34,7 @@ class World:
     def join(self) -> None:
         finish(self.keeper, join(self.session, MEMBER))
 
-    def put_earlier(self, owner: Owner = OWNER) -> ModelSession:
+    def put_earlier(self, owner: SessionOwner = OWNER) -> ModelSession:
         """The nodes of an earlier process of this broker, whose session lives on."""
         put(self.keeper, self.other, OWN, owner._replace(process=17).encode())
         put_broker(self.keeper, self.other, 0)

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.zookeeper.layout.cluster import ClusterId
-from headgate.gateway.zookeeper.membership.joining import Member, join
+from headgate.gateway.zookeeper.membership.joining import JoiningBroker, join
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal
 from headgate.gateway.zookeeper.membership.session_life import SessionLife
 from headgate.gateway.zookeeper.membership.tests.member import (
@@ -30,7 +30,7 @@ NODE, OWN, CLUSTER = "/brokers/ids/0", "/headgate/brokers/0", "/cluster/id"
 class World:
     """A broker that has joined; it counts the times that its store was resumed."""
 
-    def __init__(self, member: Member = MEMBER, cluster_id: bytes | None = None) -> None:
+    def __init__(self, member: JoiningBroker = MEMBER, cluster_id: bytes | None = None) -> None:
         self.keeper = ZooKeeperModel()
         if cluster_id is not None:
             put(self.keeper, connected(self.keeper), CLUSTER, cluster_id, is_ephemeral=False)
@@ -243,7 +243,7 @@ def test_nodes_that_come_back_are_read_again(caplog: pytest.LogCaptureFixture) -
 
 def test_an_older_zookeeper_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.keeper.stop()
-    world.life._follow(SessionEvent.OUTDATED)
+    world.life._handle_event(SessionEvent.OUTDATED)
     world.time.advance(600_000)
     lines = [record.getMessage() for record in caplog.records]
     assert "came back empty or from an older copy, and refuses the session of this broker" in lines[0]

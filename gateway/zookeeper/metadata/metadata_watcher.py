@@ -51,12 +51,12 @@ from headgate.gateway.zookeeper.layout.tree import ClusterTree, TopicNodes, copi
 from headgate.gateway.zookeeper.metadata import orders, plans
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.differences import Touched, changed_configs, topic_records
-from headgate.gateway.zookeeper.metadata.orders import Decision
-from headgate.gateway.zookeeper.metadata.reading import CONFIGURED, Tree, Watches, read_node, read_topic
+from headgate.gateway.zookeeper.metadata.orders import OrderDecision
+from headgate.gateway.zookeeper.metadata.reading import CONFIGURED, NodesByPath, Watches, read_node, read_topic
 from headgate.gateway.zookeeper.metadata.served_image import (
     accepted_group_configs,
     accepted_topic_configs,
-    told_topic,
+    served_topic,
 )
 from headgate.gateway.zookeeper.session import Refused, Session
 from headgate.gateway.zookeeper.steps import Failed, Steps, children, delete, exists, gather, get, multi, remove
@@ -78,7 +78,7 @@ logger = logging.getLogger("headgate.zookeeper")
 Order = TypeVar("Order")
 T = TypeVar("T")
 
-TOLD_AT_ONCE: Final = 64
+PUBLISHED_AT_ONCE: Final = 64
 """The partitions, or other entities, whose changes by others are one change here."""
 NOTIFICATION_MS: Final = 15 * 60 * 1000
 _ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
@@ -87,7 +87,7 @@ _TOPIC_CONFIGS: Final = f"{CONFIG_PATH}/{TOPICS}/"
 _SINGLES: Final = (PRODUCER_IDS_PATH, OWN_FEATURES_PATH)
 
 
-class Store(Protocol):
+class ImageStore(Protocol):
     """What the follower needs of the store."""
 
     @property
@@ -98,7 +98,7 @@ class Store(Protocol):
     def planned(self) -> Image:
         """The image behind all changes that wait."""
 
-    def tell(self, records: Sequence[MetadataRecord]) -> None:
+    def apply_external(self, records: Sequence[MetadataRecord]) -> None:
         """Others have changed this."""
 
     def delete_topic(self, name: str) -> Change:
@@ -108,7 +108,7 @@ class Store(Protocol):
         """Change this. Raises KafkaError."""
 
 
-class ClusterFollower:
+class MetadataWatcher:
     """Keeps the store's image, and what is known of the nodes, in step with ZooKeeper."""
 
     def __init__(
@@ -119,7 +119,7 @@ class ClusterFollower:
         config: BrokerConfig,
         random: Random,
         clock: Clock,
-        store: Store,
+        store: ImageStore,
     ) -> None:
         self.leaderless: dict[tuple[str, int], None] = {}
         """Partitions that this broker has to lead, and does not yet."""
@@ -134,11 +134,11 @@ class ClusterFollower:
         self._store = store
         self._given_up: dict[tuple[str, int], int] = {}  # partitions without a leader -> their partition epochs
         self._watched = set[str]()  # topics whose assignment has a watch
-        self._closely = set[str]()  # topics to read with all partitions, also if their assignment is the same
+        self._with_states = set[str]()  # topics to read with all partitions, also if their assignment is the same
         self._notifications: dict[str, int] = {}  # name -> when it was created, in ms
-        self._found: list[MetadataRecord] = []  # what is different, and nobody was told yet
-        self._looked: list[str] = []  # topics that were looked at meanwhile
-        self._told = set[str]()
+        self._records: list[MetadataRecord] = []  # what is different, and nobody was told yet
+        self._refreshed: list[str] = []  # topics that were looked at meanwhile
+        self._logged = set[str]()
         self._topics_read: list[tuple[int, str, ClusterTree]] = []  # (czxid, name, part): nobody was told yet
         self._czxids: dict[str, int] = {}  # of the topics that were read
         self._ordered: dict[Change, str] = {}  # changes that do an order -> its path
@@ -151,11 +151,11 @@ class ClusterFollower:
         self._watched.update(image.topics)
         for topic in sorted(image.topics.values(), key=lambda topic: not topic.is_internal):
             self._find_leaderless(topic)
-        self._tell_foreign(image)
+        self._log_foreign(image)
         for path in _ORDERS:
             self._watches.note(path)
 
-    def _tell_foreign(self, image: Image) -> None:
+    def _log_foreign(self, image: Image) -> None:
         names = [
             f"{topic.name}-{index}"
             for topic in image.topics.values()
@@ -170,18 +170,18 @@ class ClusterFollower:
 
     # What to look at
 
-    def look_at_everything(self, *, closely: bool = False) -> None:
-        """All watches are gone. `closely`: states of partitions may have been written by others too."""
+    def schedule_full_refresh(self, *, with_states: bool = False) -> None:
+        """All watches are gone. `with_states`: states of partitions may have been written by others too."""
         names = self._store.written_image.topics
         self._watched.clear()
-        if closely:
-            self._closely.update(names)
+        if with_states:
+            self._with_states.update(names)
         for path in (CONTROLLER_PATH, *_SINGLES, *_DIRECTORIES, *_ORDERS, *(f"{TOPICS_PATH}/{name}" for name in names)):
             self._watches.note(path)
 
-    def look_closely(self, subjects: Touched) -> None:
+    def schedule_refresh(self, subjects: Touched) -> None:
         """A change of these may be in ZooKeeper, in full or in part."""
-        self._closely |= subjects.topics
+        self._with_states |= subjects.topics
         for name in subjects.topics:
             self._watches.note(f"{TOPICS_PATH}/{name}")
         for path in _paths(_entities(subjects)):
@@ -189,7 +189,7 @@ class ClusterFollower:
         for path in _SINGLES if subjects.has_others else ():
             self._watches.note(path)
 
-    def may_be_deleted(self, records: Iterable[MetadataRecord]) -> None:
+    def note_possible_deletions(self, records: Iterable[MetadataRecord]) -> None:
         """A change may be in ZooKeeper: whoever finds a topic gone or made anew then knows why."""
         self._deletions |= {record.topic_id for record in records if isinstance(record, RemoveTopicRecord)}
 
@@ -206,13 +206,13 @@ class ClusterFollower:
         notes = yield from gather([exists(self._session, DeletedTopic.path(topic.topic_id)) for topic in gone])
         return [topic for topic, note in zip(gone, notes, strict=True) if note is None]
 
-    def look_again(self, image: Image, subjects: Touched) -> Steps[Image]:
+    def read_subjects(self, image: Image, subjects: Touched) -> Steps[Image]:
         """The image with these subjects as they are in ZooKeeper, leaders included.
 
-        Nobody is told yet; that follows (`look_closely`). A known subject that cannot be read is as it is known. Raises
+        A scheduled refresh publishes the differences. A known subject that cannot be read is as it is known. Raises
         InvalidNode for another topic that cannot be read.
         """
-        self.look_closely(subjects)
+        self.schedule_refresh(subjects)
         for name in sorted(subjects.topics):
             part = yield from self._read_topic(name)
             found = part.image.topics.get(name)
@@ -238,26 +238,26 @@ class ClusterFollower:
                 image = image._replace(next_producer_id=part.image.next_producer_id)
         return image
 
-    def look(self, paths: Iterable[str]) -> Steps[None]:
+    def refresh(self, paths: Iterable[str]) -> Steps[None]:
         """Look at all of these again."""
         ordered = [path for path in paths if path in _ORDERS]
         subjects = {path: None for path in paths if path not in _ORDERS and path not in _SINGLES}
         for path in [path for path in subjects if path in _DIRECTORIES]:
             del subjects[path]
-            subjects |= dict.fromkeys((yield from self._tried(path, self._look_at_directory(path))) or ())
+            subjects |= dict.fromkeys((yield from self._try(path, self._changed_below(path))) or ())
         # A topic and its configs are one subject, or one of them would be told of upon an image without the other
         subjects = dict.fromkeys([path.replace(_TOPIC_CONFIGS, f"{TOPICS_PATH}/") for path in subjects])
         for chunk in self._chunks(subjects):
             try:
-                yield from gather([self._tried(path, self._look(path)) for path in chunk])
+                yield from gather([self._try(path, self._refresh(path)) for path in chunk])
             finally:
-                self._tell_found()  # the nodes are known as they were found, whatever came then
+                self._publish()  # the nodes are known as they were found, whatever came then
         if any(path in _SINGLES for path in paths):
-            yield from self._tried(PRODUCER_IDS_PATH, self._look_at_singles())
+            yield from self._try(PRODUCER_IDS_PATH, self._refresh_singles())
         for path in ordered:
-            yield from self._tried(path, self._ORDERED[path](self))
+            yield from self._try(path, self._ORDERED[path](self))
 
-    def _tried(self, path: str, steps: Steps[T]) -> Steps[T | None]:
+    def _try(self, path: str, steps: Steps[T]) -> Steps[T | None]:
         """Do this. Whatever others wrote at this path, the rest is done too: a failure is named, and returns None."""
         try:
             return (yield from steps)
@@ -271,7 +271,7 @@ class ClusterFollower:
             self._nodes.unreadable.name(path, f"{type(error).__name__}: {error}", error=error)
         return None
 
-    def _look_at_directory(self, path: str) -> Steps[Iterable[str]]:
+    def _changed_below(self, path: str) -> Steps[Iterable[str]]:
         """The paths of what may be different below a directory."""
         if path == TOPICS_PATH:
             return (yield from self._new_topics())
@@ -286,29 +286,29 @@ class ClusterFollower:
             topic = topics.get(path.removeprefix(f"{TOPICS_PATH}/"))
             chunk.append(path)
             size += 1 if topic is None else len(topic.partitions)
-            if size >= TOLD_AT_ONCE:
+            if size >= PUBLISHED_AT_ONCE:
                 yield chunk
                 chunk, size = [], 0
         if chunk:
             yield chunk
 
-    def _tell_found(self) -> None:
+    def _publish(self) -> None:
         """Tell the store what is different, in one change: each copies the names of all topics."""
-        self._take_topics()
-        found, self._found = self._found, []
-        looked, self._looked = self._looked, []
+        self._apply_topics()
+        found, self._records = self._records, []
+        refreshed, self._refreshed = self._refreshed, []
         if found:
-            self._store.tell(found)
+            self._store.apply_external(found)
         image = self._store.written_image
-        for name in looked:
+        for name in refreshed:
             if name in image.topics:
                 self._find_leaderless(image.topics[name])
 
-    def _look(self, path: str) -> Steps[None]:
+    def _refresh(self, path: str) -> Steps[None]:
         if path.startswith(f"{TOPICS_PATH}/"):
-            yield from self._look_at_topic(path.removeprefix(f"{TOPICS_PATH}/"))
+            yield from self._refresh_topic(path.removeprefix(f"{TOPICS_PATH}/"))
         elif path.startswith(f"{CONFIG_PATH}/"):
-            yield from self._look_at_configs(path)
+            yield from self._refresh_configs(path)
 
     # Topics
 
@@ -319,27 +319,27 @@ class ClusterFollower:
         new = set(names) - (self._watched & known.keys())
         return (f"{TOPICS_PATH}/{name}" for name in new.union(known.keys() - names))
 
-    def _look_at_topic(self, name: str) -> Steps[None]:
+    def _refresh_topic(self, name: str) -> Steps[None]:
         self._watched.discard(name)
-        known, is_close = self._nodes.topic(name), name in self._closely
-        if known is not None and not is_close and name in self._store.written_image.topics:
+        known, reads_states = self._nodes.topic(name), name in self._with_states
+        if known is not None and not reads_states and name in self._store.written_image.topics:
             found = yield from get(self._session, f"{TOPICS_PATH}/{name}", self._watches.note)
-            if found is not None and found.stat.version == known.version and _is_same(name, found.data, known):
+            if found is not None and found.stat.version == known.version and _is_same_topic(name, found.data, known):
                 self._watched.add(name)
-                yield from self._look_at_configs(f"{_TOPIC_CONFIGS}{name}")
+                yield from self._refresh_configs(f"{_TOPIC_CONFIGS}{name}")
                 return
         part = yield from self._read_topic(name)
-        self._closely.discard(name)
+        self._with_states.discard(name)
         if _error_of_topic(name, part) is not None:
             return
         if name not in part.topics:
             self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
-            yield from self._tell_missing(name)
+            yield from self._topic_is_missing(name)
             return
         if name in part.without_id:
             part = yield from self._give_id(name, part)
             if name not in part.topics or name in part.without_id:
-                self._closely.add(name)  # others write the topic too, or another is the controller: a look follows
+                self._with_states.add(name)  # others write the topic too, or another is the controller: a look follows
                 return
         topic, before = part.image.topics[name], self._store.written_image.topics.get(name)
         if before is not None and before.topic_id != topic.topic_id and not (yield from self._was_deleted(before)):
@@ -353,43 +353,43 @@ class ClusterFollower:
         yield from self._void_deletion(topic)
         self._topics_read.append((self._czxids[name], name, part))
 
-    def _take_topics(self) -> None:
+    def _apply_topics(self) -> None:
         """Take up the topics that were read together; of several new ones with one id the oldest node."""
         read, self._topics_read = self._topics_read, []
         names: dict[bytes, str] = {}
         for _, name, part in sorted(read, key=itemgetter(0, 1)):
             keeper = names.setdefault(part.image.topics[name].topic_id, name)
             if keeper == name:
-                self._take_topic(name, part)
+                self._apply_topic(name, part)
             else:
                 self._nodes.unreadable.note((), [copied(name, keeper)])
 
-    def _take_topic(self, name: str, part: ClusterTree) -> None:
+    def _apply_topic(self, name: str, part: ClusterTree) -> None:
         before = self._store.written_image.topics.get(name)
         self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
-        topic = told_topic(part.image.topics[name], before, self._config, self._nodes.unreadable)
+        topic = served_topic(part.image.topics[name], before, self._config, self._nodes.unreadable)
         if before is not None and before.topic_id == topic.topic_id and len(topic.partitions) < len(before.partitions):
-            self._tell_once(f"topic {name} has {len(topic.partitions)} partitions in ZooKeeper and had "
+            self._log_once(f"topic {name} has {len(topic.partitions)} partitions in ZooKeeper and had "
                             f"{len(before.partitions)}: the others stay")  # fmt: skip
             topic = topic._replace(partitions=topic.partitions + before.partitions[len(topic.partitions) :])
-        self._found += topic_records(before, topic)
-        self._looked.append(name)
+        self._records += topic_records(before, topic)
+        self._refreshed.append(name)
 
     def _read_topic(self, name: str) -> Steps[ClusterTree]:
         """A topic; configs that cannot be read are those that are known."""
-        tree: Tree = yield from read_topic(self._session, name, self._watches.note)
+        tree: NodesByPath = yield from read_topic(self._session, name, self._watches.note)
         node = tree.get(f"{TOPICS_PATH}/{name}")
         (self._watched.discard if node is None else self._watched.add)(name)
         self._czxids[name] = 0 if node is None else node.czxid
         known = self._store.written_image.topics.get(name)
         is_deleted = known is not None and (yield from self._was_deleted(known))
-        part = self._understand(tree, partial(self._topic_id, name, tree, is_deleted=is_deleted))
+        part = self._parse(tree, partial(self._topic_id, name, tree, is_deleted=is_deleted))
         if known is None or all(error.path != f"{_TOPIC_CONFIGS}{name}" for error in part.invalid):
             return part
         topics = {key: topic._replace(configs=known.configs) for key, topic in part.image.topics.items()}
         return part._replace(image=part.image._replace(topics=topics))
 
-    def _understand(self, tree: Tree, new_topic_id: Callable[[], bytes] = bytes) -> ClusterTree:
+    def _parse(self, tree: NodesByPath, new_topic_id: Callable[[], bytes] = bytes) -> ClusterTree:
         """Parse what was read, and name what cannot be read."""
         part = read_cluster(tree, new_topic_id, self._keeps_id)
         self._nodes.unreadable.note(tree, part.invalid)
@@ -413,7 +413,7 @@ class ClusterFollower:
             self._deletions.discard(topic.topic_id)
             yield from delete(self._session, DeletedTopic.path(topic.topic_id))
 
-    def _topic_id(self, name: str, tree: Tree, *, is_deleted: bool) -> bytes:
+    def _topic_id(self, name: str, tree: NodesByPath, *, is_deleted: bool) -> bytes:
         """The id of a topic that has none in ZooKeeper: the one that its logs have, unless it was deleted meanwhile.
 
         Tools before 2.8 drop the id when they add partitions. Who makes the topic anew leaves no state of before.
@@ -427,23 +427,23 @@ class ClusterFollower:
 
     def _give_id(self, name: str, part: ClusterTree) -> Steps[ClusterTree]:
         cluster = self._nodes.tree(part.image)._replace(topics=part.topics, without_id=part.without_id)
-        for one in plans.give_topic_ids(cluster):
-            results = yield from multi(self._session, one)
+        for operations in plans.give_topic_ids(cluster):
+            results = yield from multi(self._session, operations)
             if not isinstance(results, Refused):
                 logger.info("topic %s has an id in ZooKeeper now: %s", name, part.image.topics[name].topic_id.hex())
             else:
                 self._watches.note(CONTROLLER_PATH if results.place == 0 else f"{TOPICS_PATH}/{name}")
         return (yield from self._read_topic(name))
 
-    def _tell_missing(self, name: str) -> Steps[None]:
+    def _topic_is_missing(self, name: str) -> Steps[None]:
         before = self._store.written_image.topics.get(name)
         if before is None:
             return
         if (yield from self._was_deleted(before)):
             self._deletions.discard(before.topic_id)
-            self._found.append(RemoveTopicRecord(topic_id=before.topic_id))
+            self._records.append(RemoveTopicRecord(topic_id=before.topic_id))
         else:
-            self._tell_once(
+            self._log_once(
                 f"topic {name} is gone from ZooKeeper, though nobody has ordered its deletion: it is served on, and "
                 "its data stay on the disk; delete it with kafka-topics, or write the topic again"
             )
@@ -474,7 +474,7 @@ class ClusterFollower:
         names = yield from children(self._session, CONFIG_CHANGES_PATH, self._watches.note)
         new = [name for name in names if name not in self._notifications]
         found = yield from gather(
-            [self._tried(f"{CONFIG_CHANGES_PATH}/{name}", self._read_notification(name)) for name in new]
+            [self._try(f"{CONFIG_CHANGES_PATH}/{name}", self._read_notification(name)) for name in new]
         )
         self._notifications = {name: self._notifications[name] for name in names if name in self._notifications}
         yield from self._purge()
@@ -501,7 +501,7 @@ class ClusterFollower:
         before_ms = self._clock.now_ms() - NOTIFICATION_MS
         old = [name for name, created_ms in self._notifications.items() if created_ms < before_ms]
         paths = [f"{CONFIG_CHANGES_PATH}/{name}" for name in old]
-        yield from gather([self._tried(path, remove(self._session, path)) for path in paths])
+        yield from gather([self._try(path, remove(self._session, path)) for path in paths])
         for name in old:
             del self._notifications[name]
 
@@ -509,13 +509,13 @@ class ClusterFollower:
         names = yield from children(self._session, parent)
         entity_type = parent.removeprefix(f"{CONFIG_PATH}/")
         known = (_entity(*key) for key in self._store.written_image.configs)
-        gone = _paths(one for one in known if one.entity_type == entity_type)
+        gone = _paths(entity for entity in known if entity.entity_type == entity_type)
         return {f"{parent}/{name}" for name in names}.union(gone)
 
     def _read_configs(self, path: str) -> Steps[ClusterTree]:
-        return self._understand((yield from read_node(self._session, path)))
+        return self._parse((yield from read_node(self._session, path)))
 
-    def _look_at_configs(self, path: str) -> Steps[None]:
+    def _refresh_configs(self, path: str) -> Steps[None]:
         try:
             entity = ConfigEntity.of(path.removeprefix(f"{CONFIG_PATH}/"))
         except InvalidNode as error:
@@ -537,28 +537,28 @@ class ClusterFollower:
             changed = changed_configs(
                 topic.configs, accepted_topic_configs(topic.name, configs, self._nodes.unreadable)
             )
-            self._found += config_records(topic.name, changed)
+            self._records += config_records(topic.name, changed)
         else:
             key = _resource(entity)
             if key[0] == GROUP_RESOURCE:
                 configs = accepted_group_configs(self._config, key[1], configs, self._nodes.unreadable)
-            self._found += config_records(key[1], changed_configs(image.configs.get(key, {}), configs), key[0])
+            self._records += config_records(key[1], changed_configs(image.configs.get(key, {}), configs), key[0])
 
     # Single nodes
 
     def _read_singles(self) -> Steps[ClusterTree]:
         """Producer ids and features."""
-        tree: Tree = {}
+        tree: NodesByPath = {}
         for path in _SINGLES:
             tree |= yield from read_node(self._session, path)
-        part = self._understand(tree)
+        part = self._parse(tree)
         self._nodes.put_versions(part)
         if all(error.path != PRODUCER_IDS_PATH for error in part.invalid) and PRODUCER_IDS_PATH in tree:
             block = ProducerIdBlock.decode(tree[PRODUCER_IDS_PATH].data)
             self.has_last_block = block is not None and block.broker_id == self._config.node_id
         return part
 
-    def _look_at_singles(self) -> Steps[None]:
+    def _refresh_singles(self) -> Steps[None]:
         part = yield from self._read_singles()
         image, found = self._store.written_image, part.image
         levels = {name: level for name, level in found.features.items() if image.features.get(name) != level}
@@ -568,7 +568,7 @@ class ClusterFollower:
         if found.next_producer_id > image.next_producer_id:
             records.append(ProducerIdsRecord(broker_id=-1, next_producer_id=found.next_producer_id))
         if records:
-            self._store.tell(records)
+            self._store.apply_external(records)
 
     # Orders of tools
 
@@ -587,7 +587,7 @@ class ClusterFollower:
             elif name in self._store.written_image.topics:
                 continue  # the deletion waits
             yield from remove(self._session, f"{DELETE_TOPICS_PATH}/{name}")
-            self._put_deleting([one for one in self._nodes.deleting if one != name])
+            self._put_deleting([topic for topic in self._nodes.deleting if topic != name])
 
     def _put_deleting(self, names: Sequence[str]) -> None:
         """Note the orders to delete topics; a topic without an order any more is led."""
@@ -605,7 +605,7 @@ class ClusterFollower:
         yield from self._do_order(path, PreferredReplicaElection.decode, orders.elect_preferred)
 
     def _do_order(
-        self, path: str, decode: Callable[[bytes | None], Order], decide: Callable[[Image, int, Order], Decision]
+        self, path: str, decode: Callable[[bytes | None], Order], decide: Callable[[Image, int, Order], OrderDecision]
     ) -> Steps[None]:
         """Do an order, and delete it once nothing is left to do."""
         if (yield from exists(self._session, path, self._watches.note)) is None:
@@ -617,7 +617,7 @@ class ClusterFollower:
         try:
             decision = decide(self._store.planned, self._config.node_id, decode(found.data))
         except InvalidNode as error:
-            decision = Decision([], [str(error)])
+            decision = OrderDecision([], [str(error)])
         if decision.records:
             self._ordered[self._store.submit(decision.records)] = path
             return
@@ -625,7 +625,7 @@ class ClusterFollower:
             logger.error("an order in ZooKeeper's %s is refused: %s", path, refusal)
         yield from remove(self._session, path, found.stat.version)
 
-    def ended(self, change: Change, *, is_final: bool) -> bool:
+    def change_ended(self, change: Change, *, is_final: bool) -> bool:
         """A change has ended. True if it was ordered: then look whether the order is done, unless that is final."""
         path = self._ordered.pop(change, None)
         if path is not None and not is_final:
@@ -638,7 +638,7 @@ class ClusterFollower:
         for path in postponed:
             self._watches.note(path)
 
-    _ORDERED: Final[Mapping[str, Callable[[ClusterFollower], Steps[None]]]] = {
+    _ORDERED: Final[Mapping[str, Callable[[MetadataWatcher], Steps[None]]]] = {
         DELETE_TOPICS_PATH: _delete_topics,
         REASSIGN_PARTITIONS_PATH: _reassign,
         PREFERRED_REPLICA_ELECTION_PATH: _elect_preferred,
@@ -646,9 +646,9 @@ class ClusterFollower:
 
     # Log lines
 
-    def _tell_once(self, sentence: str) -> None:
-        if sentence not in self._told and len(self._told) < 10_000:
-            self._told.add(sentence)
+    def _log_once(self, sentence: str) -> None:
+        if sentence not in self._logged and len(self._logged) < 10_000:
+            self._logged.add(sentence)
             logger.error("%s", sentence)
 
 
@@ -663,7 +663,7 @@ def _with_topic(image: Image, name: str, topic: Topic | None) -> Image:
     return image._replace(topics=topics, topic_names=names)
 
 
-def _is_same(name: str, data: bytes | None, known: TopicNodes) -> bool:
+def _is_same_topic(name: str, data: bytes | None, known: TopicNodes) -> bool:
     """Whether a topic is as it was: one that was made anew may have the same version."""
     try:
         return TopicAssignment.decode(name, data) == known.assignment
