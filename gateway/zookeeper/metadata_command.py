@@ -1,8 +1,8 @@
-"""`headgate metadata to-zookeeper | to-embedded`: carries the metadata of a stopped broker from one place to the other.
+"""`headgate metadata to-zookeeper | to-embedded`: transfers a stopped broker's metadata from one store to the other.
 
-To ZooKeeper: write all nodes, read them again, compare, and only then give the own log another name. To the own log:
-write it under another name, and rename it when it is complete. So one place has everything at each moment, and the
-place that a start reads is the one that its settings name.
+To ZooKeeper: write all nodes, read them again, compare, and only then rename the own log. To the own log: write the log
+under another name, and rename the complete log. So one store has all metadata at each moment, and a start reads the
+store that its settings name.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NOT_CARRIED: Final = (CLIENTS, USERS, IPS)
 
 
 class TransferParts(NamedTuple):
-    """What a transfer needs besides settings and session."""
+    """The inputs of a transfer besides settings and session."""
 
     files: Files
     random: Random
@@ -65,7 +65,7 @@ class _Embedded(NamedTuple):
 def to_zookeeper(
     config: BrokerConfig, connection: ZooKeeperConnection, parts: TransferParts, *, execute: bool
 ) -> list[str]:
-    """Carry the own log to ZooKeeper; without `execute` only check. Returns lines for people.
+    """Transfer the own log to ZooKeeper; without `execute` only check. Returns lines for people.
 
     Raises StorageError, with nothing changed in the directories; DirectoryLocked while the broker runs; OSError.
     """
@@ -89,7 +89,7 @@ def to_zookeeper(
 def to_embedded(
     config: BrokerConfig, connection: ZooKeeperConnection, parts: TransferParts, *, execute: bool
 ) -> list[str]:
-    """Carry ZooKeeper's metadata to an own log; without `execute` only check. Returns lines for people.
+    """Transfer ZooKeeper's metadata to an own log; without `execute` only check. Returns lines for people.
 
     Raises as `to_zookeeper`.
     """
@@ -163,7 +163,7 @@ def _read_embedded(config: BrokerConfig, parts: TransferParts) -> _Embedded:
             raise log_manager.failed.get((METADATA_TOPIC, 0)) or TransferRefused(f"{OWN_METADATA} cannot be opened")
         return _Embedded(log.directory, log_manager.cluster_id, snapshot.load(log).image)
     finally:
-        log_manager.abandon()  # nothing is claimed: the directories are as the last stop left them
+        log_manager.abandon()  # claim no directory: they stay as the last stop left them
 
 
 @contextlib.contextmanager
@@ -187,14 +187,14 @@ def _check_target(session: Session, embedded: _Embedded, node_id: int) -> Steps[
 
 
 def _write_nodes(session: Session, embedded: _Embedded, node_id: int) -> Steps[None]:
-    """Write what is missing, and read all again. Raises TransferRefused, Failed."""
+    """Write the missing nodes, and read all nodes again. Raises TransferRefused, Failed."""
     cluster = yield from _read(session, _no_id)
     transfer.check(cluster, embedded.cluster_id)
     transfer.check_groups(embedded.image, ())
     transfer.into_zookeeper(embedded.image, cluster, node_id)  # refuse before the first write
     yield from ensure_paths(session)
     yield from ensure(session, CLUSTER_ID_PATH.rpartition("/")[0])
-    # What was in both stores once: ZooKeeper's offsets are older than the coordinator's by now
+    # Marks of former dual groups: their offsets in ZooKeeper are outdated by now
     marked = yield from children(session, MARKS_PATH)
     yield from gather([delete(session, f"{MARKS_PATH}/{name}") for name in marked])
     first: list[Operation] = []
@@ -210,20 +210,22 @@ def _write_nodes(session: Session, embedded: _Embedded, node_id: int) -> Steps[N
     cluster = yield from _read(session, _no_id)
     transfer.check(cluster, embedded.cluster_id)
     if transfer.into_zookeeper(embedded.image, cluster, node_id):
-        raise TransferRefused("ZooKeeper has not kept all that was written; somebody else writes there: find out who")
+        raise TransferRefused(
+            "ZooKeeper does not have everything that was written; another program writes there: find and stop it"
+        )
 
 
 def _commit(session: Session, operations: Sequence[Operation]) -> Steps[None]:
     result = yield from multi(session, operations)
     if isinstance(result, Refused):
         raise TransferRefused(
-            f"ZooKeeper refused to write {operations[result.place].path}: {result.error.name}; somebody else writes"
-            " there: stop that, and run this again"
+            f"ZooKeeper refused to write {operations[result.place].path}: {result.error.name}; another program"
+            " writes there: stop it, and run this again"
         )
 
 
 def _read_all(session: Session, random: Random) -> Steps[tuple[ClusterTree, list[str], int, tuple[str, ...]]]:
-    """The cluster, the paths of configs that are not carried, the number of groups, and the marks of dual groups."""
+    """The cluster, the paths of configs that stay in ZooKeeper, the number of groups, and the marks of dual groups."""
     cluster = yield from _read(session, lambda: new_topic_id(random, ()))
     others: list[str] = []
     for kind in _NOT_CARRIED:
@@ -239,5 +241,5 @@ def _read(session: Session, new_id: Callable[[], bytes]) -> Steps[ClusterTree]:
 
 
 def _no_id() -> bytes:
-    """No topic of the own log has this id: a topic in ZooKeeper without an id is not ours."""
+    """An id that no topic of the own log has: a topic in ZooKeeper without an id does not come from this log."""
     return bytes(16)

@@ -1,4 +1,4 @@
-"""The one session that all parts of a broker share, and the order in which they learn of its events."""
+"""The session that all parts of a broker share, and the order of the listeners of its events."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from headgate.gateway.zookeeper.session import Session, SessionEvent
 
 
 class SessionTimer(Protocol):
-    """A function that is to run later."""
+    """A function that runs later."""
 
     def cancel(self) -> None:
         """Drop the function."""
 
 
 class SessionScheduling(Protocol):
-    """What a session needs of `gateway.runtime.scheduler.Scheduler`."""
+    """The part of `gateway.runtime.scheduler.Scheduler` that a session uses."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run `callback` after the present turn, in the order of the calls."""
@@ -38,7 +38,7 @@ class SharedSession:
     def __init__(
         self, connect: str, session_timeout_ms: int, scheduling: SessionScheduling, open_session: OpenSession
     ) -> None:
-        """Raises ValueError for a `connect` that is none."""
+        """Raises ValueError for an invalid `connect`."""
         self.connect = connect
         self.listeners: list[Callable[[SessionEvent], None]] = []
         self.session = open_session(connect, session_timeout_ms, scheduling, self._report)

@@ -1,8 +1,8 @@
 """Orders to the controller (`/admin`) and notifications of brokers.
 
-Tools of Kafka before 3.0 write the orders where they get `--zookeeper`; the controller deletes each when it is done.
-Brokers with an inter.broker.protocol.version below 2.7 tell the controller in `/isr_change_notification` of in-sync
-sets that they changed; all tell in `/log_dir_event_notification` of a failed disk.
+Tools of Kafka before 3.0 write the orders if they run with `--zookeeper`; the controller deletes each completed order.
+Brokers with an inter.broker.protocol.version below 2.7 report changed in-sync replicas to the controller in
+`/isr_change_notification`. All brokers report failed disks in `/log_dir_event_notification`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOG_DIR_FAILURE: Final = 1
 
 
 class TopicDeletion(NamedTuple):
-    """An order to delete a topic. The node has no data (3.9) or empty data (0.8.2); nobody reads them."""
+    """An order to delete a topic. The node has no data (3.9) or empty data (0.8.2), which no broker reads."""
 
     topic: str
 

@@ -39,8 +39,8 @@ class AdvertisedEndpoint(NamedTuple):
 class BrokerRegistration(NamedTuple):
     """A live broker. `features`: the lowest and highest supported level by name.
 
-    `host` and `port` are those of the first endpoint without encryption, for clients of the 0.8 age; None and -1
-    without such an endpoint.
+    The node also has `host` and `port` of the first endpoint without encryption, for clients of the 0.8 age; null
+    and -1 without such an endpoint.
     """
 
     endpoints: tuple[AdvertisedEndpoint, ...]
@@ -90,7 +90,7 @@ class BrokerRegistration(NamedTuple):
 
 
 def broker_id_of(name: str) -> int:
-    """The id that a child of `/brokers/ids` stands for. Raises InvalidNode."""
+    """The broker id in the name of a child of `/brokers/ids`. Raises InvalidNode."""
     return child_number(BROKER_IDS_PATH, name)
 
 

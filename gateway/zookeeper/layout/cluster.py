@@ -25,7 +25,7 @@ CLUSTER_ID_PATH: Final = "/cluster/id"
 FEATURES_PATH: Final = "/feature"
 PRODUCER_IDS_PATH: Final = "/latest_producer_id_block"
 OWN_FEATURES_PATH: Final = "/headgate/feature"
-# What else a broker of Kafka 3.9 creates at its start
+# The other nodes that a broker of Kafka 3.9 creates at its start
 PERSISTENT_PATHS: Final = (
     "/consumers",
     "/brokers/ids",
@@ -49,7 +49,7 @@ _MAX_LEVEL: Final = 2**15 - 1
 class Controller(NamedTuple):
     """The broker that is the controller; the node is ephemeral.
 
-    `kraft_controller_epoch` is -1 unless a KRaft controller has taken over (KIP-866): then nobody else may write.
+    `kraft_controller_epoch` is -1 unless a KRaft controller has taken over (KIP-866). Then no other broker may write.
     """
 
     broker_id: int
@@ -115,7 +115,7 @@ class ClusterId(NamedTuple):
 
 
 class ProducerIdBlock(NamedTuple):
-    """The block of producer ids that was taken last: `first` to `last`, both included. The next begins behind it."""
+    """The last block of producer ids taken: `first` to `last`, both included. The next begins after `last`."""
 
     broker_id: int
     first: int

@@ -18,14 +18,14 @@ from headgate.protocol.errors import KafkaError
 MAX_DATA_BYTES: Final = 4 << 20
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 MAX_DEPTH: Final = 64
-"""Nesting of JSON; Kafka's has at most four. Python reads and writes what is deeper, or fails, as its stack allows."""
+"""The deepest JSON; Kafka's has at most four levels. Beyond it Python may fail, depending on its stack."""
 NO_FIELDS: Final[Mapping[str, Any]] = {}
 _REQUIRED: Final[Any] = object()
 _TOO_DEEP: Final = "the JSON is nested too deeply"
 _SHOWN = 60
 
 _DECIMAL: Final = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
-# ZooKeeper's PathUtils; it sees UTF-16, so that a character beyond is a pair of surrogates to it
+# ZooKeeper's PathUtils. It sees UTF-16: a character above U+FFFF is a pair of surrogates there
 _ILLEGAL: Final = re.compile("[\x00-\x1f/\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 _SEQUENCE: Final = re.compile(r"-?[0-9]{10}", re.ASCII)
 _ESCAPES: Final = re.compile(rb"\\u00([0-9a-f]{2})")
@@ -41,7 +41,7 @@ class InvalidNode(ValueError):
 
 
 def encode_object(members: Mapping[str, Any]) -> bytes:
-    """Compact JSON in the given order. Raises ValueError for text that UTF-8 does not have (lone surrogates)."""
+    """Compact JSON in the given order. Raises ValueError for text that UTF-8 cannot encode (lone surrogates)."""
     data = json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
     # Jackson writes these escapes in capitals
     return _ESCAPES.sub(lambda found: b"\\u00" + found[1].upper(), data) if b"\\u00" in data else data
@@ -70,7 +70,7 @@ class NodeFields:
         return value  # type: ignore[no-any-return]
 
     def timestamp_ms(self) -> int:
-        """`timestamp`, which nobody reads but people: text or a number, -1 where it is neither."""
+        """`timestamp`, informational only: text or a number; -1 for any other value."""
         value = self._get("timestamp", -1)
         if isinstance(value, str) and _DECIMAL.fullmatch(value):
             value = int(value)
@@ -121,7 +121,7 @@ class NodeFields:
             yield self._fields(name, element)
 
     def unknown(self) -> Mapping[str, Any]:
-        """The members that nobody has asked for."""
+        """The members that no getter has read."""
         return {name: value for name, value in self._members.items() if name not in self._known} or NO_FIELDS
 
     def fail(self, reason: str) -> NoReturn:
@@ -172,7 +172,7 @@ def decode_json(path: str, data: bytes | None) -> Any:
     text = decode_text(path, data)
     try:
         value = json.loads(text, parse_float=_refuse, parse_constant=_refuse)
-        if "\\u" in text:  # an escape can name half a character, which could not be written again
+        if "\\u" in text:  # an escape can be half a surrogate pair, which could not be written again
             encode_object({"": value})
     except RecursionError:
         raise InvalidNode(path, _TOO_DEEP) from None
@@ -196,7 +196,7 @@ def decode_text(path: str, data: bytes | None) -> str:
 
 
 def decode_decimal(path: str, data: bytes | None, *, low: int = -MAX_INT64 - 1, high: int = MAX_INT64) -> int:
-    """A decimal number as the whole data, without sign, zeros or blanks in front. Raises InvalidNode."""
+    """Data that are one decimal number, without a plus, leading zeros or blanks. Raises InvalidNode."""
     text = decode_text(path, data)
     if not _DECIMAL.fullmatch(text) or not low <= int(text) <= high:
         raise InvalidNode(path, f"{shown(text)} is not a decimal number from {low} to {high}")
@@ -234,7 +234,7 @@ def number_child_path(parent: str, number: int) -> str:
 
 
 def child_number(parent: str, name: str) -> int:
-    """The broker's id or the partition's index that a child's name is. Raises InvalidNode."""
+    """The broker's id or the partition's index in a child's name. Raises InvalidNode."""
     return decode_decimal(child_path(parent, name), name.encode(), low=0, high=MAX_INT32)
 
 
@@ -247,7 +247,7 @@ def sequence_number(name: str, prefix: str) -> int:
 
 
 def with_unknown(members: dict[str, Any], unknown: Mapping[str, Any]) -> bytes:
-    """The object of known members and then of those that were kept. A known member wins."""
+    """The known members, followed by the unknown ones. A known member takes precedence."""
     return encode_object(members | {name: value for name, value in unknown.items() if name not in members})
 
 

@@ -1,7 +1,7 @@
 """Joining a cluster: the checks that refuse it, and the node of this process (`owner.py`).
 
-The same steps at a start, for a new session, and for a session that was interrupted: they look at what is there, and do
-what is missing. After `Lost` and `Overtaken` they are run again. Nothing is written before all checks have passed.
+The steps are the same at a start, for a new session, and for an interrupted session: they read the present nodes and
+create the missing ones. After `Lost` and `Overtaken` they run again. Nothing is written before all checks have passed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger("headgate.zookeeper")
 
 
 class EarlierSession(Exception):
-    """An earlier session of this broker lives on, perhaps with its process: its end has to be awaited."""
+    """An earlier session of this broker is alive, perhaps with its process. The broker has to wait for its end."""
 
     def __init__(self, node_id: int, session_id: int, owner: SessionOwner) -> None:
         super().__init__(node_id, session_id)
@@ -34,23 +34,23 @@ class EarlierSession(Exception):
 
 
 class Overtaken(Exception):
-    """Somebody else wrote meanwhile: begin again."""
+    """Another client wrote at the same time: begin again."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoiningBroker:
-    """This broker, as its checks need it. `connect` is for messages."""
+    """The identity of a broker that joins a cluster. `connect` is for messages."""
 
     connect: str
     node_id: int
     owner: SessionOwner
     cluster_id: str | None = None
-    """The cluster of a broker that runs; None at a start."""
+    """The cluster of a running broker; None at a start."""
     unreadable: UnreadableNodes = field(default_factory=UnreadableNodes)
 
 
 class _ClusterState(NamedTuple):
-    """The nodes that decide whether a cluster may be joined."""
+    """The nodes that the checks before a join need."""
 
     owner: NodeData | None
     controller: NodeData | None
@@ -60,7 +60,7 @@ class _ClusterState(NamedTuple):
 def join(session: Session, member: JoiningBroker, watch: Watch | None = None) -> Steps[None]:
     """Check the cluster, and create the node of this process.
 
-    `watch` is that of `/brokers/ids`. Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed.
+    `watch` is set on `/brokers/ids`. Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed.
     """
     if member.cluster_id is not None:
         yield from _check_cluster(session, member, member.cluster_id)
@@ -84,9 +84,9 @@ def check(session: Session, member: JoiningBroker) -> Steps[None]:
 
 
 def _check_cluster(session: Session, member: JoiningBroker, cluster_id: str) -> Steps[None]:
-    """Check that the cluster is still there: without it, this broker would write a part of it. Raises ZooKeeperRefusal.
+    """Check that the cluster still exists: otherwise this broker would create parts of it. Raises ZooKeeperRefusal.
 
-    An id that cannot be read says nothing: anybody may have written it.
+    An unreadable id is no reason to refuse: any program may have written it.
     """
     node = yield from get(session, CLUSTER_ID_PATH)
     if node is None:
@@ -138,7 +138,7 @@ def _check(session: Session, member: JoiningBroker, found: _ClusterState) -> Ses
         for broker_id, node in found.brokers.items()
         if broker_id != member.node_id
     ]
-    # A broker's node is ephemeral. The reader of the cluster names one that is neither ephemeral nor readable
+    # A node that is neither readable nor ephemeral is no live broker; `read_cluster` reports it
     others = [
         (broker_id, known) for broker_id, known in others if known or found.brokers[broker_id].stat.ephemeral_owner
     ]
@@ -198,7 +198,7 @@ def _owner(node_id: int, node: NodeData) -> SessionOwner | None:
 
 
 def _replacement(member: JoiningBroker, found: _ClusterState) -> list[Operation]:
-    """The deletion of an earlier session's nodes, whose process is gone; ZooKeeper would delete them at its end."""
+    """Deletions of the nodes of an earlier session whose process is gone; the timeout would delete them later."""
     nodes = (
         (SessionOwner.path(member.node_id), found.owner),
         (BrokerRegistration.path(member.node_id), found.brokers.get(member.node_id)),

@@ -20,7 +20,7 @@ logger = logging.getLogger("headgate.zookeeper")
 
 
 def registration(config: BrokerConfig, ports: Mapping[str, int], now_ms: int) -> BrokerRegistration:
-    """What to register. `ports`: the open port of each listener; others have the configured one."""
+    """The registration of this broker. `ports`: open ports by listener; the others have their configured port."""
     endpoints = [_endpoint(config, listener, ports.get(listener.name, listener.port)) for listener in config.listeners]
     return BrokerRegistration(tuple(endpoints), now_ms, config.broker_rack)
 
@@ -33,7 +33,7 @@ def _endpoint(config: BrokerConfig, listener: Listener, port: int) -> Advertised
 def register(session: Session, member: JoiningBroker, wanted: BrokerRegistration, watch: Watch) -> Steps[None]:
     """Create the registration, unless this session has it. Raises Overtaken, ZooKeeperRefusal, Lost.
 
-    `watch` tells when the registration is gone.
+    `watch` fires when the registration is gone.
     """
     path = BrokerRegistration.path(member.node_id)
     found = yield from get(session, path, watch)

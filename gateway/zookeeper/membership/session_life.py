@@ -1,7 +1,7 @@
-"""The life of a broker's session after the start: lost, interrupted, expired, and everything back again.
+"""The life of a broker's session after the start: interruption, expiry, and the recovery from both.
 
-Clients are served on meanwhile. After each connection the broker looks whether it may (still) be here (`joining.py`),
-registers itself, and has the store go on. Until then one line says what is waited for, at growing intervals.
+The broker serves its clients meanwhile. After each reconnection it repeats the checks of a join (`joining.py`),
+registers itself, and resumes the store. Until then it logs the reason of the wait, at growing intervals.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children, run
 logger = logging.getLogger("headgate.zookeeper")
 
 RETRY_MS: Final = 500.0
-"""The time until the next look at an earlier session, or at a node that somebody else just wrote."""
+"""The wait before another attempt, after an earlier session or a concurrent write was found."""
 REFUSED_RETRY_MS: Final = 5_000.0
 FIRST_LINE_MS, LONGEST_LINE_MS = 5_000.0, 60_000.0
 
 
 class ResumableStore(Protocol):
-    """The metadata store. It learns of a lost connection by the errors of its requests."""
+    """The metadata store. The errors of its requests report a lost connection to it."""
 
     def resume(self) -> None:
-        """Read everything again, become the controller again, and go on."""
+        """Read everything again, become the controller again, and continue."""
 
 
 class SessionLife:
-    """Follows the events of the session, from the end of the start on."""
+    """Handles the events of the session, from the end of the start on."""
 
     def __init__(
         self, shared: SharedSession, member: JoiningBroker, scheduling: SessionScheduling, clock: Clock
@@ -51,7 +51,7 @@ class SessionLife:
         self._registration: BrokerRegistration | None = None
         self._announced: Callable[[ZooKeeperRefusal | None], None] | None = None
         self._deadline: SessionTimer | None = None
-        self._is_whole = True  # the session is connected, and everything of it is in ZooKeeper
+        self._is_whole = True  # the session is connected, and all its nodes are in ZooKeeper
         self._attempt = 0
         self._lost_ms = 0.0
         self._problem = ""
@@ -61,7 +61,7 @@ class SessionLife:
         shared.listeners.append(self._handle_event)
 
     def serve(self, store: ResumableStore) -> None:
-        """The store to resume."""
+        """Set the store to resume."""
         self._store = store
 
     def announce(
@@ -69,7 +69,7 @@ class SessionLife:
     ) -> None:
         """Register this broker, now and after each loss.
 
-        `done` is called once it is registered for the first time, or with the reason why it is not within this time.
+        `done` gets None after the first registration, or the error if that takes longer than `within_ms`.
         """
         self._registration, self._announced = registration, done
         self._deadline = self._scheduling.call_after(within_ms, partial(self._not_announced, within_ms))
@@ -88,7 +88,7 @@ class SessionLife:
             announced(error)
 
     def stop(self) -> None:
-        """Follow no more events."""
+        """Handle no further events."""
         if self._handle_event in self._shared.listeners:
             self._shared.listeners.remove(self._handle_event)
         self._attempt += 1
@@ -104,7 +104,7 @@ class SessionLife:
             self._problem = "no connection" if event is SessionEvent.SUSPENDED else "the session has expired"
             self._lost()
         else:
-            self._lost()  # also a new session of which the loss was not told: a kazoo that had failed
+            self._lost()  # needed for a new session without a loss event, after kazoo has failed
             self._begin(self._come_back())
 
     def _lost(self) -> None:
@@ -151,12 +151,12 @@ class SessionLife:
         if result is None:
             self._whole()
         elif isinstance(result, Lost):
-            pass  # an event tells when there is a connection again
+            pass  # an event reports the next connection
         elif isinstance(result, EarlierSession):
             self._problem = earlier_session(result.node_id, result.owner)
             self._try_again(RETRY_MS)
         elif isinstance(result, Overtaken | Failed):
-            logger.info("ZooKeeper at %s: %s; looking again", self._shared.connect, result)
+            logger.info("ZooKeeper at %s: %s; trying again", self._shared.connect, result)
             self._try_again(RETRY_MS)
         elif isinstance(result, Exception):
             self._refused(result)
@@ -177,7 +177,7 @@ class SessionLife:
             self._begin(self._come_back())
 
     def _registrations_changed(self, _path: str) -> None:
-        """The registrations have changed: one's own is gone, or another broker is there."""
+        """Handle a change of the registrations: this broker's is gone, or another broker has registered."""
         self._retried()
 
     def _whole(self) -> None:

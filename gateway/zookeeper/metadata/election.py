@@ -1,7 +1,8 @@
 """The controller: one broker at a time, by an ephemeral node, with an epoch that rises with each election.
 
 Each write of the controller is conditional on the version of `/controller_epoch`, so a controller that was replaced
-unnoticed writes nothing. Whoever deletes `/controller` has the next one elected: operators of Kafka do that on purpose.
+unnoticed writes nothing. The deletion of
+`/controller` starts the next election: operators of Kafka delete the node on purpose.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _ATTEMPTS: Final = 10
 
 
 class ControllerElection:
-    """Whether this broker is the controller, and how it becomes it again."""
+    """The state of this broker's controllership, and the steps of an election."""
 
     def __init__(
         self, session: Session, nodes: ClusterNodes, node_id: int, now_ms: Callable[[], int], watch: Watch
     ) -> None:
         self.is_elected = False
         self.others_wrote = False
-        """Another controller, or an unknown one, may have written since this broker was the controller."""
+        """Another controller may have written to ZooKeeper since this broker last was the controller."""
         self._session = session
         self._nodes = nodes
         self._node_id = node_id
@@ -42,9 +43,9 @@ class ControllerElection:
         self._logged = ""
 
     def elect(self) -> Steps[bool]:
-        """Become the controller, unless another broker is; then the watch tells when it is not any more.
+        """Become the controller, unless another broker is. The watch fires when the controller changes.
 
-        Returns true if this is a new election.
+        Returns true if this broker won a new election.
         """
         self.is_elected = False
         for _ in range(_ATTEMPTS):
@@ -60,7 +61,7 @@ class ControllerElection:
             elif not (yield from self._read_epoch()):
                 self.is_elected = True
                 return False
-            else:  # the epoch is not known to be ours: only a new one is
+            else:  # the present epoch may be another controller's: force a new election
                 self.others_wrote = True
                 yield from delete(self._session, CONTROLLER_PATH, stat.version)
         return False
@@ -76,7 +77,7 @@ class ControllerElection:
         return True
 
     def _read_epoch(self) -> Steps[bool]:
-        """Whether the epoch was written since this broker read it."""
+        """Read the controller epoch. Returns whether the node has changed since this broker read it last."""
         known = self._nodes.controller_epoch_version
         tree = yield from read_node(self._session, CONTROLLER_EPOCH_PATH)
         part = read_cluster(tree, bytes)

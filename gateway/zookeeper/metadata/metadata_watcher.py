@@ -1,14 +1,14 @@
-"""What others write in ZooKeeper, taken up: topics, partitions, configs, and the orders of tools.
+"""External changes in ZooKeeper, applied to the store: topics, partitions, configs, and the orders of tools.
 
-A watch names a path; the follower reads there again, with a new watch, and tells the store what is different.
+A fired watch names a path. The watcher reads the path again, with a new watch, and passes the differences to the store.
 
-- A topic without an id, as tools before 2.8 make it, gets one in ZooKeeper before anybody sees the topic.
-- A topic that is gone from ZooKeeper without an order to delete it stays, with one line in the log: whoever empties
-  ZooKeeper must not empty the disks.
-- A node that cannot be read, in name or content, is named once and left out; what is known of it stays. So is a topic
-  with the id of another topic: a copy of that node.
-- Configs that this version refuses are left out, with one line in the log; they stay in ZooKeeper.
-- `/config/changes` has notifications in three forms. They are deleted after 15 minutes, as Kafka's brokers do it.
+- Tools before 2.8 create topics without an id. The watcher writes an id to ZooKeeper before it publishes the topic.
+- A topic whose nodes vanish without a deletion order stays, with one log line: an emptied ZooKeeper must not lead to
+  emptied disks.
+- An unreadable node (by name or content) is logged once and skipped; the last known state stays. The same applies to a
+  topic with the id of another topic: its node is a copy.
+- Configs that this version refuses are skipped, with one log line; they stay in ZooKeeper.
+- `/config/changes` has notifications in three formats. They are deleted after 15 minutes, as by Kafka's brokers.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ Order = TypeVar("Order")
 T = TypeVar("T")
 
 PUBLISHED_AT_ONCE: Final = 64
-"""The partitions, or other entities, whose changes by others are one change here."""
+"""About the largest number of partitions, or other entities, in one published change."""
 NOTIFICATION_MS: Final = 15 * 60 * 1000
 _ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
 _DIRECTORIES: Final = (CONFIG_CHANGES_PATH, TOPICS_PATH, *CONFIGURED)
@@ -88,28 +88,28 @@ _SINGLES: Final = (PRODUCER_IDS_PATH, OWN_FEATURES_PATH)
 
 
 class ImageStore(Protocol):
-    """What the follower needs of the store."""
+    """The part of the store that the watcher uses."""
 
     @property
     def written_image(self) -> Image:
-        """The image of what is known to be in ZooKeeper."""
+        """The image of everything that is known to be in ZooKeeper."""
 
     @property
     def planned(self) -> Image:
-        """The image behind all changes that wait."""
+        """The image after all pending changes."""
 
     def apply_external(self, records: Sequence[MetadataRecord]) -> None:
-        """Others have changed this."""
+        """Apply changes that other programs have written to ZooKeeper."""
 
     def delete_topic(self, name: str) -> Change:
         """Delete a topic. Raises KafkaError."""
 
     def submit(self, records: Sequence[MetadataRecord]) -> Change:
-        """Change this. Raises KafkaError."""
+        """Submit a change. Raises KafkaError."""
 
 
 class MetadataWatcher:
-    """Keeps the store's image, and what is known of the nodes, in step with ZooKeeper."""
+    """Keeps the store's image and the known nodes up to date with ZooKeeper."""
 
     def __init__(
         self,
@@ -122,9 +122,9 @@ class MetadataWatcher:
         store: ImageStore,
     ) -> None:
         self.leaderless: dict[tuple[str, int], None] = {}
-        """Partitions that this broker has to lead, and does not yet."""
+        """Partitions that this broker has to lead, but does not lead yet."""
         self.has_last_block = False
-        """Whether this broker has taken the last block of producer ids, as of the last look."""
+        """Whether the last block of producer ids was this broker's at the last read."""
         self._session = session
         self._watches = watches
         self._nodes = nodes
@@ -136,17 +136,17 @@ class MetadataWatcher:
         self._watched = set[str]()  # topics whose assignment has a watch
         self._with_states = set[str]()  # topics to read with all partitions, also if their assignment is the same
         self._notifications: dict[str, int] = {}  # name -> when it was created, in ms
-        self._records: list[MetadataRecord] = []  # what is different, and nobody was told yet
-        self._refreshed: list[str] = []  # topics that were looked at meanwhile
+        self._records: list[MetadataRecord] = []  # differences that are not published yet
+        self._refreshed: list[str] = []  # topics that were read since the last publication
         self._logged = set[str]()
-        self._topics_read: list[tuple[int, str, ClusterTree]] = []  # (czxid, name, part): nobody was told yet
+        self._topics_read: list[tuple[int, str, ClusterTree]] = []  # (czxid, name, part), not published yet
         self._czxids: dict[str, int] = {}  # of the topics that were read
-        self._ordered: dict[Change, str] = {}  # changes that do an order -> its path
-        self._deletions = set[bytes]()  # ids of topics whose deletion was given up, but may be done
-        self._postponed = set[str]()  # orders that wait until all partitions are led
+        self._ordered: dict[Change, str] = {}  # changes that carry out an order -> path of the order
+        self._deletions = set[bytes]()  # ids of topics whose deletion was given up, but may have taken effect
+        self._postponed = set[str]()  # paths of orders that wait until all partitions are led
 
     def begin(self) -> None:
-        """Look at what the first reading left open."""
+        """Schedule the work that the first read of the cluster left open."""
         image = self._store.written_image
         self._watched.update(image.topics)
         for topic in sorted(image.topics.values(), key=lambda topic: not topic.is_internal):
@@ -168,10 +168,13 @@ class MetadataWatcher:
                 len(names), ", ".join(names[:5]) + (", ..." if len(names) > 5 else ""),
             )  # fmt: skip
 
-    # What to look at
+    # Scheduling of refreshes
 
     def schedule_full_refresh(self, *, with_states: bool = False) -> None:
-        """All watches are gone. `with_states`: states of partitions may have been written by others too."""
+        """Schedule a read of every path: all watches are lost.
+
+        `with_states`: read the state of every partition too, as another controller may have written them.
+        """
         names = self._store.written_image.topics
         self._watched.clear()
         if with_states:
@@ -180,7 +183,7 @@ class MetadataWatcher:
             self._watches.note(path)
 
     def schedule_refresh(self, subjects: Touched) -> None:
-        """A change of these may be in ZooKeeper, in full or in part."""
+        """Schedule a read of these subjects: a change of them may be in ZooKeeper, in full or in part."""
         self._with_states |= subjects.topics
         for name in subjects.topics:
             self._watches.note(f"{TOPICS_PATH}/{name}")
@@ -190,11 +193,11 @@ class MetadataWatcher:
             self._watches.note(path)
 
     def note_possible_deletions(self, records: Iterable[MetadataRecord]) -> None:
-        """A change may be in ZooKeeper: whoever finds a topic gone or made anew then knows why."""
+        """Note the deletions of a change that may have taken effect: they may explain a missing or recreated topic."""
         self._deletions |= {record.topic_id for record in records if isinstance(record, RemoveTopicRecord)}
 
     def deleted_without_note(self, records: Iterable[MetadataRecord], image: Image) -> Steps[list[Topic]]:
-        """The topics of a deletion in doubt whose nodes are gone, though this broker has not deleted them."""
+        """The topics of a deletion in doubt that are gone from ZooKeeper without a deletion note."""
         before = self._store.written_image
         gone = [
             before.topics[before.topic_names[record.topic_id]]
@@ -207,10 +210,10 @@ class MetadataWatcher:
         return [topic for topic, note in zip(gone, notes, strict=True) if note is None]
 
     def read_subjects(self, image: Image, subjects: Touched) -> Steps[Image]:
-        """The image with these subjects as they are in ZooKeeper, leaders included.
+        """The image with the present state of these subjects in ZooKeeper, leaders included.
 
-        A scheduled refresh publishes the differences. A known subject that cannot be read is as it is known. Raises
-        InvalidNode for another topic that cannot be read.
+        The differences are published later, by a scheduled refresh. An unreadable subject keeps its known state. Raises
+        InvalidNode for an unreadable topic that the image does not have.
         """
         self.schedule_refresh(subjects)
         for name in sorted(subjects.topics):
@@ -239,26 +242,26 @@ class MetadataWatcher:
         return image
 
     def refresh(self, paths: Iterable[str]) -> Steps[None]:
-        """Look at all of these again."""
+        """Read these paths again, publish the differences, and carry out orders."""
         ordered = [path for path in paths if path in _ORDERS]
         subjects = {path: None for path in paths if path not in _ORDERS and path not in _SINGLES}
         for path in [path for path in subjects if path in _DIRECTORIES]:
             del subjects[path]
             subjects |= dict.fromkeys((yield from self._try(path, self._changed_below(path))) or ())
-        # A topic and its configs are one subject, or one of them would be told of upon an image without the other
+        # A topic and its configs are one subject: they must be published together
         subjects = dict.fromkeys([path.replace(_TOPIC_CONFIGS, f"{TOPICS_PATH}/") for path in subjects])
         for chunk in self._chunks(subjects):
             try:
                 yield from gather([self._try(path, self._refresh(path)) for path in chunk])
             finally:
-                self._publish()  # the nodes are known as they were found, whatever came then
+                self._publish()  # `_nodes` has the nodes that were read before an error
         if any(path in _SINGLES for path in paths):
             yield from self._try(PRODUCER_IDS_PATH, self._refresh_singles())
         for path in ordered:
             yield from self._try(path, self._ORDERED[path](self))
 
     def _try(self, path: str, steps: Steps[T]) -> Steps[T | None]:
-        """Do this. Whatever others wrote at this path, the rest is done too: a failure is named, and returns None."""
+        """Run steps about one path. A final failure or a fault is logged and gives None, so that the rest goes on."""
         try:
             return (yield from steps)
         except Failed as error:
@@ -267,12 +270,12 @@ class MetadataWatcher:
             self._nodes.unreadable.name_failed(error)
         except KafkaError:
             raise
-        except Exception as error:  # noqa: BLE001  a fault of one subject must not keep the others out
+        except Exception as error:  # noqa: BLE001  a fault of one subject must not stop the others
             self._nodes.unreadable.name(path, f"{type(error).__name__}: {error}", error=error)
         return None
 
     def _changed_below(self, path: str) -> Steps[Iterable[str]]:
-        """The paths of what may be different below a directory."""
+        """The paths below a directory that may have changed."""
         if path == TOPICS_PATH:
             return (yield from self._new_topics())
         if path == CONFIG_CHANGES_PATH:
@@ -280,7 +283,7 @@ class MetadataWatcher:
         return (yield from self._all_configs(path))
 
     def _chunks(self, subjects: Iterable[str]) -> Iterator[list[str]]:
-        """Pieces of about TOLD_AT_ONCE partitions."""
+        """Paths in chunks of about PUBLISHED_AT_ONCE partitions."""
         topics, chunk, size = self._store.written_image.topics, list[str](), 0
         for path in subjects:
             topic = topics.get(path.removeprefix(f"{TOPICS_PATH}/"))
@@ -293,7 +296,7 @@ class MetadataWatcher:
             yield chunk
 
     def _publish(self) -> None:
-        """Tell the store what is different, in one change: each copies the names of all topics."""
+        """Publish all differences as one change: each change copies the names of all topics."""
         self._apply_topics()
         found, self._records = self._records, []
         refreshed, self._refreshed = self._refreshed, []
@@ -313,7 +316,7 @@ class MetadataWatcher:
     # Topics
 
     def _new_topics(self) -> Steps[Iterator[str]]:
-        """The paths of topics that are new, or are gone."""
+        """The paths of topics that are new, or whose nodes are gone."""
         names = yield from children(self._session, TOPICS_PATH, self._watches.note)
         known = self._store.written_image.topics
         new = set(names) - (self._watched & known.keys())
@@ -339,7 +342,7 @@ class MetadataWatcher:
         if name in part.without_id:
             part = yield from self._give_id(name, part)
             if name not in part.topics or name in part.without_id:
-                self._with_states.add(name)  # others write the topic too, or another is the controller: a look follows
+                self._with_states.add(name)  # another program or controller has written: read again
                 return
         topic, before = part.image.topics[name], self._store.written_image.topics.get(name)
         if before is not None and before.topic_id != topic.topic_id and not (yield from self._was_deleted(before)):
@@ -347,14 +350,14 @@ class MetadataWatcher:
             self._nodes.unreadable.log_once(
                 f"id of {name}",
                 f"ZooKeeper's {TOPICS_PATH}/{name}: the id of the topic was {before.topic_id.hex()}, and is another "
-                "without a deletion; the topic is served on: write its id again, or delete it and create it anew",
+                "without a deletion; the broker still serves the topic: write its id again, or delete and recreate it",
             )
             return
         yield from self._void_deletion(topic)
         self._topics_read.append((self._czxids[name], name, part))
 
     def _apply_topics(self) -> None:
-        """Take up the topics that were read together; of several new ones with one id the oldest node."""
+        """Apply the topics that were read. Of several new topics with one id, only the oldest node counts."""
         read, self._topics_read = self._topics_read, []
         names: dict[bytes, str] = {}
         for _, name, part in sorted(read, key=itemgetter(0, 1)):
@@ -376,7 +379,7 @@ class MetadataWatcher:
         self._refreshed.append(name)
 
     def _read_topic(self, name: str) -> Steps[ClusterTree]:
-        """A topic; configs that cannot be read are those that are known."""
+        """Read a topic. Unreadable configs keep their known values."""
         tree: NodesByPath = yield from read_topic(self._session, name, self._watches.note)
         node = tree.get(f"{TOPICS_PATH}/{name}")
         (self._watched.discard if node is None else self._watched.add)(name)
@@ -390,7 +393,7 @@ class MetadataWatcher:
         return part._replace(image=part.image._replace(topics=topics))
 
     def _parse(self, tree: NodesByPath, new_topic_id: Callable[[], bytes] = bytes) -> ClusterTree:
-        """Parse what was read, and name what cannot be read."""
+        """Parse nodes, and log the unreadable ones."""
         part = read_cluster(tree, new_topic_id, self._keeps_id)
         self._nodes.unreadable.note(tree, part.invalid)
         return part
@@ -399,24 +402,24 @@ class MetadataWatcher:
         return self._store.written_image.topic_names.get(topic_id, names[0])
 
     def _was_deleted(self, topic: Topic) -> Steps[bool]:
-        """Whether a deletion that was given up is done all the same: ZooKeeper has the note.
+        """Whether a deletion that was given up has taken effect: then ZooKeeper has the deletion note.
 
-        The note stays until the image has lost the topic.
+        The note stays until the topic is removed from the image.
         """
         if topic.topic_id not in self._deletions:
             return False
         return (yield from exists(self._session, DeletedTopic.path(topic.topic_id))) is not None
 
     def _void_deletion(self, topic: Topic) -> Steps[None]:
-        """A topic is there whose deletion was in doubt. If it was done, somebody has written the topic again."""
+        """Forget a doubtful deletion of a topic that exists: it failed, or the topic was written again afterwards."""
         if topic.topic_id in self._deletions:
             self._deletions.discard(topic.topic_id)
             yield from delete(self._session, DeletedTopic.path(topic.topic_id))
 
     def _topic_id(self, name: str, tree: NodesByPath, *, is_deleted: bool) -> bytes:
-        """The id of a topic that has none in ZooKeeper: the one that its logs have, unless it was deleted meanwhile.
+        """The id for a topic that has none in ZooKeeper: the known one, unless the topic was deleted and recreated.
 
-        Tools before 2.8 drop the id when they add partitions. Who makes the topic anew leaves no state of before.
+        Tools before 2.8 drop the id when they add partitions. A recreated topic has no partition states.
         """
         image = self._store.written_image
         known = image.topics.get(name)
@@ -444,12 +447,12 @@ class MetadataWatcher:
             self._records.append(RemoveTopicRecord(topic_id=before.topic_id))
         else:
             self._log_once(
-                f"topic {name} is gone from ZooKeeper, though nobody has ordered its deletion: it is served on, and "
-                "its data stay on the disk; delete it with kafka-topics, or write the topic again"
+                f"topic {name} is gone from ZooKeeper without an order to delete it: the broker still serves the topic "
+                "and keeps its data; delete it with kafka-topics, or write its nodes again"
             )
 
     def _find_leaderless(self, topic: Topic) -> None:
-        """Find the partitions that this broker has to lead, and does not yet."""
+        """Add the topic's partitions that this broker has to lead, but does not lead yet, to `leaderless`."""
         nodes, node_id = self._nodes.topic(topic.name), self._config.node_id
         if nodes is None or topic.name in self._nodes.deleting:
             return
@@ -461,7 +464,7 @@ class MetadataWatcher:
                     self.leaderless[topic.name, index] = None
 
     def give_up_leader(self, name: str, index: int) -> None:
-        """The next leader epoch of a partition cannot be written: it has no leader until others change its node."""
+        """Leave a partition without a leader until its node changes: its next leader epoch cannot be written."""
         del self.leaderless[name, index]
         topic = self._store.written_image.topics.get(name)
         if topic is not None:
@@ -470,7 +473,7 @@ class MetadataWatcher:
     # Configs
 
     def _changed_configs(self) -> Steps[Iterator[str]]:
-        """The paths of configs that somebody has told of since the last look."""
+        """The paths of configs with a notification since the last read."""
         names = yield from children(self._session, CONFIG_CHANGES_PATH, self._watches.note)
         new = [name for name in names if name not in self._notifications]
         found = yield from gather(
@@ -482,7 +485,7 @@ class MetadataWatcher:
         return (f"{CONFIG_PATH}/{entity.entity_path}" for entity in entities)
 
     def know_notification(self, path: str) -> None:
-        """This broker has written a notification: its configs are known."""
+        """Skip a notification that this broker has written: it knows the configs."""
         self._notifications[path.removeprefix(f"{CONFIG_CHANGES_PATH}/")] = self._clock.now_ms()
 
     def _read_notification(self, name: str) -> Steps[ConfigEntity | None]:
@@ -497,7 +500,7 @@ class MetadataWatcher:
             return None
 
     def _purge(self) -> Steps[None]:
-        """Delete old notifications; every broker does it."""
+        """Delete old notifications, as every broker does."""
         before_ms = self._clock.now_ms() - NOTIFICATION_MS
         old = [name for name, created_ms in self._notifications.items() if created_ms < before_ms]
         paths = [f"{CONFIG_CHANGES_PATH}/{name}" for name in old]
@@ -547,7 +550,7 @@ class MetadataWatcher:
     # Single nodes
 
     def _read_singles(self) -> Steps[ClusterTree]:
-        """Producer ids and features."""
+        """Read the nodes of producer ids and features."""
         tree: NodesByPath = {}
         for path in _SINGLES:
             tree |= yield from read_node(self._session, path)
@@ -585,12 +588,12 @@ class MetadataWatcher:
                         raise
                     logger.error("topic %s is not deleted, as ordered in ZooKeeper: %s", name, error.message)
             elif name in self._store.written_image.topics:
-                continue  # the deletion waits
+                continue  # a pending change deletes the topic
             yield from remove(self._session, f"{DELETE_TOPICS_PATH}/{name}")
             self._put_deleting([topic for topic in self._nodes.deleting if topic != name])
 
     def _put_deleting(self, names: Sequence[str]) -> None:
-        """Note the orders to delete topics; a topic without an order any more is led."""
+        """Store the deletion orders. Topics whose order was withdrawn need a leader again."""
         gone = self._nodes.deleting - set(names)
         self._nodes.put_deleting(names)
         topics = self._store.written_image.topics
@@ -607,7 +610,7 @@ class MetadataWatcher:
     def _do_order(
         self, path: str, decode: Callable[[bytes | None], Order], decide: Callable[[Image, int, Order], OrderDecision]
     ) -> Steps[None]:
-        """Do an order, and delete it once nothing is left to do."""
+        """Carry out an order, and delete its node once nothing is left to do."""
         if (yield from exists(self._session, path, self._watches.note)) is None:
             return
         found = yield from get(self._session, path)
@@ -626,14 +629,17 @@ class MetadataWatcher:
         yield from remove(self._session, path, found.stat.version)
 
     def change_ended(self, change: Change, *, is_final: bool) -> bool:
-        """A change has ended. True if it was ordered: then look whether the order is done, unless that is final."""
+        """Handle the end of a change. Returns whether an order caused it.
+
+        The order is read again, as more may be left to do, unless a failure of the change is final.
+        """
         path = self._ordered.pop(change, None)
         if path is not None and not is_final:
             self._watches.note(path)
         return path is not None
 
     def all_are_led(self) -> None:
-        """No partition waits for its leader: do the orders that waited for that."""
+        """Every partition has its leader: schedule the orders that waited for the leaders."""
         postponed, self._postponed = self._postponed, set()
         for path in postponed:
             self._watches.note(path)
@@ -664,7 +670,7 @@ def _with_topic(image: Image, name: str, topic: Topic | None) -> Image:
 
 
 def _is_same_topic(name: str, data: bytes | None, known: TopicNodes) -> bool:
-    """Whether a topic is as it was: one that was made anew may have the same version."""
+    """Whether the assignment is unchanged. The version is no proof: a recreated topic may have the same version."""
     try:
         return TopicAssignment.decode(name, data) == known.assignment
     except InvalidNode:
@@ -672,13 +678,13 @@ def _is_same_topic(name: str, data: bytes | None, known: TopicNodes) -> bool:
 
 
 def _error_of_topic(name: str, part: ClusterTree) -> InvalidNode | None:
-    """Why a topic that was read is left out; its configs do not matter."""
+    """The error that makes a topic unreadable; errors of its configs do not count."""
     path = f"{TOPICS_PATH}/{name}"
     return next((error for error in part.invalid if error.path == path or error.path.startswith(f"{path}/")), None)
 
 
 def _paths(entities: Iterable[ConfigEntity]) -> Iterator[str]:
-    """The paths of the configs of entities that can be in ZooKeeper."""
+    """The config paths of the entities whose names ZooKeeper can have."""
     for entity in entities:
         with suppress(InvalidNode):
             yield f"{CONFIG_PATH}/{entity.entity_path}"

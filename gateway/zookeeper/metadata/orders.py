@@ -1,7 +1,7 @@
-"""Orders of tools to the controller, as a broker of one can do them: decisions only, from an image. Pure.
+"""Decisions about orders of tools to the controller, where the cluster has one broker: from an image. Pure.
 
-`kafka-reassign-partitions` and `kafka-preferred-replica-election` before 3.0 write these orders where they get
-`--zookeeper`, and wait until the controller has deleted them.
+`kafka-reassign-partitions` and `kafka-preferred-replica-election` before 3.0 write these orders if they run
+with `--zookeeper`, and wait until the controller has deleted them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from headgate.protocol.internal.metadata import MetadataRecord
 
 
 class OrderDecision(NamedTuple):
-    """What an order changes, and why a part of it is refused. Without records the order is done."""
+    """The records that carry out an order, and the reasons why parts of it are refused. Without records it is done."""
 
     records: list[MetadataRecord]
     refusals: list[str]
 
 
 def reassign(image: Image, node_id: int, order: PartitionReassignments) -> OrderDecision:
-    """Partitions cannot move from a broker of one; but brokers that are gone can leave the replicas."""
+    """Refuse to move partitions to other brokers. Brokers that are gone may be removed from the replicas."""
     records: list[MetadataRecord] = []
     refusals = []
     for (name, index), replicas in order.replicas.items():
@@ -43,7 +43,7 @@ def reassign(image: Image, node_id: int, order: PartitionReassignments) -> Order
 
 
 def elect_preferred(image: Image, node_id: int, order: PreferredReplicaElection) -> OrderDecision:
-    """A broker of one leads whatever it can lead already."""
+    """Change nothing, as the broker already leads every partition that it can lead. Refuse other preferred leaders."""
     refusals = []
     for name, index in order.partitions:
         state = _state(image, name, index)

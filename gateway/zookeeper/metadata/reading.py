@@ -1,6 +1,7 @@
-"""Reads of the cluster's nodes: all at a start, single topics later. Each returns a part of the tree by path.
+"""Reads of the cluster's nodes: all at a start, single topics later. Each returns nodes by path.
 
-Whatever others may change is read with a watch. A watch only collects the path (`Watches`); the store looks again.
+Nodes that other programs may change are read with a watch. A watch only collects the path (`Watches`); the store then
+reads the path again.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from headgate.gateway.zookeeper.steps import Steps, children, ensure, exists, ga
 NodesByPath = dict[str, ZNode]
 
 CONFIGURED: Final = tuple(f"{CONFIG_PATH}/{kind}" for kind in (BROKERS, GROUPS))
-"""The parents of configs without an owner elsewhere in the tree."""
+"""The parents of the configs of brokers and groups. Configs of topics are read with the topics."""
 _OWN_PATHS: Final = (f"{CONFIG_PATH}/{GROUPS}", OWN_FEATURES_PATH.rpartition("/")[0], DELETED_TOPICS_PATH)
 _ORDERS: Final = (REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
 
@@ -60,8 +61,10 @@ def ensure_paths(session: Session) -> Steps[None]:
 
 
 def read_tree(session: Session, watch: Watch) -> Steps[NodesByPath]:
-    """All nodes of the cluster that a broker of one uses. Raises Failed."""
-    yield from children(session, CONFIG_CHANGES_PATH, watch)  # configs are read behind their notifications
+    """All nodes that the only broker of a cluster uses. Raises Failed."""
+    yield from children(
+        session, CONFIG_CHANGES_PATH, watch
+    )  # before the configs: a later change of configs fires this watch
     parts: list[NodesByPath] = []
     parts += yield from gather([_watched(session, path, watch) for path in (CONTROLLER_PATH, *_ORDERS)])
     singles = (CONTROLLER_EPOCH_PATH, CLUSTER_ID_PATH, OWN_FEATURES_PATH, PRODUCER_IDS_PATH)
@@ -77,7 +80,7 @@ def read_tree(session: Session, watch: Watch) -> Steps[NodesByPath]:
 
 
 def _read_topics(session: Session, names: Sequence[str], watch: Watch) -> Steps[NodesByPath]:
-    """All topics: their partitions are those of the assignments, unless a state is missing."""
+    """All topics. The partitions come from the assignment; a topic with a missing state is listed instead."""
     tree = _joined((yield from gather([read_node(session, f"{TOPICS_PATH}/{name}", watch) for name in names])))
     states = {name: _state_paths(name, tree) for name in names}
     tree |= yield from _read_many(session, [f"{CONFIG_PATH}/{TOPICS}/{name}" for name in names])
@@ -100,7 +103,7 @@ def _state_paths(name: str, tree: NodesByPath) -> AbstractSet[str]:
 def read_topic(session: Session, name: str, watch: Watch | None) -> Steps[NodesByPath]:
     """A topic with its partitions and configs, as far as they exist. The watch is on its assignment.
 
-    A topic that does not exist may have configs: an old Kafka has left them, or a tool wrote them before.
+    A missing topic may have configs: an old Kafka left them, or a tool wrote them before the topic.
     """
     tree = yield from read_node(session, f"{TOPICS_PATH}/{name}", watch)
     if tree:
@@ -109,7 +112,7 @@ def read_topic(session: Session, name: str, watch: Watch | None) -> Steps[NodesB
 
 
 def _read_partitions(session: Session, name: str) -> Steps[NodesByPath]:
-    """All partitions that are there, whatever the assignment says."""
+    """All existing partitions, listed or not in the assignment."""
     parent = f"{TOPICS_PATH}/{name}/partitions"
     names = yield from children(session, parent)
     if not names:
@@ -137,7 +140,7 @@ def read_node(session: Session, path: str, watch: Watch | None = None) -> Steps[
 
 
 def _watched(session: Session, path: str, watch: Watch) -> Steps[NodesByPath]:
-    """One node that may come and go: the watch is set in any case."""
+    """One node that may not exist: the watch is set in any case."""
     if (yield from exists(session, path, watch)) is None:
         return {}
     return (yield from read_node(session, path))
