@@ -42,8 +42,7 @@ FEW_RECORDS = 100
 """A thread encodes a change with more records: each record takes some microseconds."""
 _ROWS_A_STEP = 10
 
-Done = Callable[[KafkaError | None], None]
-Work = Callable[[], None]
+WriteCallback = Callable[[KafkaError | None], None]
 
 
 class _Submitted:
@@ -51,7 +50,7 @@ class _Submitted:
 
     __slots__ = ("batch", "done", "now_ms", "records")
 
-    def __init__(self, records: Sequence[MetadataRecord], now_ms: int, done: Done) -> None:
+    def __init__(self, records: Sequence[MetadataRecord], now_ms: int, done: WriteCallback) -> None:
         self.records = records
         self.now_ms = now_ms
         self.done = done
@@ -86,7 +85,7 @@ class MetadataLog:
         self._log = log
         self._scheduler = scheduler
         self._queue: deque[_Submitted] = deque()
-        self._between: deque[tuple[Callable[[], Work | None], Callable[[object], None]]] = deque()
+        self._between: deque[tuple[Callable[[], Callable[[], None] | None], Callable[[object], None]]] = deque()
         self._is_busy = False
 
     @property
@@ -157,7 +156,7 @@ class MetadataLog:
 
     # By a thread
 
-    def submit(self, records: Sequence[MetadataRecord], now_ms: int, done: Done) -> None:
+    def submit(self, records: Sequence[MetadataRecord], now_ms: int, done: WriteCallback) -> None:
         """Write one change; `done` is called with None or the error.
 
         After a failure all changes that were submitted behind the failed one fail too: they were planned upon it.
@@ -168,7 +167,7 @@ class MetadataLog:
         if not self._is_busy:
             self._next()
 
-    def between_writes(self, begin: Callable[[], Work | None], done: Callable[[object], None]) -> None:
+    def between_writes(self, begin: Callable[[], Callable[[], None] | None], done: Callable[[object], None]) -> None:
         """Have a thread work on the files of the log while nothing is written to the log.
 
         `begin` is called on the loop, after every finished write has been reported; it returns the work, or None.
@@ -178,7 +177,7 @@ class MetadataLog:
         if not self._is_busy:
             self._next()
 
-    def _work(self, begin: Callable[[], Work | None], done: Callable[[object], None]) -> None:
+    def _work(self, begin: Callable[[], Callable[[], None] | None], done: Callable[[object], None]) -> None:
         def ended(result: object) -> None:
             try:
                 done(result)

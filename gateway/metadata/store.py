@@ -51,7 +51,7 @@ logger = logging.getLogger("headgate.metadata")
 
 _RESOURCES = {TOPIC_RESOURCE: "topic", BROKER_RESOURCE: "broker", GROUP_RESOURCE: "group"}
 
-Listener = Callable[[Image, Image, Collection[str]], None]
+ImageListener = Callable[[Image, Image, Collection[str]], None]
 """Called with the old image, the new image, and the names of all topics in which the two may differ."""
 Prepare = Callable[[Image, Image, Collection[str], Callable[[], None]], None]
 """Called with the same when a change is written, and with what to call when the change may be seen."""
@@ -99,7 +99,7 @@ class MetadataStore(ABC):
         self._random = random
         self._prepare = prepare
         self._touch = touch
-        self._listeners: list[Listener] = []
+        self._listeners: list[ImageListener] = []
         self._pending: deque[Change] = deque()
         self._is_settling = False
         config.change(*image.broker_configs(config.node_id))
@@ -128,7 +128,7 @@ class MetadataStore(ABC):
         written = (change.image for change in reversed(self._pending) if change.is_written and change.error is None)
         return next(written, self.image)
 
-    def on_change(self, listener: Listener) -> None:
+    def on_change(self, listener: ImageListener) -> None:
         """Call a listener after every change, behind all listeners that were added before."""
         self._listeners.append(listener)
 

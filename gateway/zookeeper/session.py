@@ -196,7 +196,7 @@ class Session(Protocol):
         """
 
     def children(self, path: str, done: Done[Children], watch: Watch | None = None) -> None:
-        """List a node. `watch` fires if a child is created or deleted, or the node deleted; not set without the node."""
+        """List a node. `watch` fires if a child is created or deleted, or the node is deleted; not set without it."""
 
     def exists(self, path: str, done: Done[Stat], watch: Watch | None = None) -> None:
         """Get the Stat of a node, or NO_NODE. `watch` fires as with `get`, or if the node is created."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from headgate.tools.arguments import LARGEST_OFFSET
 from headgate.tools.cluster import Cluster, TopicPartition
-from headgate.tools.groups.members import Group
+from headgate.tools.groups.members import GroupDescription
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
 from headgate.tools.output import UsageError
 
@@ -21,7 +21,10 @@ _LARGEST_PARTITION = (1 << 31) - 1
 
 
 def build_document(
-    groups: Mapping[str, Group], offsets: Mapping[str, CommittedOffsets], cluster_id: str | None, timestamp_ms: int
+    groups: Mapping[str, GroupDescription],
+    offsets: Mapping[str, CommittedOffsets],
+    cluster_id: str | None,
+    timestamp_ms: int,
 ) -> dict[str, Any]:
     """The document with all committed offsets, sorted by group and partition."""
     exported_at = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")

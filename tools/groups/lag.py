@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from headgate.storage.lag import UNKNOWN_TIMESTAMP, Lag, OffsetStatus, first_unread, measure
 from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
-from headgate.tools.groups.members import Group, Member
+from headgate.tools.groups.members import GroupDescription, MemberDescription
 from headgate.tools.groups.offsets import (
     READ_UNCOMMITTED,
     CommittedOffsets,
@@ -42,7 +42,7 @@ class PartitionLag(NamedTuple):
     seconds: float | None
     status: str
     leader: int | None
-    owner: Member | None
+    owner: MemberDescription | None
 
     @property
     def is_out_of_range(self) -> bool:
@@ -51,7 +51,7 @@ class PartitionLag(NamedTuple):
 
 def measure_lag(
     cluster: Cluster,
-    groups: Mapping[str, Group],
+    groups: Mapping[str, GroupDescription],
     timestamp_ms: Callable[[], int],
     isolation_level: int = READ_UNCOMMITTED,
 ) -> tuple[list[PartitionLag], list[str]]:
@@ -71,7 +71,7 @@ def lag_of_offsets(
     offsets: Mapping[str, CommittedOffsets],
     timestamp_ms: Callable[[], int],
     isolation_level: int = READ_UNCOMMITTED,
-    owners: Mapping[str, Mapping[TopicPartition, Member]] | None = None,
+    owners: Mapping[str, Mapping[TopicPartition, MemberDescription]] | None = None,
 ) -> tuple[list[PartitionLag], list[str]]:
     """The lag at these offsets by reader, in every partition with an offset or an owner; and failures."""
     owned = owners or {}
@@ -99,7 +99,7 @@ def lag_of_offsets(
     return rows, failures
 
 
-def _owners(group: Group) -> dict[TopicPartition, Member]:
+def _owners(group: GroupDescription) -> dict[TopicPartition, MemberDescription]:
     return {partition: member for member in group.members for partition in member.partitions}
 
 
@@ -124,7 +124,7 @@ def _partition_lag(
     group: str,
     partition: TopicPartition,
     row: OffsetAndMetadata | None,
-    owner: Member | None,
+    owner: MemberDescription | None,
     ends: PartitionEnds,
     times: Mapping[FetchPosition, int | None],
     now_ms: int,

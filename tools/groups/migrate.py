@@ -16,10 +16,10 @@ from headgate.protocol.errors import ErrorCode
 from headgate.tools.cluster import Cluster, Failure, TopicPartition, shorten_list
 from headgate.tools.groups.members import ZOOKEEPER, describe_groups, list_groups
 from headgate.tools.groups.migration import (
-    Decision,
     Difference,
     GroupStores,
-    Step,
+    MigrationStep,
+    StepDecision,
     compare,
     decide,
     effects,
@@ -80,7 +80,7 @@ def _reason(why: Failure) -> str:
 
 def run_plan(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`plan`: what `start` would change, by group, topic and partition."""
-    return _plan(cluster, Step.START, options)
+    return _plan(cluster, MigrationStep.START, options)
 
 
 def run_verify(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
@@ -193,25 +193,25 @@ def _problems(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[
 
 def run_start(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`start`: carry the offsets over, and keep both stores equal from then on."""
-    return _run(cluster, Step.START, options)
+    return _run(cluster, MigrationStep.START, options)
 
 
 def run_finish(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`finish`: keep one store alone, the coordinator, or with `--in zookeeper` both apart."""
-    step = Step.FINISH_IN_ZOOKEEPER if options.store == ZOOKEEPER else Step.FINISH
+    step = MigrationStep.FINISH_IN_ZOOKEEPER if options.store == ZOOKEEPER else MigrationStep.FINISH
     return _run(cluster, step, options)
 
 
 def run_back(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`back`: carry the coordinator's offsets to ZooKeeper, and keep both stores equal from then on."""
-    return _run(cluster, Step.BACK, options)
+    return _run(cluster, MigrationStep.BACK, options)
 
 
-def _run(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandResult:
+def _run(cluster: Cluster, step: MigrationStep, options: argparse.Namespace) -> CommandResult:
     return _execute(cluster, step, options) if options.execute else _plan(cluster, step, options)
 
 
-def _plan(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandResult:
+def _plan(cluster: Cluster, step: MigrationStep, options: argparse.Namespace) -> CommandResult:
     names, failures = _names(cluster, options.groups)
     rows: list[Row] = []
     changed = made = equal = 0
@@ -223,7 +223,7 @@ def _plan(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandR
                 is_dual = group.settings.store == DUAL
                 decision = _decision(group, step, options, _differences(cluster, group) if is_dual else ())
                 failures += [f"group {group.name}: {decision.refusal}"] if decision.refusal else []
-                made += decision == Decision()
+                made += decision == StepDecision()
                 if decision.settings is not None:
                     new = _effect_rows(group, decision.settings, problems)
                     rows += new
@@ -251,7 +251,7 @@ def _effect_rows(group: GroupStores, settings: StoreSettings, problems: Mapping[
     ]
 
 
-def _execute(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandResult:
+def _execute(cluster: Cluster, step: MigrationStep, options: argparse.Namespace) -> CommandResult:
     """Make the step for all groups that may; each part of the groups is done before the next begins.
 
     Offsets are not read: the broker carries them over on the way into DUAL, and looks a last time on the way out.
@@ -285,8 +285,8 @@ def _step_row(group: GroupStores, settings: StoreSettings) -> Row:
 
 
 def _decision(
-    group: GroupStores, step: Step, options: argparse.Namespace, differences: Sequence[Difference] = ()
-) -> Decision:
+    group: GroupStores, step: MigrationStep, options: argparse.Namespace, differences: Sequence[Difference] = ()
+) -> StepDecision:
     source = getattr(options, "source", ZOOKEEPER)
     return decide(group, step, source, differences, is_forced=getattr(options, "force", False))
 

@@ -31,7 +31,7 @@ from headgate.protocol.messages.offset_fetch import (
 )
 from headgate.tools.client import Client
 from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition, by_topic
-from headgate.tools.groups.members import ZOOKEEPER, Group
+from headgate.tools.groups.members import ZOOKEEPER, GroupDescription
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata, fetch_committed, refusals
 
 SEPARATE, DUAL, KAFKA = "separate", "dual", "kafka"
@@ -142,7 +142,7 @@ def await_carried(cluster: Cluster, groups: Iterable[str]) -> dict[str, Failure]
 
 
 def fetch_offsets(
-    cluster: Cluster, groups: Mapping[str, Group]
+    cluster: Cluster, groups: Mapping[str, GroupDescription]
 ) -> tuple[dict[str, CommittedOffsets], dict[str, Failure]]:
     """The offsets of described groups by name, each from the store that has the group, and failures by name."""
     only_there = [name for name, group in groups.items() if group.type == ZOOKEEPER]

@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, ProducerIdAndEpoch, Records
-from headgate.gateway.coordinator.groups.offsets import Offsets
+from headgate.gateway.coordinator.groups.offsets import GroupOffsets
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.gateway.coordinator.shard import RecordLoader
 from headgate.gateway.coordinator.timers import Timers
@@ -130,7 +130,7 @@ class TopicsView(Protocol):
         """All names, in any order."""
 
 
-Replay: TypeAlias = Callable[["GroupShard", Any, Any], None]
+RecordReplay: TypeAlias = Callable[["GroupShard", Any, Any], None]
 
 
 class GroupShard:
@@ -150,7 +150,7 @@ class GroupShard:
         random: Random,
         timestamp_ms: Callable[[], int],
         configs_of: Callable[[str], Mapping[str, str]],
-        replays: Mapping[type[Message], Replay],
+        replays: Mapping[type[Message], RecordReplay],
         simple_group: Callable[[str], Group],
     ) -> None:
         self.settings = settings
@@ -158,7 +158,7 @@ class GroupShard:
         self.random = random
         self.timestamp_ms = timestamp_ms
         self.groups: dict[str, Group] = {}
-        self.offsets = Offsets()
+        self.offsets = GroupOffsets()
         self.timers = Timers()
         self._times = self.timers.times
         self._configs_of = configs_of

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Records, Ticket
 from headgate.gateway.coordinator.groups.group_shard import Group, GroupShard, TopicsView
-from headgate.gateway.coordinator.groups.offsets import Snapshot
+from headgate.gateway.coordinator.groups.offsets import OffsetsSnapshot
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
 from headgate.protocol.messages.offset_commit import (
@@ -328,7 +328,7 @@ class _Reader:
 
     __slots__ = ("_snapshot",)
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: OffsetsSnapshot) -> None:
         self._snapshot = snapshot
 
     def all_of(self, topic: tuple[str, bytes]) -> OffsetFetchResponseTopics:

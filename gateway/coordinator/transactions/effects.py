@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-Partitions = Mapping[str, Sequence[int]]
+PartitionsByTopic = Mapping[str, Sequence[int]]
 """Topic -> indexes of partitions, both in ascending order."""
 
 
@@ -20,7 +20,7 @@ class WriteMarkers(NamedTuple):
     producer_id: int
     producer_epoch: int
     is_commit: bool
-    partitions: Partitions
+    partitions: PartitionsByTopic
     transaction_version: int
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
-from headgate.gateway.coordinator.transactions.effects import Partitions
+from headgate.gateway.coordinator.transactions.effects import PartitionsByTopic
 from headgate.gateway.coordinator.transactions.fencing import being_ended, check_holder, find
 from headgate.gateway.coordinator.transactions.transaction import Transaction, TransactionState
 from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
@@ -26,7 +26,7 @@ def add(
     shard: TransactionShard,
     key: str,
     producer: ProducerIdAndEpoch,
-    partitions: Partitions,
+    partitions: PartitionsByTopic,
     client_version: int,
     ticket: Ticket,
     *,
@@ -51,7 +51,7 @@ def add(
 
 
 def verify(
-    shard: TransactionShard, key: str, producer: ProducerIdAndEpoch, partitions: Partitions, ticket: Ticket
+    shard: TransactionShard, key: str, producer: ProducerIdAndEpoch, partitions: PartitionsByTopic, ticket: Ticket
 ) -> Decision:
     """Whether the transaction has these partitions; TRANSACTION_ABORTABLE for those that it does not have."""
     try:
@@ -77,7 +77,7 @@ def _check(shard: TransactionShard, key: str, producer: ProducerIdAndEpoch, *, k
     return transaction
 
 
-def results(key: str, partitions: Partitions, code: ErrorCode) -> AddPartitionsToTxnResult:
+def results(key: str, partitions: PartitionsByTopic, code: ErrorCode) -> AddPartitionsToTxnResult:
     """The same code for each partition."""
     rows = [
         AddPartitionsToTxnTopicResult(topic, [AddPartitionsToTxnPartitionResult(index, code) for index in indexes])
@@ -87,7 +87,7 @@ def results(key: str, partitions: Partitions, code: ErrorCode) -> AddPartitionsT
 
 
 def results_of_each(
-    key: str, partitions: Partitions, code: Callable[[str, int], ErrorCode]
+    key: str, partitions: PartitionsByTopic, code: Callable[[str, int], ErrorCode]
 ) -> AddPartitionsToTxnResult:
     """A code for each partition, in the order of the request."""
     return AddPartitionsToTxnResult(

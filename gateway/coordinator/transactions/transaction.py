@@ -18,7 +18,7 @@ from enum import IntEnum
 from typing import NamedTuple, Self
 
 from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
-from headgate.gateway.coordinator.transactions.effects import Partitions, WriteMarkers
+from headgate.gateway.coordinator.transactions.effects import PartitionsByTopic, WriteMarkers
 from headgate.protocol.internal.transactions import (
     STATES,
     PartitionsSchema,
@@ -151,7 +151,7 @@ class Transaction(NamedTuple):
         """Whether the transaction includes a partition."""
         return index in self.partitions.get(topic, ())
 
-    def has_all(self, partitions: Partitions) -> bool:
+    def has_all(self, partitions: PartitionsByTopic) -> bool:
         """Whether the transaction includes all these partitions."""
         known = self.partitions
         for topic, indexes in partitions.items():
@@ -190,7 +190,7 @@ class Transaction(NamedTuple):
             last_update_ms=now_ms,
         )
 
-    def with_partitions(self, added: Partitions, client_version: int, now_ms: int) -> Self:
+    def with_partitions(self, added: PartitionsByTopic, client_version: int, now_ms: int) -> Self:
         """The transaction has begun, if it had not, and includes these partitions."""
         return type(self)(
             self.producer_id,
@@ -319,7 +319,7 @@ def record_version(transaction: Transaction, transaction_version: int) -> int:
     return 1 if transaction_version or needs_tags else 0
 
 
-def _union(known: Mapping[str, tuple[int, ...]], added: Partitions) -> dict[str, tuple[int, ...]]:
+def _union(known: Mapping[str, tuple[int, ...]], added: PartitionsByTopic) -> dict[str, tuple[int, ...]]:
     merged = dict(known)
     for topic, indexes in added.items():
         merged[topic] = tuple(sorted({*merged.get(topic, ()), *indexes}))

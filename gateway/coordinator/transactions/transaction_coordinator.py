@@ -16,7 +16,7 @@ from headgate.gateway.coordinator.runtime import CoordinatorRuntime
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.coordinator.transactions import expiration
 from headgate.gateway.coordinator.transactions import partitions as partition_requests
-from headgate.gateway.coordinator.transactions.effects import MarkerWriter, Partitions, WriteMarkers
+from headgate.gateway.coordinator.transactions.effects import MarkerWriter, PartitionsByTopic, WriteMarkers
 from headgate.gateway.coordinator.transactions.settings import TransactionSettings
 from headgate.gateway.coordinator.transactions.transaction import (
     EPOCH_PER_TRANSACTION,
@@ -145,7 +145,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: Partitions,
+        partitions: PartitionsByTopic,
         *,
         adds: bool,
     ) -> AddPartitionsToTxnResult | Waiting:
@@ -185,7 +185,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         return coordinator.submit(transactional_id, decide)
 
     def confirm(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions, *, adds: bool
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: PartitionsByTopic, *, adds: bool
     ) -> bool:
         """Whether `verify` says yes for all partitions at once; if not, its answer has to be asked for.
 
@@ -203,7 +203,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
 
         return self._ask(transactional_id, decide) is _YES
 
-    def has_committed(self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions) -> bool:
+    def has_committed(self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: PartitionsByTopic) -> bool:
         """Whether the records below the high watermark say that the producer's open transaction has these partitions.
 
         False if anything about the id's shard is still to be written. Raises KafkaError as `index_of`.
