@@ -73,12 +73,14 @@ class Group(Protocol):
     ) -> None:
         """Check that the member may commit offsets now; a commit also counts as a heartbeat of a classic member.
 
-        `version` is that of OffsetCommit. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-        REBALANCE_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
+        `version`: the version of OffsetCommit.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS,
+        COORDINATOR_NOT_AVAILABLE, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
 
     def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
-        """Whether that member, or nobody in particular, may commit offsets within a transaction now (KIP-447).
+        """Check that the member, if the request names one, may commit offsets within a transaction now (KIP-447).
 
         Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH.
         """

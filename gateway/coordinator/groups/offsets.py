@@ -208,7 +208,7 @@ class GroupOffsets:
         }
 
     def tombstones(self, group_id: str, topics: Collection[str] | None = None) -> Records:
-        """The records that remove all offsets of a group, or those of some topics, pending ones included."""
+        """The records that remove a group's offsets, of all or of some topics, pending offsets included."""
         vectors = [self.groups.get(group_id, {}), *self.pending.get(group_id, {}).values()]
         named = {
             (topic, partition): None

@@ -35,7 +35,7 @@ def add(
 ) -> Decision:
     """Add partitions; the first begin the transaction. One error refuses all.
 
-    `client_version` of the protocol: 2 if a leader adds what a producer of the new protocol writes to. `respond` makes
+    `client_version` of the protocol: 2 if a leader adds the partition of a batch, in the new protocol. `respond` makes
     the reply of the code; by default it is the `results` of all partitions.
     """
     respond = respond or partial(results, key, partitions)
@@ -53,7 +53,7 @@ def add(
 def verify(
     shard: TransactionShard, key: str, producer: ProducerIdAndEpoch, partitions: PartitionsByTopic, ticket: Ticket
 ) -> Decision:
-    """Whether the transaction has these partitions; TRANSACTION_ABORTABLE for those that it does not have."""
+    """Check that the transaction has these partitions; TRANSACTION_ABORTABLE for each missing one."""
     try:
         transaction = _check(shard, key, producer, knows_fenced=True)
     except KafkaError as error:
@@ -66,7 +66,7 @@ def verify(
 
 
 def _check(shard: TransactionShard, key: str, producer: ProducerIdAndEpoch, *, knows_fenced: bool) -> Transaction:
-    """The transaction of its holder; first it has to end, since the holder may have the next id already.
+    """The holder's transaction; refused while it is being ended, as the holder may have the next id already.
 
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """

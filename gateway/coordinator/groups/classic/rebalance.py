@@ -76,7 +76,7 @@ class RebalanceStep:
     # The first half
 
     def rebalance_or_complete(self, reason: str) -> None:
-        """Begin a rebalance after a change; in the first half of one, continue if no member is missing any more."""
+        """Begin a rebalance after a change. In the first half of one, continue if all members have joined now."""
         if self.group.state is GroupState.PREPARING:
             self.complete_if_all_joined()
         else:

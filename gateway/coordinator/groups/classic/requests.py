@@ -1,7 +1,7 @@
 """The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and ticks. Pure.
 
 The broker ensures that at most one generation is alive and that all its members know it. The members decide everything
-else: the leader reads the others' metadata and assigns. The rules are those of Apache Kafka's group coordinator: KIP-62
+else: the leader reads the others' metadata and assigns. The rules follow Apache Kafka's group coordinator: KIP-62
 (rebalance timeouts), KIP-134 (initial delay), KIP-345 and KIP-814 (static members), KIP-394 (member ids first), KIP-559
 (protocol in SyncGroup) and KIP-800 (reasons). The deliberate differences:
 

@@ -52,7 +52,7 @@ class Draft:
         self.forget(member.expression)
 
     def forget(self, expression: str | None) -> None:
-        """Remove an expression that no member has any more."""
+        """Remove an expression after its last member."""
         if expression and expression in self.group.resolved and not self.group.uses(expression):
             self.add(group_records.no_resolved(self.group.group_id, expression))
 
@@ -70,7 +70,7 @@ class Draft:
         return changed
 
     def check_topics(self, *, bump: bool) -> None:
-        """Begin the next epoch with `bump`, or if the topics differ from those of the present epoch."""
+        """Begin the next epoch with `bump`, or if the topics have changed since the present epoch."""
         group = self.group
         fingerprint = subscriptions.fingerprint(group.subscribed(), self.shard.topics)
         if bump or fingerprint != group.metadata_hash:

@@ -356,7 +356,7 @@ class ConsumerGroup:
         _check_epoch(member, generation)
 
     def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
-        """Old producers name no member (KIP-447); whoever names one is checked."""
+        """Check the member, if the request names one: old producers do not (KIP-447)."""
         if generation < 0 and (not self.members or (not member_id and instance_id is None)):
             return
         _check_epoch(self._member(member_id), generation)

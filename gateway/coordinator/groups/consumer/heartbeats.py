@@ -1,6 +1,6 @@
 """The consumer group protocol (KIP-848): members join, stay and leave by one request, ConsumerGroupHeartbeat.
 
-A heartbeat that changes something takes four steps. Each step adds records, and sees those of the steps before:
+A heartbeat with a change takes four steps. Each step adds records, and sees the records of the earlier steps:
 
     1. the member as the request describes it, and the matches of its expression
     2. the group's epoch, one higher if subscriptions or topics changed
