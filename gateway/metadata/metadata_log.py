@@ -100,7 +100,7 @@ class MetadataLog:
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last record."""
+        """The offset after the last record."""
         return self._log.end_offset
 
     def append(self, records: Sequence[MetadataRecord], now_ms: int) -> None:
@@ -159,7 +159,7 @@ class MetadataLog:
     def submit(self, records: Sequence[MetadataRecord], now_ms: int, done: WriteCallback) -> None:
         """Write one change; `done` is called with None or the error.
 
-        After a failure all changes that were submitted behind the failed one fail too: they were planned upon it.
+        After a failure all later changes fail too: they were planned with the failed one.
         Raises KafkaError as `append`, and then `done` is not called.
         """
         self._check()

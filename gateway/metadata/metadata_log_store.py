@@ -1,8 +1,8 @@
 """The metadata of a single node: the image is the replay of `__headgate_metadata-0`.
 
-A change is one batch of that log. A change that could not be written is not in the log either, and neither is any
-change that was planned upon it. While a thread waits for the disk (`metadata_log.py`), further changes are planned upon
-the pending ones.
+A change is one batch of that log. After a failed write the log has neither the change nor any later change that
+was planned with it. While a thread waits for the disk (`metadata_log.py`), the plan of a further change includes the
+pending ones.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class MetadataLogStore(MetadataStore):
         return {record.topic_id for record in records if isinstance(record, RemoveTopicRecord)}
 
     def register(self, record: RegisterBrokerRecord) -> None:
-        """Write the registration of this start, and apply it: before anything is served.
+        """Write the registration of this start, and apply it, before the broker serves anything.
 
         Raises KafkaError(KAFKA_STORAGE_ERROR), and then nothing has changed.
         """

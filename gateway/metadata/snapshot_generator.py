@@ -1,16 +1,16 @@
-"""Writes snapshots of the metadata log while the broker runs, and deletes what each snapshot replaces.
+"""Writes snapshots of the metadata log while the broker runs, and deletes the replaced files.
 
     1  between two changes    roll the log; take the image of its end, and the ids of deleted topics
     2  a thread, in slices    encode the image; find the deleted topics that still have a directory
     3  a thread               write <name>.tmp, sync it, rename it, sync the directory
-    4  between two changes    delete the segments in front of the snapshot, and older snapshots
+    4  between two changes    delete the segments before the snapshot, and older snapshots
 
 After an early end, even by a crash, the log is readable: until step 4 the log has everything that the snapshot has.
-After an error all steps are tried again later. Step 3 makes the name of the new segment durable as well, so that no
-power cut leaves a snapshot without a log behind it.
+After an error all steps are tried again later. Step 3 makes the name of the new segment durable as well: no power cut
+leaves a snapshot without the log after it.
 
-Why a snapshot has the ids of deleted topics: a start deletes a directory that no topic owns only if the metadata say
-that the directory's topic was deleted (`storage/directory/stray_logs.py`). An id is forgotten once no log directory has
+A snapshot has the ids of deleted topics, because a start deletes a directory without a topic only if the metadata have
+the deletion of the directory's topic (`storage/directory/stray_logs.py`). An id is forgotten once no log directory has
 a partition with that id, and none can appear:
 
 - all log directories of the configuration are in use, and can be listed (else every id is kept);
@@ -57,7 +57,7 @@ RETRY_MS = 60_000.0
 
 
 class _Taken(NamedTuple):
-    """The content of a snapshot. `removed`: deleted topics that may be forgotten; `kept`: those that may not."""
+    """The content of a snapshot. `removed`: deleted topics that may be forgotten; `kept`: the others."""
 
     end_offset: int
     image: Image
@@ -79,7 +79,7 @@ class SnapshotGenerator:
     def __init__(
         self, stores: LogManager, metadata: MetadataLogStore, snapshot: Snapshot, clock: Clock, scheduler: Scheduler
     ) -> None:
-        """`snapshot`: the one that this start has read. Nothing happens before `start`."""
+        """`snapshot`: the snapshot that this start has read. Nothing happens before `start`."""
         self._taken: _Taken | None = None
         self._expired: SegmentDeletion | None = None
         self._stores = stores
@@ -96,22 +96,22 @@ class SnapshotGenerator:
         self._has_failed = self._has_warned = False
 
     def start(self) -> None:
-        """Check soon, and from then on after each change: a start that read a long log is followed by a snapshot."""
+        """Check after a short delay, and then after each change: a start that read a long log needs a snapshot."""
         self._scheduler.call_after(START_DELAY_MS, self._begin)
 
     def _begin(self) -> None:
         self._has_begun = True
-        self._look()
+        self._begin_due_work()
 
     def follow(self, _old: Image, _new: Image, _names: Collection[str]) -> None:
         """Check whether a snapshot is due: a listener of the metadata."""
-        self._look()
+        self._begin_due_work()
 
     def stop(self) -> None:
         """Begin no more work: the broker stops."""
         self._is_stopped = True
 
-    def _look(self) -> None:
+    def _begin_due_work(self) -> None:
         """Begin the work that is due, if nothing is under way."""
         if not self._has_begun or self._is_busy or self._has_failed or self._is_over:
             return
@@ -136,7 +136,7 @@ class SnapshotGenerator:
 
     def _retry(self) -> None:
         self._has_failed = False
-        self._look()
+        self._begin_due_work()
 
     # A snapshot
 
@@ -184,9 +184,9 @@ class SnapshotGenerator:
         self._stores.removed.difference_update(encoded.forgotten)
         logger.info("wrote a snapshot of the metadata up to offset %d, %d bytes", end_offset, size)
         self._is_busy, self._has_leftovers, self._has_warned = False, True, False
-        self._look()
+        self._begin_due_work()
 
-    # Deletion of what a snapshot replaces
+    # Deletion of the files that a snapshot replaces
 
     def _begin_deletion(self) -> Callable[[], None] | None:
         """Have the log begin at the segment with the snapshot's end. Returns the deletion, for a thread."""
@@ -206,7 +206,7 @@ class SnapshotGenerator:
             self._fail(result)
         else:
             self._is_busy = self._has_leftovers = False
-            self._look()
+            self._begin_due_work()
 
 
 def _roll(log: Log, now_ms: int) -> None:
@@ -228,7 +228,7 @@ def _encode_steps(taken: _Taken, stores: LogManager | None, now_ms: int) -> Step
 
 
 def _delete(files: Files, directory: str, expired: SegmentDeletion | None, snapshot: Snapshot) -> None:
-    """Delete the segments in front of a snapshot, and the other snapshots. Raises OSError."""
+    """Delete the segments before a snapshot, and the other snapshots. Raises OSError."""
     if expired is not None:
         expired.rename_files()
     for other in among(files.list(directory)):

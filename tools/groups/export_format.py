@@ -130,7 +130,7 @@ def drop_foreign_epochs(
 ) -> dict[str, CommittedOffsets]:
     """The offsets with -1 in place of every leader epoch that the logs of this cluster have not reached.
 
-    A leader epoch belongs to a log of one cluster. In another cluster, or in a topic created anew, a foreign epoch
+    A leader epoch belongs to a log of one cluster. In another cluster, or in a recreated topic, a foreign epoch
     would make consumers look for a truncation that never happened (KIP-320).
     """
     topics = cluster.topics({partition.topic for rows in groups.values() for partition in rows})

@@ -57,7 +57,7 @@ def measure_lag(
 ) -> tuple[list[PartitionLag], list[str]]:
     """The lag in every partition with a committed offset or an owner, and sentences about failures.
 
-    `timestamp_ms` is asked for the reference of ages last, after all answers.
+    `timestamp_ms` is called last, after all answers: it gives the reference of ages.
     """
     offsets, failed = fetch_offsets(cluster, groups)
     failures = [f"the offsets of group {name} are not known: {why.text}" for name, why in failed.items()]

@@ -16,7 +16,7 @@ from headgate.tools.cluster import Answers, Cluster, Failure, TopicPartition, sh
 
 CLASSIC, CONSUMER = "classic", "consumer"
 ZOOKEEPER = "zookeeper"
-"""The type of a group that only ZooKeeper has; also the client id that Headgate gives to members that are there."""
+"""The type of a group that only ZooKeeper has; also the client id of the members there, in Headgate's answers."""
 _WITHOUT_MEMBERS = ("Empty", "Dead")
 _GROUPS_AT_ONCE = 200
 _NO_SUCH_GROUP = Failure(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such group; `headgate groups list` shows all")

@@ -1,6 +1,6 @@
 """`headgate groups migrate`: one function for each command. docs/migration.md is the runbook.
 
-Groups are asked for and changed some at a time, so that a stop leaves whole groups behind, and the next run goes on.
+Groups are read and changed some at a time. After a stop each group is changed or unchanged, and the next run continues.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from headgate.tools.output import DRY_RUN, CommandResult, Row, add_execution_opt
 from headgate.tools.progress import Progress
 
 _GROUPS_AT_ONCE: Final = 50
-_LOOKS: Final = 3
-_LOOK_AGAIN_AFTER_S: Final = 0.2
+_READS: Final = 3
+_REREAD_AFTER_S: Final = 0.2
 _WILDCARDS: Final = frozenset("*?[")
 _Run = Callable[[Cluster, argparse.Namespace], CommandResult]
 _SHOWN_NOTHING: Final = "there are no groups of that name"
 
 
 class _Found(NamedTuple):
-    """Groups by name, and why others could not be read; `settings` of all of which they are known."""
+    """Groups by name, and failures by group. `settings`: known settings, also of groups that failed."""
 
     groups: Mapping[str, GroupStores]
     failed: Mapping[str, Failure]
@@ -70,21 +70,21 @@ class _Found(NamedTuple):
 
 
 def _reason(why: Failure) -> str:
-    """The broker's word; it answers so too while it has no connection to ZooKeeper."""
+    """The text of a failure. The broker gives this answer also while it has no connection to ZooKeeper."""
     waits = why.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return f"{why.text}; perhaps it waits for ZooKeeper: the broker's log tells" if waits else why.text
+    return f"{why.text}; perhaps it waits for ZooKeeper: see the broker's log" if waits else why.text
 
 
 # ------------------------------------------------------------------------------------------------------------ read only
 
 
 def run_plan(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
-    """`plan`: what `start` would change, by group, topic and partition."""
+    """`plan`: the changes that `start` would make, by group, topic and partition."""
     return _plan(cluster, MigrationStep.START, options)
 
 
 def run_verify(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
-    """`verify`: every partition in which the stores differ, with the cause. It is a failure if there is one."""
+    """`verify`: every partition in which the stores differ, with the cause. A difference is a failure."""
     names, failures = _names(cluster, options.groups)
     rows: list[Row] = []
     count = equal = 0
@@ -108,7 +108,7 @@ def run_verify(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
 
 
 def run_status(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
-    """`status`: where each group stands, how far its stores are apart, and the last error."""
+    """`status`: the state of each group, the differences between its stores, and the last error."""
     names, failures = _names(cluster, options.groups)
     rows: list[Row] = []
     with _Bar(len(names)) as bar:
@@ -160,15 +160,15 @@ def _difference_row(group: GroupStores, difference: Difference) -> Row:
 
 
 def _differences(cluster: Cluster, group: GroupStores) -> list[Difference]:
-    """The differences that stay: no look is at one moment, and a live group commits in between.
+    """The lasting differences: a read of both stores takes time, and a live group commits meanwhile.
 
-    In DUAL a partition differs if it does so in every look, and not because both stores have moved on.
+    In DUAL a partition counts as different if it differs in every read, unless both of its offsets have moved on.
     """
     suspects = {difference.partition for difference in compare(group)}
-    for _ in range(_LOOKS if group.settings.store == DUAL else 0):
+    for _ in range(_READS if group.settings.store == DUAL else 0):
         if not suspects:
             return []
-        time.sleep(_LOOK_AGAIN_AFTER_S)
+        time.sleep(_REREAD_AFTER_S)
         again = _read(cluster, [group.name]).groups.get(group.name, group)
         different = {difference.partition for difference in compare(again)} & suspects
         suspects = {partition for partition in different if not have_moved(group, again, partition)}
@@ -234,7 +234,7 @@ def _plan(cluster: Cluster, step: MigrationStep, options: argparse.Namespace) ->
 
 
 def _effect_rows(group: GroupStores, settings: StoreSettings, problems: Mapping[TopicPartition, Failure]) -> list[Row]:
-    """A row for each partition in which the stores differ; out of DUAL there is none."""
+    """A row for each partition in which the stores differ; none for a step out of DUAL."""
     if settings.store != DUAL:
         return []
     return [
@@ -252,9 +252,9 @@ def _effect_rows(group: GroupStores, settings: StoreSettings, problems: Mapping[
 
 
 def _execute(cluster: Cluster, step: MigrationStep, options: argparse.Namespace) -> CommandResult:
-    """Make the step for all groups that may; each part of the groups is done before the next begins.
+    """Make the step for all groups that allow it; each part of the groups is complete before the next begins.
 
-    Offsets are not read: the broker carries them over on the way into DUAL, and looks a last time on the way out.
+    Offsets are not read: the broker copies them on the way into DUAL, and reads ZooKeeper once more on the way out.
     """
     names, failures = _names(cluster, options.groups)
     rows: list[Row] = []
@@ -307,7 +307,7 @@ def _wait(cluster: Cluster, names: Sequence[str], timeout_s: float) -> tuple[dic
                 failed[name] = Failure(ErrorCode.NONE, f"not carried over yet: {settings[name].status}")
             break
         if names:
-            time.sleep(_LOOK_AGAIN_AFTER_S)
+            time.sleep(_REREAD_AFTER_S)
     return ended, [f"group {name}: {_reason(why)}" for name, why in failed.items()]
 
 
@@ -334,9 +334,9 @@ def _in_parts(cluster: Cluster, names: Sequence[str], bar: _Bar, *, with_offsets
 
 
 def _read(cluster: Cluster, names: Sequence[str], *, with_offsets: bool = True) -> _Found:
-    """Both stores of groups. ZooKeeper is read first: what a member commits in between makes the coordinator newer.
+    """Both stores of groups. ZooKeeper is read first: a commit in between makes the coordinator newer.
 
-    Without `with_offsets` settings and members alone: a read of ZooKeeper costs the broker a request for each offset.
+    Without `with_offsets` only settings and members: a read of ZooKeeper costs the broker a request for each offset.
     """
     settings, failed = fetch_settings(cluster, names)
     zookeeper = dict.fromkeys(settings, NOTHING_IN_ZOOKEEPER)

@@ -1,9 +1,9 @@
-"""The migration of groups between ZooKeeper and the coordinator: what a step does to a group, and what differs. Pure.
+"""The migration of groups between ZooKeeper and the coordinator: decisions about steps, and differences. Pure.
 
     separate --start--> dual --finish--> kafka
     separate <--finish --in zookeeper-- dual <--back-- kafka
 
-Every step may be asked for again: a group that has made it is left alone.
+Every step may be repeated: a group that has made it stays unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REMAINS: Final = {
     "by default, and the broker shows members for 3 s more",
     SEPARATE: "the coordinator keeps a killed member for session.timeout.ms of that client, 45 s by default",
 }
-"""Store after a step -> how long a member that has ended is still named. No protocol tells the rest of a session."""
+"""Store after a step -> how long a dead member stays listed. No protocol reports the remaining session time."""
 
 
 class MigrationStep(Enum):
@@ -38,7 +38,7 @@ class MigrationStep(Enum):
 
 
 class GroupStores(NamedTuple):
-    """A group as both stores have it. Members of ZooKeeper may commit to either store, members of Kafka to Kafka's."""
+    """A group in both stores. Members of ZooKeeper may commit to either store, members of Kafka only to Kafka's."""
 
     name: str
     settings: StoreSettings
@@ -54,7 +54,7 @@ class GroupStores(NamedTuple):
 
 
 class StepDecision(NamedTuple):
-    """What a step does to a group: new settings, or a `refusal`; neither if the group has made the step."""
+    """The decision about a step of a group: new settings, or a `refusal`; neither if the group has made the step."""
 
     settings: StoreSettings | None = None
     refusal: str = ""
@@ -75,7 +75,7 @@ class Difference(NamedTuple):
 
 
 class StepEffect(NamedTuple):
-    """What entering DUAL does to one partition. `after`: what both stores have then; None if neither has an offset."""
+    """The effect of entering DUAL on one partition. `after`: the offset in both stores; None if neither has one."""
 
     partition: TopicPartition
     zookeeper: int | None
@@ -92,9 +92,9 @@ def decide(
     *,
     is_forced: bool = False,
 ) -> StepDecision:
-    """What a step does to a group. `source`: the side that leads a start. `is_forced`: in spite of live members.
+    """Decide about a step of a group. `source`: the leading side of a start. `is_forced`: ignore live members.
 
-    `differences` that stay in DUAL refuse a finish.
+    Lasting `differences` in DUAL refuse a finish.
     """
     match step:
         case MigrationStep.START:
@@ -161,10 +161,10 @@ def _named(members: Sequence[MemberDescription]) -> str:
 
 
 def effects(group: GroupStores, source: str, problems: Mapping[TopicPartition, Failure] = {}) -> Iterator[StepEffect]:
-    """What entering DUAL does to the partitions in which the stores differ, sorted.
+    """The effects of entering DUAL on the partitions in which the stores differ, sorted.
 
-    The side that leads wins; where that side has no offset, the offset of the other side is taken. Nodes that cannot be
-    read, and `problems` of the partitions themselves, are named.
+    The offset of the leading side wins; without one, the offset of the other side counts. Unreadable nodes, and
+    `problems` of the partitions themselves, are reported.
     """
     (zookeeper, unreadable), kafka = group.zookeeper, group.kafka
     for partition in sorted(zookeeper.keys() | kafka.keys() | unreadable.keys()):
@@ -213,7 +213,7 @@ def _state_as_cause(settings: StoreSettings) -> str:
 
 
 def have_moved(before: GroupStores, after: GroupStores, partition: TopicPartition) -> bool:
-    """True if both stores have a new offset since an earlier look: the group commits, and no look is at one moment."""
+    """True if both stores have a new offset since an earlier read: the group commits, and a read takes time."""
     return all(
         _offset(old, partition) != _offset(new, partition)
         for old, new in ((before.zookeeper.offsets, after.zookeeper.offsets), (before.kafka, after.kafka))

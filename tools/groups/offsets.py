@@ -72,7 +72,7 @@ class PartitionEnds(NamedTuple):
     stable: Mapping[TopicPartition, int] = {}
 
     def readable_end(self, partition: TopicPartition, offset: int | None) -> int:
-        """The end for a reader at an offset. A reader behind an open transaction has read everything so far."""
+        """The end for a reader at an offset. A reader that waits at an open transaction has read everything so far."""
         end = self.ends[partition]
         return max(self.stable.get(partition, end), min(offset or 0, end))
 

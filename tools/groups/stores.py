@@ -35,7 +35,7 @@ from headgate.tools.groups.members import ZOOKEEPER, GroupDescription
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata, fetch_committed, refusals
 
 SEPARATE, DUAL, KAFKA = "separate", "dual", "kafka"
-"""The values of `headgate.offsets.store`. ZOOKEEPER and KAFKA are those of `headgate.offsets.source`."""
+"""The values of `headgate.offsets.store`. `headgate.offsets.source` is ZOOKEEPER or KAFKA."""
 STORE_CONFIG: Final = "headgate.offsets.store"
 SOURCE_CONFIG: Final = "headgate.offsets.source"
 STATUS_CONFIG: Final = "headgate.offsets.status"
@@ -57,7 +57,7 @@ NOTHING_IN_ZOOKEEPER: Final = ZooKeeperOffsets({}, {})
 
 
 class StoreSettings(NamedTuple):
-    """The configs of a group. `source` leads; `status` is the broker's word on the carry-over, empty without one."""
+    """The configs of a group. `source` leads; `status` is the broker's report on the copying of offsets, or empty."""
 
     store: str = SEPARATE
     source: str = ""
@@ -72,9 +72,9 @@ class StoreSettings(NamedTuple):
 def fetch_zookeeper(
     cluster: Cluster, groups: Iterable[str], partitions: Iterable[TopicPartition] = ()
 ) -> tuple[dict[str, ZooKeeperOffsets], dict[str, Failure]]:
-    """The offsets in ZooKeeper by group, and failures by group; a group that is not there has none.
+    """The offsets in ZooKeeper by group, and failures by group; a missing group has no offsets.
 
-    Without `partitions` Headgate answers with all; Apache Kafka answers about named partitions alone.
+    Without `partitions` Headgate answers with all offsets; Apache Kafka answers about named partitions only.
     """
     topics = [
         OffsetFetchRequestTopic(name=topic, partition_indexes=[partition.number for partition in rows])
@@ -118,9 +118,9 @@ def commit_zookeeper(
 
 
 def await_carried(cluster: Cluster, groups: Iterable[str]) -> dict[str, Failure]:
-    """Wait until the broker has carried the offsets of groups over. Returns the failures by group.
+    """Wait until the broker has copied the offsets of groups. Returns the failures by group.
 
-    The coordinator answers no OffsetFetch of a group before that: one partition is asked for, which need not exist.
+    The coordinator answers no OffsetFetch of a group before that: one partition is fetched, which need not exist.
     """
     partition = [OffsetFetchRequestTopics(name=_ANY_TOPIC, partition_indexes=[0])]
 
@@ -200,7 +200,7 @@ def _settings(row: Any, address: str) -> StoreSettings | Failure:
 def change_settings(
     cluster: Cluster, changes: Mapping[str, StoreSettings], *, validate_only: bool = False
 ) -> dict[str, Failure]:
-    """Set store and source of groups; an empty source is taken away. Returns the failures by group."""
+    """Set store and source of groups; an empty source is removed. Returns the failures by group."""
 
     def ask(client: Client, names: list[str]) -> Answers[str, bool]:
         resources = [AlterConfigsResource(_GROUP_RESOURCE, name, _operations(changes[name])) for name in names]
