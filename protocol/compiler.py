@@ -14,7 +14,7 @@ The shape of that code, and why:
 - `object.__new__` makes a struct, and the code fills its slots in place. The structs of an array are made together. One
   iterator reads all of them if they are of fixed width.
 - The code compares an array's count with the remaining bytes before it allocates anything. A request also has a limit
-  for all its arrays together: the read of a request has no pause, and everybody else waits meanwhile.
+  for all its arrays together: the read of a request has no pause, and all other clients wait meanwhile.
 - A read returns `records` as a memoryview of the buffer, and copies all other blobs. So a frame may be reused as soon
   as its handler has returned, if the handler kept no view.
 - A write takes `records` as a `Splice` too: bytes in a file. The writer writes their length, notes their place in
@@ -99,7 +99,7 @@ def reader(cls: type[Message], version: int) -> Reader:
 
 
 def _max_elements(cls: type[Message], most: int) -> int | None:
-    """The limit of a request. A response has none, as its reader serves nobody else; a record must be readable."""
+    """The limit of a request. A response has none, as its reader serves no other client; a record must be readable."""
     return None if cls.is_response or cls.is_record else most
 
 

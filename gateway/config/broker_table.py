@@ -1,7 +1,7 @@
 """The table of broker settings that have a meaning here: Kafka's names, types, defaults, ranges and meanings.
 
-Defaults are those of Apache Kafka 4.1, with four exceptions whose descriptions give the reasons: `listeners`,
-`log.dir`, `node.id` and `queued.max.request.bytes`. Ranges are those of 2.8 where 4.1 is narrower
+Defaults come from Apache Kafka 4.1, with four exceptions whose descriptions give the reasons: `listeners`,
+`log.dir`, `node.id` and `queued.max.request.bytes`. Ranges come from 2.8 where 4.1 is narrower
 (`log.segment.bytes`), so that old values stay legal. `PENDING` names settings that are read and checked, but whose
 feature does not exist yet.
 """

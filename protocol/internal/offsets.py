@@ -86,7 +86,7 @@ class ConsumerGroupMetadataKey(Message, key=3, versions="0", flexible="none", re
 
 
 class ConsumerGroupMetadataValue(Message, key=3, versions="0", flexible="0+", record=True):
-    """The epoch of a consumer group, and a hash of the topics behind that epoch (KIP-1101)."""
+    """The epoch of a consumer group, and a hash of the topics at that epoch (KIP-1101)."""
 
     epoch: int32 = v("0+")
     metadata_hash: int64 = v("0+", tag=0)
@@ -115,7 +115,7 @@ class TopicMetadata(Struct):
 
 
 class ConsumerGroupPartitionMetadataValue(Message, key=4, versions="0", flexible="0+", record=True):
-    """The topics behind a group's epoch, before a hash of the topics took their place."""
+    """The topics at a group's epoch, before a hash of the topics took their place."""
 
     topics: array[TopicMetadata] = v("0+")
 

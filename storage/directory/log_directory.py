@@ -199,7 +199,7 @@ class LogDirectory:
         """End an opening after its run: the partition moves to `logs` or `failed`.
 
         After an interrupted run the partition stays in `unopened`, for another opening. A directory that holds no log
-        is not a partition any more.
+        is no longer a partition.
         """
         key = opening.recovery.topic, opening.recovery.index
         if self.unopened.get(key) is not opening:
@@ -281,7 +281,7 @@ class LogDirectory:
             self._check_not_in_use(key)
         points = (self._recovery_points, self._start_offsets, self._high_watermarks, self._cleaned_offsets)
         is_known = any(offsets.get(key, 0) for offsets in points)
-        # The checkpoint file on the disk may still name a partition that memory does not name any more.
+        # The checkpoint file on the disk may still name a partition that is gone from memory.
         if is_known or (self._forget is None and any(each.is_pending for each in self._checkpoints.values())):
             self._forget = self.begin_checkpoint(offsets_of(self.logs, self._high_watermarks))
         self._states.move(key, LogState.CREATING)

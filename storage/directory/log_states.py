@@ -47,7 +47,7 @@ Record = Log | StorageError | LogOpening | LogState
 
 
 class LogStates:
-    """(topic, index) -> the state of the log. Everybody reads the collections; only `move` changes them."""
+    """(topic, index) -> the state of the log. Any module may read the collections; only `move` changes them."""
 
     __slots__ = ("creating", "failed", "logs", "unopened")
 

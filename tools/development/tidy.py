@@ -4,8 +4,8 @@ Functions have a median of at most 10 lines, a 95th percentile of 50, and none o
 95th percentile of 450, and none over 700. Each module has a test file. Every module that pyproject.toml names exists,
 or is in PLANNED. The map in docs/architecture.md names every module of the broker, and nothing else. Imports use the
 installed name `headgate`. Only a log itself changes a log. Neither modules nor rooms import each other in a circle
-(`imports.py`). Lock files name no place. The tree holds no leftovers of a run by hand.
-Prints every finding with advice, then the figures. Exit status: 1 if there is a finding.
+(`imports.py`). Some counts may only fall (`counts.py`). Lock files name no place. The tree holds no leftovers of a run
+by hand. Prints every finding with advice, then the figures. Exit status: 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.tools.development import imports
+from headgate.tools.development import counts, imports
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("protocol", "storage", "gateway", "tools", "spark")
@@ -260,8 +260,10 @@ def tracked(root: Path) -> list[str]:
     return sorted(path for path in set(listing) if (root / path).is_file())
 
 
-def findings(root: Path, paths: list[str], functions: list[Length], files: list[Length]) -> Iterator[str]:
-    """All findings about a tree; also fills `functions` and `files`."""
+def findings(
+    root: Path, paths: list[str], functions: list[Length], files: list[Length], counted: counts.Places
+) -> Iterator[str]:
+    """All findings about a tree; also fills `functions`, `files` and `counted`."""
     sources = dict[str, str]()
     for path in paths:
         if path.endswith(".py"):
@@ -276,6 +278,8 @@ def findings(root: Path, paths: list[str], functions: list[Length], files: list[
             yield from places(path, (root / path).read_text())
     yield from over_budget("function", functions, (FUNCTION_MEDIAN, FUNCTION_95TH, FUNCTION_LONGEST))
     yield from over_budget("file", files, (FILE_MEDIAN, FILE_95TH, FILE_LONGEST))
+    counted |= counts.count(sources)
+    yield from counts.above(counted, counts.LIMITS)
     yield from imports.findings({path: sources[path] for path in sources if path.split("/")[0] in PACKAGES})
     yield from strays(paths)
     yield from scraps((path, (root / path).stat().st_size) for path in paths)
@@ -288,9 +292,10 @@ def main() -> int:
     """Check the tree of this file; return the exit status."""
     functions: list[Length] = []
     files: list[Length] = []
-    found = list(findings(ROOT, tracked(ROOT), functions, files))
-    for finding in found:
-        print(finding)
+    counted: counts.Places = {}
+    found = list(findings(ROOT, tracked(ROOT), functions, files, counted))
+    for line in (*found, *counts.below(counted, counts.LIMITS)):
+        print(line)
     for kind, lengths in (("functions", functions), ("files", files)):
         figures = f"{median(lengths):g} / {percentile_95(lengths)} / {max(length.lines for length in lengths)}"
         print(f"{len(lengths)} {kind}: {figures} lines (median, 95th percentile, longest)")

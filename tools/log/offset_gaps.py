@@ -4,7 +4,7 @@ deleted      before the start of the log
 marker       the offset of a transaction marker, which no consumer receives
 aborted      records of an aborted transaction
 compacted    no record, in a compacted part of the log
-missing      no record for an unknown reason: a repair, or a segment file that somebody deleted
+missing      no record for an unknown reason: a repair, or a segment file that was deleted
 """
 
 from __future__ import annotations

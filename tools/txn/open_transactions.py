@@ -2,7 +2,7 @@
 
 A transaction hangs if no coordinator is going to write its marker: the last stable offset of the partition stays at
 the start of the transaction, and readers of committed records never get past it. Clients and brokers before KIP-890
-can leave such a transaction, when a delayed batch arrives behind the marker of its transaction.
+can leave such a transaction, when a delayed batch arrives after the marker of its transaction.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _NO_SUCH_ID = Failure(
 
 
 class TransactionFilters(NamedTuple):
-    """What a listing is narrowed to; each default matches all. `states` have Kafka's spelling."""
+    """The filters of a listing; each default matches all. `states` have Kafka's spelling."""
 
     states: Iterable[str] = ()
     producer_ids: Iterable[int] = ()

@@ -2,7 +2,7 @@
 
 Kinds of findings:
 corrupt     damaged or missing batches below the recovery point, or after a clean shutdown: they were on the disk once
-torn        the same behind the recovery point, as a crash leaves it; the next start truncates there
+torn        the same after the recovery point, as a crash leaves it; the next start truncates there
 index, snapshot, epochs
             a derived file contradicts the batches; the next start or a repair rebuilds the file
 file        an auxiliary file that cannot be read
@@ -87,7 +87,7 @@ class SegmentReport:
 class PartitionReport:
     """The results for a partition. `superseded`: segments with offsets that an earlier one of `segments` holds.
 
-    `missing_offsets`: the number of offsets in no batch, behind the compacted part: the reason is unknown.
+    `missing_offsets`: the number of offsets in no batch, after the compacted part: the reason is unknown.
     """
 
     partition: PartitionDirectory
