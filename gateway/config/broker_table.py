@@ -19,7 +19,7 @@ LONG, DOUBLE, LIST = Type.LONG, Type.DOUBLE, Type.LIST
 _FOREVER = "9223372036854775807"
 _UNLIMITED = "2147483647"
 
-Row = tuple[str, Type, str | None, str, str]
+SettingRow = tuple[str, Type, str | None, str, str]
 
 
 def row(type_: Type, default: str | None, allowed: str, documentation: str) -> Any:
@@ -214,7 +214,7 @@ class Settings:
     transaction_two_phase_commit_enable: bool = row(BOOLEAN, "false", "", "Whether a client may keep a transaction prepared (KIP-939).")
 
 
-ROWS: tuple[Row, ...] = tuple(
+ROWS: tuple[SettingRow, ...] = tuple(
     (name.replace("_", "."), *columns) for name, columns in vars(Settings).items() if isinstance(columns, tuple)
 )
 for _name, *_ in ROWS:  # Python reads a value of an instance faster if the class does not have the attribute

@@ -20,7 +20,7 @@ def _pending_reason(name: str) -> str:
     return ""
 
 
-def _broker(row: broker_table.Row) -> Definition:
+def _broker(row: broker_table.SettingRow) -> Definition:
     reason = _pending_reason(row[0])
     effect = Effect.PENDING if reason else Effect.FULL
     return Definition(*row, effect=effect, reason=reason)

@@ -235,7 +235,7 @@ class UnknownType(NamedTuple):
     type: int
 
 
-Decoded: TypeAlias = tuple[Message, Message | None] | UnknownType
+DecodedGroupRecord: TypeAlias = tuple[Message, Message | None] | UnknownType
 
 _LEGACY_OFFSET_COMMIT = 0
 _KEY, _VALUE = "the key of a record of a group", "the value of a record of a group"
@@ -288,7 +288,7 @@ def encode_value(value: Message) -> bytes:
     return version_prefix.encode(version, value, version)
 
 
-def decode(key: bytes | memoryview, value: bytes | memoryview | None) -> Decoded:
+def decode(key: bytes | memoryview, value: bytes | memoryview | None) -> DecodedGroupRecord:
     """Return the messages of a record. Raises MalformedRequest for bytes that neither Kafka nor Headgate writes."""
     kind = version_prefix.read_prefix(key, _KEY)
     if kind not in RECORDS:

@@ -80,31 +80,31 @@ PLACES: Final = re.compile(r"--(?:extra-)?index-url|--find-links|file://|/(?:roo
 
 
 @dataclass(frozen=True)
-class Length:
+class LineCount:
     """A function or a file and its number of lines."""
 
     where: str
     lines: int
 
 
-def function_lengths(path: str, source: str) -> Iterator[Length]:
+def function_lengths(path: str, source: str) -> Iterator[LineCount]:
     """The length of every function of a file, nested ones included, from `def` to the last line."""
     for node in ast.walk(ast.parse(source, path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
-            yield Length(f"{path}:{node.lineno} {node.name}", node.end_lineno - node.lineno + 1)
+            yield LineCount(f"{path}:{node.lineno} {node.name}", node.end_lineno - node.lineno + 1)
 
 
-def percentile_95(lengths: Sequence[Length]) -> int:
+def percentile_95(lengths: Sequence[LineCount]) -> int:
     ordered = sorted(length.lines for length in lengths)
     return ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)] if ordered else 0
 
 
-def median(lengths: Sequence[Length]) -> float:
+def median(lengths: Sequence[LineCount]) -> float:
     return statistics.median(length.lines for length in lengths) if lengths else 0
 
 
-def over_budget(kind: str, lengths: Sequence[Length], limits: tuple[int, int, int]) -> Iterator[str]:
+def over_budget(kind: str, lengths: Sequence[LineCount], limits: tuple[int, int, int]) -> Iterator[str]:
     """Findings about lengths over the limits (median, 95th percentile, longest)."""
     typical, long, longest = limits
     for length in lengths:
@@ -261,7 +261,7 @@ def tracked(root: Path) -> list[str]:
 
 
 def findings(
-    root: Path, paths: list[str], functions: list[Length], files: list[Length], counted: counts.Places
+    root: Path, paths: list[str], functions: list[LineCount], files: list[LineCount], counted: counts.Places
 ) -> Iterator[str]:
     """All findings about a tree; also fills `functions`, `files` and `counted`."""
     sources = dict[str, str]()
@@ -269,7 +269,7 @@ def findings(
         if path.endswith(".py"):
             source = sources[path] = (root / path).read_text()
             functions += function_lengths(path, source)
-            files.append(Length(path, source.count("\n")))
+            files.append(LineCount(path, source.count("\n")))
             yield from silenced_seams(path, source)
             yield from old_imports(path, source)
             if path.startswith(("storage/", "gateway/")) and "/tests/" not in path:
@@ -290,8 +290,8 @@ def findings(
 
 def main() -> int:
     """Check the tree of this file; return the exit status."""
-    functions: list[Length] = []
-    files: list[Length] = []
+    functions: list[LineCount] = []
+    files: list[LineCount] = []
     counted: counts.Places = {}
     found = list(findings(ROOT, tracked(ROOT), functions, files, counted))
     for line in (*found, *counts.below(counted, counts.LIMITS)):

@@ -49,7 +49,7 @@ Advance = Callable[[int, str], None]
 """Called with (bytes, name of the partition): so many more bytes are checked."""
 
 
-class Finding(NamedTuple):
+class PartitionFinding(NamedTuple):
     """One thing that is wrong: its kind, its file, and a sentence."""
 
     kind: str
@@ -92,7 +92,7 @@ class PartitionReport:
 
     partition: PartitionDirectory
     segments: list[SegmentReport]
-    findings: list[Finding]
+    findings: list[PartitionFinding]
     start_offset: int = 0
     end_offset: int = 0
     missing_offsets: int = 0
@@ -134,7 +134,7 @@ class _Verification:
         return self._segments[0].base_offset if self._segments else 0
 
     def _add(self, kind: str, path: str, problem: str) -> None:
-        self._report.findings.append(Finding(kind, path, problem))
+        self._report.findings.append(PartitionFinding(kind, path, problem))
 
     def _add_file(self, path: str, error: BadFile, remedy: str = "") -> None:
         self._add(FILE, path, str(error).removeprefix(path).lstrip(": ") + remedy)
