@@ -67,12 +67,12 @@ class ClassicGroup:
         "due_ms",
         "generation",
         "group_id",
-        "is_fresh",
+        "has_replayed_members",
         "is_initial",
         "join_due_ms",
         "leader",
         "members",
-        "newcomers",
+        "has_new_members",
         "pending",
         "pending_sync",
         "protocol",
@@ -100,7 +100,7 @@ class ClassicGroup:
         self.pending_sync: set[str] = set()
         self.arriving: dict[str, ClassicMember] = {}
         self.due_ms = self.join_due_ms = self.sync_due_ms = NEVER
-        self.is_initial = self.newcomers = self.is_fresh = False
+        self.is_initial = self.has_new_members = self.has_replayed_members = False
         self.remaining_delay_ms = 0.0
         self._log_begun_ms, self._log_lines = -NEVER, 0
         self._topics: tuple[object, frozenset[str] | None] = (None, None)
@@ -122,7 +122,7 @@ class ClassicGroup:
             member = self.members.by_id.get(record.member_id) or self.arriving.get(record.member_id)
             if member is None:
                 member = ClassicMember(record.member_id, None, "", "", 0, 0, {})
-                self.is_fresh, self.due_ms = True, -NEVER
+                self.has_replayed_members, self.due_ms = True, -NEVER
             member.set_recorded(record, protocol)
             members.append(member)
         self.members.reset(members)
@@ -162,7 +162,7 @@ class ClassicGroup:
         for member in self.members:
             if member.deadline_ms == NEVER and member.join is None and member.sync is None:
                 member.begin_session(now_ms)
-        self.due_ms = now_ms if self.is_fresh and len(self.members) else self.next_due_ms()
+        self.due_ms = now_ms if self.has_replayed_members and len(self.members) else self.next_due_ms()
 
     def next_due_ms(self) -> float:
         """The earliest deadline: of a session, a pending id, or a half of a rebalance."""

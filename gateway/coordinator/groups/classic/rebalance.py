@@ -108,10 +108,10 @@ class RebalanceStep:
     def join_timeout(self) -> None:
         """End the first half; a new group gets more time if members joined since the last extension."""
         group = self.group
-        if not group.is_initial or not group.newcomers or not group.remaining_delay_ms:
+        if not group.is_initial or not group.has_new_members or not group.remaining_delay_ms:
             self.complete()
             return
-        group.newcomers = False
+        group.has_new_members = False
         delay_ms = min(self.shard.settings.initial_rebalance_delay_ms, group.remaining_delay_ms)
         group.remaining_delay_ms -= delay_ms
         group.join_due_ms = self.now_ms + delay_ms
@@ -127,7 +127,7 @@ class RebalanceStep:
             self._wait_for_joins(NOBODY_JOINED_MS)
             return
         group.generation += 1
-        group.is_initial = group.newcomers = False
+        group.is_initial = group.has_new_members = False
         timestamp_ms = self.shard.timestamp_ms()
         if len(group.members):
             group.move_to(GroupState.COMPLETING, timestamp_ms)
@@ -147,7 +147,7 @@ class RebalanceStep:
         if delay_ms <= 0:
             self.complete()
             return
-        group.newcomers = False
+        group.has_new_members = False
         group.remaining_delay_ms = max(group.members.rebalance_timeout_ms() - delay_ms, 0)
         group.join_due_ms = self.now_ms + delay_ms
         group.wake_at(group.join_due_ms)

@@ -259,7 +259,7 @@ class Join(RebalanceStep):
         member.deadline_ms = self.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
         group.wake_at(member.deadline_ms)
         group.add(member)
-        group.newcomers = True
+        group.has_new_members = True
         self.park_join(member, self.ticket, self.request_context.version)
         self.rebalance_or_complete(f"new member {quoted(member_id)}, reason: {quoted(self.request.reason)}")
 
@@ -526,9 +526,9 @@ def left(leaving: Sequence[MemberIdentity], codes: Sequence[ErrorCode], *, batch
 def tick(shard: GroupShard, group: ClassicGroup, now_ms: float) -> Decision:
     """End expired sessions, pending ids, and waits for JoinGroup and SyncGroup."""
     turn = RebalanceStep(shard, group, now_ms)
-    if group.is_fresh:
+    if group.has_replayed_members:
         group.loaded(now_ms)
-        group.is_fresh = False
+        group.has_replayed_members = False
         if group.state is GroupState.STABLE and len(group.members) > shard.settings.max_size:
             turn.prepare(f"the loaded group has {len(group.members)} members, more than group.max.size")
         elif group.state is GroupState.STABLE and group.leader is None:
