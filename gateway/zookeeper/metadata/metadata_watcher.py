@@ -171,10 +171,7 @@ class MetadataWatcher:
     # Scheduling of refreshes
 
     def schedule_full_refresh(self, *, with_states: bool = False) -> None:
-        """Schedule a read of every path: all watches are lost.
-
-        `with_states`: read the state of every partition too, as another controller may have written them.
-        """
+        """Schedule a read of every path, as all watches are lost. `with_states`: states of partitions included."""
         names = self._store.written_image.topics
         self._watched.clear()
         if with_states:
@@ -402,10 +399,7 @@ class MetadataWatcher:
         return self._store.written_image.topic_names.get(topic_id, names[0])
 
     def _was_deleted(self, topic: Topic) -> Steps[bool]:
-        """Whether a deletion that was given up has taken effect: then ZooKeeper has the deletion note.
-
-        The note stays until the topic is removed from the image.
-        """
+        """Whether a deletion that was given up has taken effect: its note stays until the image has lost the topic."""
         if topic.topic_id not in self._deletions:
             return False
         return (yield from exists(self._session, DeletedTopic.path(topic.topic_id))) is not None
@@ -629,10 +623,7 @@ class MetadataWatcher:
         yield from remove(self._session, path, found.stat.version)
 
     def change_ended(self, change: Change, *, is_final: bool) -> bool:
-        """Handle the end of a change. Returns whether an order caused it.
-
-        The order is read again, as more may be left to do, unless a failure of the change is final.
-        """
+        """Handle the end of a change. Returns whether an order caused it; the order is read again unless `is_final`."""
         path = self._ordered.pop(change, None)
         if path is not None and not is_final:
             self._watches.note(path)
