@@ -77,12 +77,17 @@ class SnapshotGenerator:
     """Checks after each change whether a snapshot is due. Writes one snapshot at a time."""
 
     def __init__(
-        self, stores: LogManager, metadata: MetadataLogStore, snapshot: Snapshot, clock: Clock, scheduler: Scheduler
+        self,
+        log_manager: LogManager,
+        metadata: MetadataLogStore,
+        snapshot: Snapshot,
+        clock: Clock,
+        scheduler: Scheduler,
     ) -> None:
         """`snapshot`: the snapshot that this start has read. Nothing happens before `start`."""
         self._taken: _Taken | None = None
         self._expired: SegmentDeletion | None = None
-        self._stores = stores
+        self._log_manager = log_manager
         self._metadata = metadata
         self._metadata_log = metadata.metadata_log
         self._log: Log = metadata.metadata_log.log
@@ -146,8 +151,8 @@ class SnapshotGenerator:
         if self._is_over or not log.may(ROLL):
             self._fail("the log waits for its repair")
             return None
-        removed, unseen = frozenset(self._stores.removed), frozenset(self._metadata.removed_unseen)
-        kept = unseen | removed.intersection(self._stores.being_created)
+        removed, unseen = frozenset(self._log_manager.removed), frozenset(self._metadata.removed_unseen)
+        kept = unseen | removed.intersection(self._log_manager.being_created)
         self._taken = _Taken(log.end_offset, self._metadata.written_image, removed - kept, kept)
         log.acquire(ROLLING)
         return partial(_roll, log, self._clock.now_ms())
@@ -159,8 +164,8 @@ class SnapshotGenerator:
             self._fail(result)
             return
         # A directory out of use may come back with partitions of a topic that was deleted meanwhile.
-        stores = None if self._stores.refused else self._stores
-        self._scheduler.in_slices(_encode_steps(taken, stores, self._clock.now_ms()), self._encoded)
+        log_manager = None if self._log_manager.refused else self._log_manager
+        self._scheduler.in_slices(_encode_steps(taken, log_manager, self._clock.now_ms()), self._encoded)
 
     @property
     def _is_over(self) -> bool:
@@ -181,7 +186,7 @@ class SnapshotGenerator:
             return
         end_offset, size = encoded.end_offset, len(encoded.data)
         self.snapshot = Snapshot(name_of(end_offset), end_offset, size)
-        self._stores.removed.difference_update(encoded.forgotten)
+        self._log_manager.removed.difference_update(encoded.forgotten)
         logger.info("wrote a snapshot of the metadata up to offset %d, %d bytes", end_offset, size)
         self._is_busy, self._has_leftovers, self._has_warned = False, True, False
         self._begin_due_work()
@@ -215,11 +220,11 @@ def _roll(log: Log, now_ms: int) -> None:
         log.roll(now_ms)
 
 
-def _encode_steps(taken: _Taken, stores: LogManager | None, now_ms: int) -> Steps[_Encoded]:
+def _encode_steps(taken: _Taken, log_manager: LogManager | None, now_ms: int) -> Steps[_Encoded]:
     present = taken.removed
-    if taken.removed and stores is not None:
+    if taken.removed and log_manager is not None:
         try:
-            present = taken.removed & (yield from stray_logs.topic_ids_steps(stores))
+            present = taken.removed & (yield from stray_logs.topic_ids_steps(log_manager))
         except OSError as error:
             logger.warning("a log directory cannot be listed, so all ids of deleted topics are kept: %s", error)
     records = image_records(taken.image, present | taken.kept)
