@@ -193,31 +193,24 @@ class GroupView:
         if (yield from exists(self._session, group_path(name))) is None:
             return None
         session, ids_parent, owners_parent = self._session, ids_path(name), f"{group_path(name)}/owners"
-        ids = [
-            consumer_id
-            for consumer_id in (yield from self._children(ids_parent))
-            if self._is_readable(ids_parent, consumer_id)
-        ][:MAX_NODES]
+        names = yield from self._children(ids_parent)
+        ids = [member for member in names if self._is_readable(ids_parent, member)][:MAX_NODES]
         topics = yield from self._children(owners_parent)
         registrations = yield from gather(
-            [
-                self._tried(f"{ids_parent}/{consumer_id}", _registration(session, name, consumer_id))
-                for consumer_id in ids
-            ],
-            AT_ONCE,
+            [self._tried(f"{ids_parent}/{member}", _registration(session, name, member)) for member in ids], AT_ONCE
         )
         indexes = yield from gather([self._children(f"{owners_parent}/{topic}") for topic in topics], AT_ONCE)
         places = [(topic, index) for topic, names in zip(topics, indexes, strict=True) for index in names][:MAX_NODES]
         owners = yield from gather(
             [self._tried("/".join((owners_parent, *place)), _owner(session, name, *place)) for place in places], AT_ONCE
         )
-        partitions: dict[str, dict[str, list[int]]] = {consumer_id: {} for consumer_id in ids}
+        partitions: dict[str, dict[str, list[int]]] = {member: {} for member in ids}
         for topic, index, consumer_id in sorted(owner for owner in owners if owner is not None):
             partitions.setdefault(consumer_id, {}).setdefault(topic, []).append(index)
         subscribed = dict(zip(ids, registrations, strict=True))
         members = [
-            ZooKeeperMember(consumer_id, _host(name, consumer_id), subscribed.get(consumer_id) or (), owned)
-            for consumer_id, owned in partitions.items()
+            ZooKeeperMember(member, _host(name, member), subscribed.get(member) or (), owned)
+            for member, owned in partitions.items()
         ]
         return ZooKeeperGroup(name, tuple(members))
 

@@ -116,11 +116,10 @@ def _read_nodes(session: Session, member: JoiningBroker, watch: Watch | None) ->
     owner = yield from get(session, SessionOwner.path(member.node_id))
     controller = yield from get(session, CONTROLLER_PATH)
     names = yield from children(session, BROKER_IDS_PATH, watch)
-    ids = [broker_id for name in names if (broker_id := _broker_id(member, name)) is not None]
-    nodes = yield from gather([get(session, BrokerRegistration.path(broker_id)) for broker_id in ids])
-    return _ClusterState(
-        owner, controller, {broker_id: node for broker_id, node in zip(ids, nodes, strict=True) if node is not None}
-    )
+    ids = [broker for name in names if (broker := _broker_id(member, name)) is not None]
+    nodes = yield from gather([get(session, BrokerRegistration.path(broker)) for broker in ids])
+    registered = zip(ids, nodes, strict=True)
+    return _ClusterState(owner, controller, {broker: node for broker, node in registered if node is not None})
 
 
 def _broker_id(member: JoiningBroker, name: str) -> int | None:
@@ -133,17 +132,12 @@ def _broker_id(member: JoiningBroker, name: str) -> int | None:
 
 def _check(session: Session, member: JoiningBroker, found: _ClusterState) -> SessionOwner | None:
     """Return the owner of an earlier session that may be replaced. Raises ZooKeeperRefusal, EarlierSession."""
-    others = [
-        (broker_id, _registration(broker_id, node))
-        for broker_id, node in found.brokers.items()
-        if broker_id != member.node_id
-    ]
+    others = {broker: node for broker, node in found.brokers.items() if broker != member.node_id}
+    registrations = [(broker, _registration(broker, node)) for broker, node in others.items()]
     # A node that is neither readable nor ephemeral is no live broker; `read_cluster` reports it
-    others = [
-        (broker_id, known) for broker_id, known in others if known or found.brokers[broker_id].stat.ephemeral_owner
-    ]
-    if others:
-        raise refusals.other_brokers(member.connect, others)
+    live = [(broker, known) for broker, known in registrations if known or others[broker].stat.ephemeral_owner]
+    if live:
+        raise refusals.other_brokers(member.connect, live)
     mine = {session.session_id}
     registered = found.brokers.get(member.node_id)
     earlier = None
