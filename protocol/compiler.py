@@ -14,7 +14,7 @@ The shape of that code, and why:
 - `object.__new__` makes a struct, and the code fills its slots in place. The structs of an array are made together. One
   iterator reads all of them if they are of fixed width.
 - The code compares an array's count with the remaining bytes before it allocates anything. A request also has a limit
-  for all its arrays together: the read of a request has no pause, and everybody else waits meanwhile.
+  for all its arrays together: the read of a request has no pause, and all other clients wait meanwhile.
 - A read returns `records` as a memoryview of the buffer, and copies all other blobs. So a frame may be reused as soon
   as its handler has returned, if the handler kept no view.
 - A write takes `records` as a `Splice` too: bytes in a file. The writer writes their length, notes their place in
@@ -43,11 +43,11 @@ from headgate.protocol.wire import Splice
 from headgate.protocol.writing import writer as compile_writer
 
 __all__ = [
-    "Reader",
+    "ReadFunction",
     "Splice",
     "StepReader",
     "StepWriter",
-    "Writer",
+    "WriteFunction",
     "read",
     "reader",
     "reader_in_steps",
@@ -58,13 +58,13 @@ __all__ = [
 ]
 
 M = TypeVar("M", bound=Message)
-Reader = Callable[..., tuple[Any, int]]
-Writer = Callable[[Any, bytearray, list[tuple[int, Splice]]], None]
+ReadFunction = Callable[..., tuple[Any, int]]
+WriteFunction = Callable[[Any, bytearray, list[tuple[int, Splice]]], None]
 StepReader = Callable[..., Generator[None, None, tuple[Any, int, int]]]
 StepWriter = Callable[[Any, bytearray, list[tuple[int, Splice]]], Generator[None, None, None]]
 
-_readers: dict[tuple[type[Message], int], Reader] = {}
-_writers: dict[tuple[type[Message], int], Writer] = {}
+_readers: dict[tuple[type[Message], int], ReadFunction] = {}
+_writers: dict[tuple[type[Message], int], WriteFunction] = {}
 
 
 def read(cls: type[M], version: int, buffer: bytes | bytearray | memoryview, position: int = 0) -> tuple[M, int]:
@@ -89,7 +89,7 @@ def write(value: Message, version: int, out: bytearray, splices: list[tuple[int,
     compiled(value, out, splices)
 
 
-def reader(cls: type[Message], version: int) -> Reader:
+def reader(cls: type[Message], version: int) -> ReadFunction:
     """Return the compiled `read(buffer, position=0)` of one version, for frequent calls."""
     compiled = _readers.get((cls, version))
     if compiled is None:
@@ -99,7 +99,7 @@ def reader(cls: type[Message], version: int) -> Reader:
 
 
 def _max_elements(cls: type[Message], most: int) -> int | None:
-    """The limit of a request. A response has none, as its reader serves nobody else; a record must be readable."""
+    """The limit of a request. A response has none, as its reader serves no other client; a record must be readable."""
     return None if cls.is_response or cls.is_record else most
 
 
@@ -118,7 +118,7 @@ def writer_in_steps(cls: type[Message], version: int) -> StepWriter:
     return compile_writer(tree(cls, version), _title(cls, version), in_steps=True)
 
 
-def writer(cls: type[Message], version: int) -> Writer:
+def writer(cls: type[Message], version: int) -> WriteFunction:
     """Return the compiled `write(value, out, splices)` of one version, for frequent calls."""
     compiled = _writers.get((cls, version))
     if compiled is None:

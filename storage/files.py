@@ -148,7 +148,7 @@ class File:
     def read_cached(self, length: int, position: int) -> bytes | bytearray | None:
         """Exactly `length` bytes if they are in memory; otherwise None.
 
-        If the file system cannot tell, the bytes are read in any case, even from the disk.
+        On a file system without such probes the bytes are read in any case, even from the disk.
         """
         if self._can_probe:
             buffer = bytearray(length)

@@ -3,7 +3,7 @@
 Records: the offsets from the committed one to the end of the partition (its high watermark), as Kafka's own tool
 counts. Offsets without records, after compaction or for transaction markers, count too.
 
-Seconds: the age of the oldest unread record, the first one at or behind the committed offset: now minus its timestamp.
+Seconds: the age of the oldest unread record, the first one at or after the committed offset: now minus its timestamp.
 A reader that starts now is late by that much. This lag needs no history of commits, and is 0 for a group that has read
 everything, however old the last record is.
 """
@@ -48,7 +48,7 @@ def offset_status(committed: int | None, start: int, end: int) -> OffsetStatus:
 
 
 def first_unread(committed: int | None, start: int, end: int) -> int | None:
-    """The offset from which on the oldest unread record is to be looked for; None if there is nothing to read."""
+    """The offset at which the search for the oldest unread record begins; None if there is nothing to read."""
     if committed is None or committed < 0 or max(committed, start) >= end:
         return None
     return max(committed, start)
@@ -59,7 +59,7 @@ def measure(committed: int | None, start: int, end: int, oldest_unread_ms: int |
 
     `oldest_unread_ms` is the timestamp of the first record from `first_unread` on: None if there is none (what is left
     are gaps and markers), UNKNOWN_TIMESTAMP if it is not known. A timestamp in the future, of a producer whose clock is
-    wrong, counts as now. What was deleted before it was read is in `records`, as in Kafka's tool, but has no age.
+    wrong, counts as now. Records that were deleted unread count in `records`, as in Kafka's tool, but have no age.
     """
     where = offset_status(committed, start, end)
     if committed is None or where is OffsetStatus.NO_OFFSET:

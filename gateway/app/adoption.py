@@ -160,7 +160,7 @@ def adopt(
 def _check_use(config: BrokerConfig, files: Files, paths: Sequence[str]) -> None:
     """Raise StorageError if no directory has data: with a wrong log.dirs an empty broker would replace the adopted one.
 
-    All groups would begin anew on an empty broker.
+    All groups would start over on an empty broker.
     """
     if not any(files.exists(f"{path}/{layout.META_PROPERTIES}") for path in paths):
         raise StorageError(

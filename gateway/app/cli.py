@@ -196,12 +196,12 @@ def _transfer(settings: BrokerConfig, direction: str, *, execute: bool) -> list[
     from headgate.storage.files import Files
 
     clock = SystemClock()
-    world = metadata_command.World(Files(), Random(), clock.now_ms())
+    parts = metadata_command.TransferParts(Files(), Random(), clock.now_ms())
     connection = connect(settings, clock)
     assert connection is not None, "zookeeper.connect is set"
     try:
         run = metadata_command.to_zookeeper if direction == "to-zookeeper" else metadata_command.to_embedded
-        return run(settings, connection, world, execute=execute)
+        return run(settings, connection, parts, execute=execute)
     finally:
         connection.close()
 

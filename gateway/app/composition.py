@@ -79,7 +79,7 @@ class MetadataSource(Protocol):
     """The origin of the metadata. Construction checks the start, and reads the metadata; it writes nothing."""
 
     image: Image
-    """The metadata as they were read. Nobody asks for them after `open`."""
+    """The metadata as they were read. They are not used after `open`."""
 
     def begin(self) -> None:
         """Claim the log directories: every check has passed. No log of a topic is open. Raises StorageError, OSError.
@@ -348,7 +348,7 @@ class BrokerParts:
         )
 
     def _group_view(self) -> GroupView | None:
-        """The view of the groups in ZooKeeper; None without ZooKeeper, or where no group is to be shown."""
+        """The view of the groups in ZooKeeper; None without ZooKeeper, or if groups there are not shown."""
         max_groups = self.config.headgate_zookeeper_groups_max
         if self.zookeeper is None or not max_groups:
             return None

@@ -44,7 +44,7 @@ class HeadgateError(Exception):
     """The broker did not start or stop; the text includes the end of its log."""
 
 
-class Runner(Protocol):
+class BrokerRunner(Protocol):
     """Runs a broker: in a child process, or in a thread of this one."""
 
     pid: int
@@ -198,13 +198,13 @@ def _text(value: object) -> str:
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
-def _in_process() -> Runner:
+def _in_process() -> BrokerRunner:
     from headgate.gateway.app.in_process import InProcess
 
     return InProcess(os.getpid())
 
 
-def _clean_up(runner: Runner, directory: str | None) -> None:
+def _clean_up(runner: BrokerRunner, directory: str | None) -> None:
     runner.discard()
     if directory is not None:
         shutil.rmtree(directory, ignore_errors=True)

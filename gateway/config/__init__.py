@@ -2,6 +2,6 @@
 
 from headgate.gateway.config.broker import BrokerConfig
 from headgate.gateway.config.listeners import Listener
-from headgate.gateway.config.loading import Answer, ConfigError
+from headgate.gateway.config.loading import ConfigError, SettingOutcome
 
-__all__ = ["Answer", "BrokerConfig", "ConfigError", "Listener"]
+__all__ = ["BrokerConfig", "ConfigError", "Listener", "SettingOutcome"]

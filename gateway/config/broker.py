@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headgate.gateway.config import broker_table, catalogue, listeners, offset_store
 from headgate.gateway.config.definition import LONG_MAX, Effect, Value
 from headgate.gateway.config.listeners import Listener, ListenerProblem
-from headgate.gateway.config.loading import Answer, ConfigError, Loaded, Overrides, Setting, load
+from headgate.gateway.config.loading import ConfigError, Loaded, Overrides, Setting, SettingOutcome, load
 
 if TYPE_CHECKING:
     from headgate.storage.config import LogConfig
@@ -23,9 +23,11 @@ class BrokerConfig(broker_table.Settings):
     """
 
     log_directories: tuple[str, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[SettingOutcome, ...]
 
-    def __init__(self, values: Mapping[str, Any], given: Mapping[str, Setting], answers: tuple[Answer, ...]) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], given: Mapping[str, Setting], answers: tuple[SettingOutcome, ...]
+    ) -> None:
         self.__dict__.update((name.replace(".", "_"), value) for name, value in values.items())
         self.answers = answers
         self.log_directories = values["log.dirs"]
@@ -100,7 +102,7 @@ class BrokerConfig(broker_table.Settings):
         """The dynamic texts for this broker, and those for all."""
         return self._dynamic
 
-    def notes(self) -> list[Answer]:
+    def notes(self) -> list[SettingOutcome]:
         """The answers that a person should see: given settings without effect."""
         return [answer for answer in self.answers if answer.effect is not Effect.FULL]
 
@@ -246,7 +248,7 @@ def _without_controller(loaded: Loaded, name: str, endpoints: tuple[Listener, ..
     for endpoint in endpoints:
         if endpoint not in kept:
             reason = f"there is no KRaft quorum: {endpoint.name} is left out of {name}"
-            loaded.answers.append(Answer(loaded.given[name].where, name, "", Effect.NONE, reason))
+            loaded.answers.append(SettingOutcome(loaded.given[name].where, name, "", Effect.NONE, reason))
     loaded.values[name] = kept
     return kept
 

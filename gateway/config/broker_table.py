@@ -1,7 +1,7 @@
 """The table of broker settings that have a meaning here: Kafka's names, types, defaults, ranges and meanings.
 
-Defaults are those of Apache Kafka 4.1, with four exceptions whose descriptions give the reasons: `listeners`,
-`log.dir`, `node.id` and `queued.max.request.bytes`. Ranges are those of 2.8 where 4.1 is narrower
+Defaults come from Apache Kafka 4.1, with four exceptions whose descriptions give the reasons: `listeners`,
+`log.dir`, `node.id` and `queued.max.request.bytes`. Ranges come from 2.8 where 4.1 is narrower
 (`log.segment.bytes`), so that old values stay legal. `PENDING` names settings that are read and checked, but whose
 feature does not exist yet.
 """
@@ -19,7 +19,7 @@ LONG, DOUBLE, LIST = Type.LONG, Type.DOUBLE, Type.LIST
 _FOREVER = "9223372036854775807"
 _UNLIMITED = "2147483647"
 
-Row = tuple[str, Type, str | None, str, str]
+SettingRow = tuple[str, Type, str | None, str, str]
 
 
 def row(type_: Type, default: str | None, allowed: str, documentation: str) -> Any:
@@ -214,7 +214,7 @@ class Settings:
     transaction_two_phase_commit_enable: bool = row(BOOLEAN, "false", "", "Whether a client may keep a transaction prepared (KIP-939).")
 
 
-ROWS: tuple[Row, ...] = tuple(
+ROWS: tuple[SettingRow, ...] = tuple(
     (name.replace("_", "."), *columns) for name, columns in vars(Settings).items() if isinstance(columns, tuple)
 )
 for _name, *_ in ROWS:  # Python reads a value of an instance faster if the class does not have the attribute

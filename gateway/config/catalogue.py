@@ -20,7 +20,7 @@ def _pending_reason(name: str) -> str:
     return ""
 
 
-def _broker(row: broker_table.Row) -> Definition:
+def _broker(row: broker_table.SettingRow) -> Definition:
     reason = _pending_reason(row[0])
     effect = Effect.PENDING if reason else Effect.FULL
     return Definition(*row, effect=effect, reason=reason)
@@ -136,7 +136,7 @@ def _base_of_listener(name: str) -> str | None:
 
 
 class Scope(Enum):
-    """What a setting can be changed for at run time. `ALL`: a broker, or all brokers."""
+    """The scope of a change at run time. `ALL`: a broker, or all brokers."""
 
     NOTHING = 0
     LISTENER = 1
@@ -145,7 +145,7 @@ class Scope(Enum):
 
 
 def scope(name: str) -> Scope:
-    """What this broker setting can be changed for at run time; some have no effect here."""
+    """The scope of changes of this broker setting at run time; some have no effect here."""
     if name in broker_table.CLUSTER_WIDE or name in unsupported_table.CLUSTER_WIDE:
         return Scope.ALL
     if name in unsupported_table.PER_BROKER:

@@ -29,16 +29,16 @@ class Type(IntEnum):
 
 
 class Effect(IntEnum):
-    """What a setting does here."""
+    """The effect of a setting here."""
 
     FULL = 0
-    PENDING = 1  # read and checked; the feature behind the setting does not exist yet
+    PENDING = 1  # read and checked; the feature of the setting does not exist yet
     NONE = 2  # accepted because a Kafka server.properties may have it
     REFUSED = 3  # ignoring the setting would do harm: any value but a harmless one is an error
 
 
 def note(effect: Effect, reason: str) -> str:
-    """What a person should know of a setting with this effect, for this reason; empty if it has its effect."""
+    """The note about a setting with this effect, for this reason; empty for a setting that works as in Kafka."""
     if effect is Effect.FULL:
         return ""
     if effect is Effect.REFUSED:
@@ -90,7 +90,7 @@ class Definition(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What a person should know of a setting that is accepted; empty if it has its effect."""
+        """The note about an accepted setting; empty if the setting works as in Kafka."""
         return note(self.effect, self.reason)
 
     def parse(self, text: str) -> Value:
@@ -104,7 +104,7 @@ class Definition(NamedTuple):
         return value
 
     def refusal(self, text: str) -> str:
-        """The sentence about an illegal value: that of Kafka, which scripts look for, then the allowed numbers."""
+        """The sentence about an illegal value: Kafka's, which scripts look for, then the allowed numbers."""
         item, complaint = self._complaint(text)
         sentence = f"Invalid value {item[:100]} for configuration {self.name}: {complaint}"
         return f"{sentence}; allowed is {self.describe_allowed()}" if self.type in _BOUNDS else sentence

@@ -13,7 +13,7 @@ from headgate.gateway.config.definition import Definition, Type
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """The source of a value, by its number in DescribeConfigs."""
 
     DYNAMIC_TOPIC_CONFIG = 1
@@ -30,7 +30,7 @@ class Synonym(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
 class ConfigEntry(NamedTuple):
@@ -38,7 +38,7 @@ class ConfigEntry(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     type: Type
     is_sensitive: bool
     read_only: bool
@@ -48,7 +48,7 @@ class ConfigEntry(NamedTuple):
     @property
     def is_default(self) -> bool:
         """Versions before 1 of DescribeConfigs have this flag instead of the source."""
-        return self.source is Source.DEFAULT_CONFIG
+        return self.source is ConfigSource.DEFAULT_CONFIG
 
 
 # A broker's setting -> its fallbacks, in other units
@@ -79,7 +79,7 @@ def _broker_entry(config: BrokerConfig, definition: Definition) -> ConfigEntry:
     if any(text is not None for text in config.texts(definition.name)):
         for other in _FALLBACKS.get(definition.name, ()):
             synonyms += broker_synonyms(config, catalogue.BROKER[other])
-    first = synonyms[0] if synonyms else Synonym(definition.name, None, Source.DEFAULT_CONFIG)
+    first = synonyms[0] if synonyms else Synonym(definition.name, None, ConfigSource.DEFAULT_CONFIG)
     return _entry(definition, first, synonyms)
 
 
@@ -103,7 +103,7 @@ def describe_all_brokers(config: BrokerConfig, names: Collection[str] | None = N
     for name, text in of_all.items():
         definition = catalogue.find(name)
         if definition is not None and (names is None or name in names):
-            synonym = Synonym(name, shown(definition, text), Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
+            synonym = Synonym(name, shown(definition, text), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
             rows.append(_entry(definition, synonym, (synonym,)))
     return rows
 
@@ -115,7 +115,7 @@ def describe_client_metrics(subscription: str, names: Collection[str] | None = N
     """
     if not subscription:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-    source, documentation = Source.DEFAULT_CONFIG, "No client metrics are collected here."
+    source, documentation = ConfigSource.DEFAULT_CONFIG, "No client metrics are collected here."
     return [
         ConfigEntry(name, value, source, type_, False, True, documentation, ())
         for name, value, type_ in (
@@ -136,11 +136,15 @@ def broker_synonyms(config: BrokerConfig, definition: Definition) -> tuple[Synon
     ]
     default = str(config.node_id) if definition.name == "node.id" and not synonyms else definition.default
     if default is not None:
-        synonyms.append(Synonym(definition.name, default, Source.DEFAULT_CONFIG))
+        synonyms.append(Synonym(definition.name, default, ConfigSource.DEFAULT_CONFIG))
     return tuple(synonyms)
 
 
-_GIVEN = (Source.DYNAMIC_BROKER_CONFIG, Source.DYNAMIC_DEFAULT_BROKER_CONFIG, Source.STATIC_BROKER_CONFIG)
+_GIVEN = (
+    ConfigSource.DYNAMIC_BROKER_CONFIG,
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    ConfigSource.STATIC_BROKER_CONFIG,
+)
 
 
 def shown(definition: Definition, text: str) -> str | None:
@@ -209,10 +213,10 @@ def _foreign_entry(config: BrokerConfig, name: str, value: str | None) -> Config
         if value is None:
             return None
         definition = Definition(name, Type.STRING, None, "", "")  # another version has stored it
-    synonyms = [] if value is None else [Synonym(name, value, Source.DYNAMIC_TOPIC_CONFIG)]
+    synonyms = [] if value is None else [Synonym(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG)]
     for broker_name in catalogue.unsupported_synonyms(name):
         synonyms += broker_synonyms(config, catalogue.known()[broker_name])
-    first = synonyms[0] if synonyms else Synonym(name, definition.default, Source.DEFAULT_CONFIG)
+    first = synonyms[0] if synonyms else Synonym(name, definition.default, ConfigSource.DEFAULT_CONFIG)
     return ConfigEntry(
         name, first.value, first.source, definition.type, False, False, _documentation(definition), tuple(synonyms)
     )
@@ -223,11 +227,12 @@ def _topic_entry(config: BrokerConfig, overrides: Mapping[str, str], definition:
     synonyms: list[Synonym] = []
     own = topic_config.own_name(name, overrides)
     if own is not None:
-        synonyms.append(Synonym(own, shown(definition, overrides[own]), Source.DYNAMIC_TOPIC_CONFIG))
+        synonyms.append(Synonym(own, shown(definition, overrides[own]), ConfigSource.DYNAMIC_TOPIC_CONFIG))
     for synonym in catalogue.BROKER_SYNONYMS[name]:
         synonyms += broker_synonyms(config, catalogue.BROKER[synonym])
     given = next(
-        (synonym.source for synonym in synonyms if synonym.source is not Source.DEFAULT_CONFIG), Source.DEFAULT_CONFIG
+        (synonym.source for synonym in synonyms if synonym.source is not ConfigSource.DEFAULT_CONFIG),
+        ConfigSource.DEFAULT_CONFIG,
     )
     value = text_of(config.topic_value(name, overrides))
     return ConfigEntry(name, value, given, definition.type, False, False, _documentation(definition), tuple(synonyms))

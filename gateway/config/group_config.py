@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from headgate.gateway.config import catalogue, offset_store
 from headgate.gateway.config.definition import Type
-from headgate.gateway.config.describe import ConfigEntry, Source, Synonym, broker_synonyms
+from headgate.gateway.config.describe import ConfigEntry, ConfigSource, Synonym, broker_synonyms
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -146,25 +146,25 @@ def describe(
 
 def _store_entry(overrides: Mapping[str, str], name: str) -> ConfigEntry:
     default, documentation = _STORE_TEXTS[name]
-    synonyms = [Synonym(name, default, Source.DEFAULT_CONFIG)]
+    synonyms = [Synonym(name, default, ConfigSource.DEFAULT_CONFIG)]
     if name in overrides:
-        synonyms.insert(0, Synonym(name, overrides[name], Source.DYNAMIC_GROUP_CONFIG))
+        synonyms.insert(0, Synonym(name, overrides[name], ConfigSource.DYNAMIC_GROUP_CONFIG))
     first = synonyms[0]
     return ConfigEntry(name, first.value, first.source, Type.STRING, False, False, documentation, tuple(synonyms))
 
 
 def _unsupported_entry(overrides: Mapping[str, str], name: str) -> ConfigEntry:
     definition = UNSUPPORTED[name]
-    synonyms = [Synonym(name, definition.default, Source.DEFAULT_CONFIG)]
+    synonyms = [Synonym(name, definition.default, ConfigSource.DEFAULT_CONFIG)]
     if name in overrides:
-        synonyms.insert(0, Synonym(name, overrides[name], Source.DYNAMIC_GROUP_CONFIG))
+        synonyms.insert(0, Synonym(name, overrides[name], ConfigSource.DYNAMIC_GROUP_CONFIG))
     first, note = synonyms[0], f"{definition.note.capitalize()}."
     return ConfigEntry(name, first.value, first.source, definition.type, False, False, note, tuple(synonyms))
 
 
 def _entry(config: BrokerConfig, overrides: Mapping[str, str], name: str) -> ConfigEntry:
     definition = catalogue.BROKER[f"group.{name}"]
-    own = [Synonym(name, overrides[name], Source.DYNAMIC_GROUP_CONFIG)] if name in overrides else []
+    own = [Synonym(name, overrides[name], ConfigSource.DYNAMIC_GROUP_CONFIG)] if name in overrides else []
     synonyms = (*own, *broker_synonyms(config, definition))
     first = synonyms[0]
     return ConfigEntry(

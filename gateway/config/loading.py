@@ -20,7 +20,7 @@ class Setting(NamedTuple):
     where: str
 
 
-class Answer(NamedTuple):
+class SettingOutcome(NamedTuple):
     """The outcome of one given setting. `value` is safe to show."""
 
     where: str
@@ -54,7 +54,7 @@ class Loaded:
     def __init__(self) -> None:
         self.given: dict[str, Setting] = {}
         self.values: dict[str, Any] = {}
-        self.answers: list[Answer] = []
+        self.answers: list[SettingOutcome] = []
         self.problems: list[str] = []
 
     def problem(self, name: str, text: str) -> None:
@@ -72,7 +72,7 @@ def load(text: str, overrides: Overrides, source: str) -> Loaded:
         _take(setting, loaded)
         if before is not None and "override" not in setting.where:
             loaded.answers.append(
-                Answer(
+                SettingOutcome(
                     before.where,
                     setting.name,
                     "",
@@ -127,13 +127,15 @@ def _take(setting: Setting, loaded: Loaded) -> None:
     if definition.name in catalogue.BROKER:
         loaded.values[definition.name] = value
     reason = "" if definition.effect is Effect.FULL else definition.reason
-    loaded.answers.append(Answer(setting.where, setting.name, shown, definition.effect, reason))
+    loaded.answers.append(SettingOutcome(setting.where, setting.name, shown, definition.effect, reason))
 
 
 def _refuse_unless_harmless(setting: Setting, definition: Definition, loaded: Loaded) -> None:
     if setting.text.strip() in definition.harmless:
         loaded.answers.append(
-            Answer(setting.where, setting.name, setting.text, Effect.NONE, "the broker behaves that way in any case")
+            SettingOutcome(
+                setting.where, setting.name, setting.text, Effect.NONE, "the broker behaves that way in any case"
+            )
         )
     else:
         loaded.problems.append(f"{setting.where}: {setting.name}={setting.text}: {definition.reason}")

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping
 
 from headgate.gateway.config.definition import Type
-from headgate.gateway.config.describe import ConfigEntry, Source
+from headgate.gateway.config.describe import ConfigEntry, ConfigSource
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 ROOT = "root"
@@ -37,7 +37,7 @@ def describe(wanted: Collection[str] | None = None) -> list[ConfigEntry]:
 
 
 def _entry(name: str) -> ConfigEntry:
-    source = Source.DYNAMIC_BROKER_LOGGER_CONFIG
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
     return ConfigEntry(name, _level(name), source, Type.UNKNOWN, False, False, "", ())
 
 

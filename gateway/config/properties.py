@@ -89,7 +89,7 @@ def _unescape(text: str, line: int) -> str:
 
 
 def _escape(text: str, position: int, line: int) -> tuple[str, int]:
-    """The character of an escape, and the position behind it. `position` is behind the backslash."""
+    """The character of an escape, and the position after it. `position` is after the backslash."""
     character = text[position]
     if character != "u":
         return _ESCAPES.get(character, character), position + 1

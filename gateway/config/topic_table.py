@@ -1,6 +1,6 @@
 """The table of topic settings: Kafka's name, range, broker settings as fallbacks in order, and meaning.
 
-Type and default are those of the broker setting with the same unit (`BROKER_SYNONYMS` first), so that they cannot
+Type and default come from the broker setting with the same unit (`BROKER_SYNONYMS` first), so that they cannot
 differ.
 """
 # fmt: off

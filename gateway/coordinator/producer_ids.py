@@ -31,8 +31,8 @@ class ProducerIds:
     def next_settled(self) -> int:
         """A producer id that was never handed out before, of a block that is taken for good.
 
-        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS while a block is being taken, so that clients come again; and
-        the error with which the metadata refuse the block.
+        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS while a block is being reserved, after which clients retry; and
+        the error of a refused block.
         """
         self._take_block()
         if self._change is not None and not self._change.is_settled:
@@ -40,13 +40,13 @@ class ProducerIds:
         return self._pop()
 
     def prepare(self) -> Change | None:
-        """Have an id for `next_settled`; the change that the caller awaits, None if there is nothing to wait for."""
+        """Reserve an id for `next_settled`. Returns the change to wait for; None if an id is available."""
         with suppress(KafkaError):  # `next_settled` raises it again, if an id is needed at all
             self._take_block()
         return self._change
 
     def _take_block(self) -> None:
-        """Have a block with an id. Raises KafkaError."""
+        """Reserve a block, unless an id is left. Raises KafkaError."""
         change = self._change
         if change is not None and change.error is not None:  # the ids of a refused block may be another broker's
             self._block, self._change = range(0), None

@@ -10,8 +10,8 @@ from headgate.gateway.coordinator.decision import NEVER
 class Timers:
     """One timer for each key. Times are monotonic milliseconds.
 
-    A timer may fire too early, never too late: a later time does not replace an earlier one. The shard answers an early
-    tick with nothing, and sets the timer again.
+    A timer may fire too early, never too late: a later time does not replace an earlier one. The shard ignores an early
+    tick, and sets the timer again.
     """
 
     __slots__ = ("_heap", "due_ms", "times")

@@ -8,7 +8,7 @@ disk is repaired (`gateway.maintenance.sync_repair_queue`), and the partitions a
 are not affected.
 
 After an unmount a directory of the same path remains, on the parent disk. It takes files, but they would be hidden
-under the right disk after the next mount. Only `meta.properties` tells the two apart.
+under the right disk after the next mount. Only `meta.properties` distinguishes the two.
 
 `gateway.replication.directory_status` has the result; this module only probes.
 """

@@ -46,7 +46,7 @@ PARTITION_COST_BYTES = 128 << 10
 
 
 @dataclass
-class Progress:
+class LoadingProgress:
     """The progress of log loading. Bytes are upper bounds of the bytes to scan."""
 
     partitions: int = 0
@@ -99,7 +99,7 @@ class LogLoader:
         threads: int = 1,
     ) -> None:
         """`config_of(topic)` returns the settings of a topic. `threads` is the number for each directory."""
-        self.progress = Progress()
+        self.progress = LoadingProgress()
         self._opened: Callable[[Collection[TopicPartition]], None] = lambda _: None
         self._is_done = False
         self._retries: dict[TopicPartition, Backoff] = {}

@@ -70,7 +70,7 @@ class Node(NamedTuple):
 
 
 class Image(NamedTuple):
-    """The cluster at one moment. Nobody may change a mapping: the next image may share it.
+    """The cluster at one moment. The mappings must not be changed: the next image may share them.
 
     `features` has every level that was ever finalized, 0 included; see `gateway.metadata.features`.
     """
@@ -119,7 +119,7 @@ class Image(NamedTuple):
         return {} if topic is None else topic.configs
 
     def broker_configs(self, node_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """The dynamic configs of all brokers, and those of one broker."""
+        """The dynamic configs: for all brokers, and for one broker."""
         none: Mapping[str, str] = {}
         return self.configs.get((BROKER_RESOURCE, ""), none), self.configs.get((BROKER_RESOURCE, str(node_id)), none)
 

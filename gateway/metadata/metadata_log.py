@@ -42,8 +42,7 @@ FEW_RECORDS = 100
 """A thread encodes a change with more records: each record takes some microseconds."""
 _ROWS_A_STEP = 10
 
-Done = Callable[[KafkaError | None], None]
-Work = Callable[[], None]
+WriteCallback = Callable[[KafkaError | None], None]
 
 
 class _Submitted:
@@ -51,7 +50,7 @@ class _Submitted:
 
     __slots__ = ("batch", "done", "now_ms", "records")
 
-    def __init__(self, records: Sequence[MetadataRecord], now_ms: int, done: Done) -> None:
+    def __init__(self, records: Sequence[MetadataRecord], now_ms: int, done: WriteCallback) -> None:
         self.records = records
         self.now_ms = now_ms
         self.done = done
@@ -86,7 +85,7 @@ class MetadataLog:
         self._log = log
         self._scheduler = scheduler
         self._queue: deque[_Submitted] = deque()
-        self._between: deque[tuple[Callable[[], Work | None], Callable[[object], None]]] = deque()
+        self._between: deque[tuple[Callable[[], Callable[[], None] | None], Callable[[object], None]]] = deque()
         self._is_busy = False
 
     @property
@@ -101,7 +100,7 @@ class MetadataLog:
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last record."""
+        """The offset after the last record."""
         return self._log.end_offset
 
     def append(self, records: Sequence[MetadataRecord], now_ms: int) -> None:
@@ -157,10 +156,10 @@ class MetadataLog:
 
     # By a thread
 
-    def submit(self, records: Sequence[MetadataRecord], now_ms: int, done: Done) -> None:
+    def submit(self, records: Sequence[MetadataRecord], now_ms: int, done: WriteCallback) -> None:
         """Write one change; `done` is called with None or the error.
 
-        After a failure all changes that were submitted behind the failed one fail too: they were planned upon it.
+        After a failure all later changes fail too: they were planned with the failed one.
         Raises KafkaError as `append`, and then `done` is not called.
         """
         self._check()
@@ -168,7 +167,7 @@ class MetadataLog:
         if not self._is_busy:
             self._next()
 
-    def between_writes(self, begin: Callable[[], Work | None], done: Callable[[object], None]) -> None:
+    def between_writes(self, begin: Callable[[], Callable[[], None] | None], done: Callable[[object], None]) -> None:
         """Have a thread work on the files of the log while nothing is written to the log.
 
         `begin` is called on the loop, after every finished write has been reported; it returns the work, or None.
@@ -178,7 +177,7 @@ class MetadataLog:
         if not self._is_busy:
             self._next()
 
-    def _work(self, begin: Callable[[], Work | None], done: Callable[[object], None]) -> None:
+    def _work(self, begin: Callable[[], Callable[[], None] | None], done: Callable[[object], None]) -> None:
         def ended(result: object) -> None:
             try:
                 done(result)
@@ -210,9 +209,9 @@ class MetadataLog:
                 [], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker stopped before the change was written")
             )
             return
-        one = self._queue[0]
-        if one.batch is None:
-            self._scheduler.in_slices(one.steps(), partial(self._encoded, one))
+        change = self._queue[0]
+        if change.batch is None:
+            self._scheduler.in_slices(change.steps(), partial(self._encoded, change))
             return
         try:
             if self._log.names_unsynced:  # as in `append`
@@ -224,12 +223,12 @@ class MetadataLog:
         except OSError as error:
             self._refuse([], self._log.disk_error(error))
 
-    def _encoded(self, one: _Submitted, result: memoryview | BaseException) -> None:
+    def _encoded(self, change: _Submitted, result: memoryview | BaseException) -> None:
         if isinstance(result, BaseException):
             logger.error("a change of the metadata cannot be encoded: %r", result)
             self._refuse([], KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the change was not written: {result!r}"))
             return
-        one.batch = result
+        change.batch = result
         self._next()
 
     def _sync_names(self) -> None:
@@ -261,14 +260,14 @@ class MetadataLog:
         """
         log, taken = self._log, list[_Submitted]()
         while self._queue:
-            one, staged = self._queue[0], log.staged
-            if one.batch is None:  # submitted meanwhile
+            change, staged = self._queue[0], log.staged
+            if change.batch is None:  # submitted meanwhile
                 break
-            last_offset = log.end_offset + len(one.records) - 1
-            if staged is not None and not staged.has_room(len(one.batch), one.now_ms, last_offset, LEADER_EPOCH):
+            last_offset = log.end_offset + len(change.records) - 1
+            if staged is not None and not staged.has_room(len(change.batch), change.now_ms, last_offset, LEADER_EPOCH):
                 break
             try:
-                log.stage(one.batch, LEADER_EPOCH, one.now_ms, HEADER)
+                log.stage(change.batch, LEADER_EPOCH, change.now_ms, HEADER)
             except (KafkaError, OSError):
                 if not taken:
                     raise
@@ -282,16 +281,16 @@ class MetadataLog:
         except KafkaError as error:
             self._refuse(taken, error)
             return
-        for one in taken:
-            _notify(one, None)
+        for change in taken:
+            _notify(change, None)
         self._next()
 
     def _refuse(self, taken: list[_Submitted], error: KafkaError) -> None:
         waiting = [*taken, *self._queue]
         self._queue.clear()
         self._is_busy = False
-        for one in waiting:
-            _notify(one, error)
+        for change in waiting:
+            _notify(change, error)
         if self._between and not self._is_busy:
             self._next()
 
@@ -356,8 +355,8 @@ def _failure(result: object) -> OSError | None:
     return OSError(errno.ECANCELED, repr(result))
 
 
-def _notify(one: _Submitted, error: KafkaError | None) -> None:
+def _notify(change: _Submitted, error: KafkaError | None) -> None:
     try:
-        one.done(error)
+        change.done(error)
     except Exception:  # an unexpected error must not keep the other changes waiting
         logger.exception("a change of the metadata was written, but its callback failed")

@@ -1,8 +1,8 @@
 """The metadata of a single node: the image is the replay of `__headgate_metadata-0`.
 
-A change is one batch of that log. A change that could not be written is not in the log either, and neither is any
-change that was planned upon it. While a thread waits for the disk (`metadata_log.py`), further changes are planned upon
-the pending ones.
+A change is one batch of that log. After a failed write the log has neither the change nor any later change that
+was planned with it. While a thread waits for the disk (`metadata_log.py`), the plan of a further change includes the
+pending ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class MetadataLogStore(MetadataStore):
 
     def __init__(
         self,
-        store: LogManager,
+        log_manager: LogManager,
         config: BrokerConfig,
         clock: Clock,
         random: Random,
@@ -42,15 +42,15 @@ class MetadataLogStore(MetadataStore):
         touch: Callable[[WaitList], None] = lambda _: None,
     ) -> None:
         """`image` is the replay of the log. Raises StorageError without a log in a directory that is not new."""
-        log = store.logs.get((METADATA_TOPIC, 0))
+        log = log_manager.logs.get((METADATA_TOPIC, 0))
         if log is None:
-            check_fresh(store)
-            log = store.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LOG_CONFIG)
+            check_fresh(log_manager)
+            log = log_manager.create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LOG_CONFIG)
         log.configure(LOG_CONFIG)
         self.metadata_log = MetadataLog(log, scheduler)
         self._clock = clock
         brokers = {config.node_id: Node(config.node_id, config.broker_rack, {})}
-        image = image._replace(cluster_id=store.cluster_id, controller_id=config.node_id, brokers=brokers)
+        image = image._replace(cluster_id=log_manager.cluster_id, controller_id=config.node_id, brokers=brokers)
         super().__init__(image, config, random, prepare, touch)
 
     @property
@@ -71,7 +71,7 @@ class MetadataLogStore(MetadataStore):
         return {record.topic_id for record in records if isinstance(record, RemoveTopicRecord)}
 
     def register(self, record: RegisterBrokerRecord) -> None:
-        """Write the registration of this start, and apply it: before anything is served.
+        """Write the registration of this start, and apply it, before the broker serves anything.
 
         Raises KafkaError(KAFKA_STORAGE_ERROR), and then nothing has changed.
         """
@@ -82,19 +82,19 @@ class MetadataLogStore(MetadataStore):
         self.metadata_log.submit(change.records, self._clock.now_ms(), partial(self._written, change))
 
 
-def check_fresh(store: LogManager) -> None:
+def check_fresh(log_manager: LogManager) -> None:
     """Raises StorageError unless the directory is new: a new metadata log would disown the partitions beside it."""
-    damaged = store.failed.get((METADATA_TOPIC, 0))
+    damaged = log_manager.failed.get((METADATA_TOPIC, 0))
     if damaged is not None:
         raise damaged
-    if store.refused:
+    if log_manager.refused:
         raise StorageError(
-            f"no log {METADATA_TOPIC}-0 is in {store.directory}; it may be in {', '.join(store.refused)}, which cannot"
-            " be used: repair that directory, and start again"
+            f"no log {METADATA_TOPIC}-0 is in {log_manager.directory}; it may be in"
+            f" {', '.join(log_manager.refused)}, which cannot be used: repair that directory, and start again"
         )
-    known = len(store)
+    known = len(log_manager)
     if known:
         raise StorageError(
-            f"{store.directory} holds {known} partitions but no log {METADATA_TOPIC}-0, which knows their topics: the"
-            " directory is another program's, or the log was lost; restore the log, or choose another log.dirs"
+            f"{log_manager.directory} holds {known} partitions but no log {METADATA_TOPIC}-0, which knows their topics:"
+            " the directory is another program's, or the log was lost; restore the log, or choose another log.dirs"
         )

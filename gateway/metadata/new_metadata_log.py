@@ -38,7 +38,7 @@ def write(files: Files, path: str, records: Sequence[MetadataRecord], random: Ra
 
 
 def keep_from_kafka(files: Files, paths: Sequence[str]) -> None:
-    """Write `meta.properties` in the version that a Kafka with ZooKeeper refuses: its metadata are the past now."""
+    """Write `meta.properties` in the version that a Kafka with ZooKeeper refuses: its metadata are outdated now."""
     for path in paths:
         meta = layout.read_meta(files, path)
         if meta is not None and meta.version == 0:

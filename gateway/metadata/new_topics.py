@@ -13,7 +13,7 @@ from random import Random
 from headgate.gateway.metadata.image import Image, PartitionState
 from headgate.protocol.errors import ErrorCode, KafkaError
 
-MAX_NAME_LENGTH = 249  # with a partition number behind, still a legal file name
+MAX_NAME_LENGTH = 249  # a partition number is appended for the directory's name
 # The limit of Kafka's controller for one step; each partition costs files and memory.
 MAX_PARTITIONS_AT_ONCE = 10_000
 METADATA_TOPIC = "__headgate_metadata"
@@ -46,7 +46,7 @@ def check_name(name: str) -> None:
 
 
 def colliding(name: str, topics: Mapping[str, object]) -> str | None:
-    """The topic that differs from `name` in '.' and '_' only: Kafka's metrics cannot tell such topics apart."""
+    """The topic that differs from `name` in '.' and '_' only: Kafka's metrics confuse such topics."""
     parts = _SEPARATOR.split(name)
     if len(parts) == 1:
         return None
@@ -94,7 +94,7 @@ def new_partitions(image: Image, first: int, count: int, factor: int) -> list[Pa
     brokers = sorted(image.brokers)
     if factor <= 0:
         raise _invalid_factor(f"Replication factor must be larger than 0, or -1 to use the default value: {factor}")
-    if factor > len(brokers):  # the last sentence is that of Kafka in ZooKeeper mode
+    if factor > len(brokers):  # the last sentence comes from Kafka in ZooKeeper mode
         raise _invalid_factor(
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be"
             f" reached because only {len(brokers)} broker(s) are registered."

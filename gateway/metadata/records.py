@@ -1,4 +1,4 @@
-"""Metadata records of what an image holds: of single things for a change, of the whole image for a snapshot."""
+"""Metadata records from an image: of single resources for a change, of the whole image for a snapshot."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def config_records(
 
 
 def image_records(image: Image, removed: Collection[bytes]) -> Iterator[MetadataRecord]:
-    """The records that make this image from an empty one, behind deletions of the topics `removed` (ids).
+    """The records that build this image from an empty one, after deletions of the topics `removed` (ids).
 
     Brokers and the cluster's id are not recorded. Any thread may iterate: an image never changes.
     """

@@ -1,13 +1,13 @@
 """The registration of a start, which raises the leader epochs of all partitions (KIP-101, KIP-320).
 
-A stop may lose records that clients have seen. Other records then get the same offsets, and a client that goes on at
+A stop may lose records that clients have seen. Other records then get the same offsets, and a client that continues at
 its old position would miss them without an error. A higher leader epoch prevents this: the client asks where the epoch
 of its position ends, and finds that its position is beyond.
 
 A start writes one record for all partitions, as a broker of KRaft registers itself (KIP-631). The replay of the record
 raises the leader epoch of every partition that exists then and is led by that broker (`image.py`). The record is on the
-disk before anything is served. So each epoch is above all epochs that were served before, whatever the start finds in
-the logs: a log that lost its end looks like a log that never had it.
+disk before the broker serves anything. So each epoch is above all epochs that were served before, whatever the logs
+have: a log that lost its end looks like a log that never had it.
 
 While the broker runs, a partition gets a PartitionRecord of its own (`gateway.replication.leader_epoch_bumps`).
 """

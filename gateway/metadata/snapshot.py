@@ -4,8 +4,9 @@
         00000000000000004711-0000000000.checkpoint    the image at offset 4711, of leader epoch 0
         00000000000000004711.log                      the changes from there on
 
-A start reads the newest snapshot and the log from its end on. The log in front of a snapshot is deleted once the
-snapshot is on the disk (`snapshot_generator.py`); so a log that begins behind 0 needs a snapshot that reaches it.
+A start reads the newest snapshot, and the log from the end of the snapshot on. The log before a snapshot is deleted
+once the snapshot is on the disk (`snapshot_generator.py`). So a log that begins above 0 needs a snapshot that reaches
+its beginning.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def among(sizes: dict[str, int]) -> list[Snapshot]:
     """The snapshots in a directory, the newest first. `sizes` as `Files.list` gives them."""
     matches = ((_NAME.fullmatch(name), size) for name, size in sizes.items())
     found = [Snapshot(match[0], int(match[1]), size) for match, size in matches if match is not None]
-    return sorted(found, key=lambda one: one.end_offset, reverse=True)
+    return sorted(found, key=lambda snapshot: snapshot.end_offset, reverse=True)
 
 
 def is_due(bytes_since: int, snapshot_bytes: int) -> bool:
@@ -82,7 +83,7 @@ def load(log: Log) -> LoadedMetadata:
     """Read the newest snapshot, and the log from the snapshot's end on.
 
     A damaged snapshot is skipped only if the log still has everything since an older snapshot, or since offset 0.
-    Raises StorageError if something is damaged or missing: nothing is guessed.
+    Raises StorageError for damaged or missing records.
     """
     reading = _Reading()
     snapshot, records = _newest(log)

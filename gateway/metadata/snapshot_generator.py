@@ -1,16 +1,16 @@
-"""Writes snapshots of the metadata log while the broker runs, and deletes what each snapshot replaces.
+"""Writes snapshots of the metadata log while the broker runs, and deletes the replaced files.
 
     1  between two changes    roll the log; take the image of its end, and the ids of deleted topics
     2  a thread, in slices    encode the image; find the deleted topics that still have a directory
     3  a thread               write <name>.tmp, sync it, rename it, sync the directory
-    4  between two changes    delete the segments in front of the snapshot, and older snapshots
+    4  between two changes    delete the segments before the snapshot, and older snapshots
 
 After an early end, even by a crash, the log is readable: until step 4 the log has everything that the snapshot has.
-After an error all steps are tried again later. Step 3 makes the name of the new segment durable as well, so that no
-power cut leaves a snapshot without a log behind it.
+After an error all steps are tried again later. Step 3 makes the name of the new segment durable as well: no power cut
+leaves a snapshot without the log after it.
 
-Why a snapshot has the ids of deleted topics: a start deletes a directory that no topic owns only if the metadata say
-that the directory's topic was deleted (`storage/directory/stray_logs.py`). An id is forgotten once no log directory has
+A snapshot has the ids of deleted topics, because a start deletes a directory without a topic only if the metadata have
+the deletion of the directory's topic (`storage/directory/stray_logs.py`). An id is forgotten once no log directory has
 a partition with that id, and none can appear:
 
 - all log directories of the configuration are in use, and can be listed (else every id is kept);
@@ -57,7 +57,7 @@ RETRY_MS = 60_000.0
 
 
 class _Taken(NamedTuple):
-    """The content of a snapshot. `removed`: deleted topics that may be forgotten; `kept`: those that may not."""
+    """The content of a snapshot. `removed`: deleted topics that may be forgotten; `kept`: the others."""
 
     end_offset: int
     image: Image
@@ -77,12 +77,17 @@ class SnapshotGenerator:
     """Checks after each change whether a snapshot is due. Writes one snapshot at a time."""
 
     def __init__(
-        self, stores: LogManager, metadata: MetadataLogStore, snapshot: Snapshot, clock: Clock, scheduler: Scheduler
+        self,
+        log_manager: LogManager,
+        metadata: MetadataLogStore,
+        snapshot: Snapshot,
+        clock: Clock,
+        scheduler: Scheduler,
     ) -> None:
-        """`snapshot`: the one that this start has read. Nothing happens before `start`."""
+        """`snapshot`: the snapshot that this start has read. Nothing happens before `start`."""
         self._taken: _Taken | None = None
         self._expired: SegmentDeletion | None = None
-        self._stores = stores
+        self._log_manager = log_manager
         self._metadata = metadata
         self._metadata_log = metadata.metadata_log
         self._log: Log = metadata.metadata_log.log
@@ -96,22 +101,22 @@ class SnapshotGenerator:
         self._has_failed = self._has_warned = False
 
     def start(self) -> None:
-        """Check soon, and from then on after each change: a start that read a long log is followed by a snapshot."""
+        """Check after a short delay, and then after each change: a start that read a long log needs a snapshot."""
         self._scheduler.call_after(START_DELAY_MS, self._begin)
 
     def _begin(self) -> None:
         self._has_begun = True
-        self._look()
+        self._begin_due_work()
 
     def follow(self, _old: Image, _new: Image, _names: Collection[str]) -> None:
         """Check whether a snapshot is due: a listener of the metadata."""
-        self._look()
+        self._begin_due_work()
 
     def stop(self) -> None:
         """Begin no more work: the broker stops."""
         self._is_stopped = True
 
-    def _look(self) -> None:
+    def _begin_due_work(self) -> None:
         """Begin the work that is due, if nothing is under way."""
         if not self._has_begun or self._is_busy or self._has_failed or self._is_over:
             return
@@ -136,7 +141,7 @@ class SnapshotGenerator:
 
     def _retry(self) -> None:
         self._has_failed = False
-        self._look()
+        self._begin_due_work()
 
     # A snapshot
 
@@ -146,8 +151,8 @@ class SnapshotGenerator:
         if self._is_over or not log.may(ROLL):
             self._fail("the log waits for its repair")
             return None
-        removed, unseen = frozenset(self._stores.removed), frozenset(self._metadata.removed_unseen)
-        kept = unseen | removed.intersection(self._stores.being_created)
+        removed, unseen = frozenset(self._log_manager.removed), frozenset(self._metadata.removed_unseen)
+        kept = unseen | removed.intersection(self._log_manager.being_created)
         self._taken = _Taken(log.end_offset, self._metadata.written_image, removed - kept, kept)
         log.acquire(ROLLING)
         return partial(_roll, log, self._clock.now_ms())
@@ -159,8 +164,8 @@ class SnapshotGenerator:
             self._fail(result)
             return
         # A directory out of use may come back with partitions of a topic that was deleted meanwhile.
-        stores = None if self._stores.refused else self._stores
-        self._scheduler.in_slices(_encode_steps(taken, stores, self._clock.now_ms()), self._encoded)
+        log_manager = None if self._log_manager.refused else self._log_manager
+        self._scheduler.in_slices(_encode_steps(taken, log_manager, self._clock.now_ms()), self._encoded)
 
     @property
     def _is_over(self) -> bool:
@@ -181,12 +186,12 @@ class SnapshotGenerator:
             return
         end_offset, size = encoded.end_offset, len(encoded.data)
         self.snapshot = Snapshot(name_of(end_offset), end_offset, size)
-        self._stores.removed.difference_update(encoded.forgotten)
+        self._log_manager.removed.difference_update(encoded.forgotten)
         logger.info("wrote a snapshot of the metadata up to offset %d, %d bytes", end_offset, size)
         self._is_busy, self._has_leftovers, self._has_warned = False, True, False
-        self._look()
+        self._begin_due_work()
 
-    # Deletion of what a snapshot replaces
+    # Deletion of the files that a snapshot replaces
 
     def _begin_deletion(self) -> Callable[[], None] | None:
         """Have the log begin at the segment with the snapshot's end. Returns the deletion, for a thread."""
@@ -206,7 +211,7 @@ class SnapshotGenerator:
             self._fail(result)
         else:
             self._is_busy = self._has_leftovers = False
-            self._look()
+            self._begin_due_work()
 
 
 def _roll(log: Log, now_ms: int) -> None:
@@ -215,11 +220,11 @@ def _roll(log: Log, now_ms: int) -> None:
         log.roll(now_ms)
 
 
-def _encode_steps(taken: _Taken, stores: LogManager | None, now_ms: int) -> Steps[_Encoded]:
+def _encode_steps(taken: _Taken, log_manager: LogManager | None, now_ms: int) -> Steps[_Encoded]:
     present = taken.removed
-    if taken.removed and stores is not None:
+    if taken.removed and log_manager is not None:
         try:
-            present = taken.removed & (yield from stray_logs.topic_ids_steps(stores))
+            present = taken.removed & (yield from stray_logs.topic_ids_steps(log_manager))
         except OSError as error:
             logger.warning("a log directory cannot be listed, so all ids of deleted topics are kept: %s", error)
     records = image_records(taken.image, present | taken.kept)
@@ -228,7 +233,7 @@ def _encode_steps(taken: _Taken, stores: LogManager | None, now_ms: int) -> Step
 
 
 def _delete(files: Files, directory: str, expired: SegmentDeletion | None, snapshot: Snapshot) -> None:
-    """Delete the segments in front of a snapshot, and the other snapshots. Raises OSError."""
+    """Delete the segments before a snapshot, and the other snapshots. Raises OSError."""
     if expired is not None:
         expired.rename_files()
     for other in among(files.list(directory)):

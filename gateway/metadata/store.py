@@ -1,16 +1,16 @@
 """The metadata of the cluster: the image for all readers, and the changes that make the next image.
 
-A `MetadataStore` keeps the image in step with stored records; a subclass knows the store. A change takes four steps:
+A `MetadataStore` applies stored records to the image; a subclass knows the store. A change takes four steps:
 
     submitted   planned upon `planned`, the image with all earlier changes of this broker
     written     the store has the records for good, or refused them (`error`)
     prepared    the files of the change's new partitions exist
     settled     `image` includes the change and every listener was called; or the change failed
 
-Changes settle in the order of the store, whatever time each step takes. Nobody sees a change before it is written.
+Changes settle in the order of the store, however long each step takes. A change is invisible until it is written.
 
-Other brokers may change the store as well. Their changes take the same steps from `written` on, and a submitted change
-is planned anew behind them; the store refuses a submitted change that another broker's change has overtaken.
+Other brokers may change the store as well. Their changes take the same steps from `written` on, and the submitted
+changes are planned again after them. The store refuses a submitted change that conflicts with another broker's change.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ logger = logging.getLogger("headgate.metadata")
 
 _RESOURCES = {TOPIC_RESOURCE: "topic", BROKER_RESOURCE: "broker", GROUP_RESOURCE: "group"}
 
-Listener = Callable[[Image, Image, Collection[str]], None]
+ImageListener = Callable[[Image, Image, Collection[str]], None]
 """Called with the old image, the new image, and the names of all topics in which the two may differ."""
 Prepare = Callable[[Image, Image, Collection[str], Callable[[], None]], None]
-"""Called with the same when a change is written, and with what to call when the change may be seen."""
+"""Called with the same arguments when a change is written, and with a callback that makes the change visible."""
 Configs = Mapping[str, str | None]
 
 
 class Change:
-    """Records on their way into the store, and the image with them. `error` is the reason of a failure.
+    """Records on the way into the store, and the image that includes them. `error` is the reason of a failure.
 
     A change without records of its own waits for the change that it was planned upon, and fails with that change.
     """
@@ -81,7 +81,7 @@ def prepare_nothing(_old: Image, _new: Image, _names: Collection[str], done: Cal
 
 
 class MetadataStore(ABC):
-    """The image of the moment, and the operations that change it. Operations raise KafkaError for what is refused."""
+    """The present image, and the operations that change it. Operations raise KafkaError for a refusal."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class MetadataStore(ABC):
         self._random = random
         self._prepare = prepare
         self._touch = touch
-        self._listeners: list[Listener] = []
+        self._listeners: list[ImageListener] = []
         self._pending: deque[Change] = deque()
         self._is_settling = False
         config.change(*image.broker_configs(config.node_id))
@@ -111,25 +111,25 @@ class MetadataStore(ABC):
 
     @abstractmethod
     def _write(self, change: Change) -> None:
-        """Begin to store a change. `_written` is to be called once for each, in the order of submission.
+        """Begin to store a change. The store calls `_written` once for each change, in the order of submission.
 
-        Raises KafkaError if the store refuses the change at once; `_written` is then not to be called.
+        Raises KafkaError if the store refuses the change at once; then without a call of `_written`.
         """
 
     @property
     def planned(self) -> Image:
-        """The image as it will be if all pending changes succeed: what a further change is checked against."""
+        """The image after all pending changes, if they succeed. Further changes are planned upon this image."""
         pending = self._last_pending()
         return self.image if pending is None else pending.image
 
     @property
     def written_image(self) -> Image:
-        """The image of all that is in the store; a part may not be seen yet."""
+        """The image of all stored records; a part may be invisible to readers yet."""
         written = (change.image for change in reversed(self._pending) if change.is_written and change.error is None)
         return next(written, self.image)
 
-    def on_change(self, listener: Listener) -> None:
-        """Call a listener after every change, behind all listeners that were added before."""
+    def on_change(self, listener: ImageListener) -> None:
+        """Call a listener after every change, after all listeners that were added before."""
         self._listeners.append(listener)
 
     def log_config(self, name: str) -> LogConfig:
@@ -137,7 +137,7 @@ class MetadataStore(ABC):
         return self._config.log_config(self.image.topic_configs(name))
 
     def renew_image(self) -> None:
-        """Drop what is cached with the image, such as Metadata responses: the broker serves other partitions now."""
+        """Drop results cached with the image, such as Metadata responses: the broker serves other partitions now."""
         self.image = self.image._replace()
 
     # Operations
@@ -195,7 +195,7 @@ class MetadataStore(ABC):
     def submit(self, records: Sequence[MetadataRecord], validate_only: bool = False) -> Change:
         """Store records that were planned upon `planned`. The change may be settled already.
 
-        Without records, and with `validate_only`, nothing is stored: the change settles with those that are pending.
+        Without records, and with `validate_only`, nothing is stored: the change settles with the pending ones.
         Raises KafkaError if the store refuses the records at once, and ValueError if they do not fit `planned`.
         """
         change = Change(records, self.planned.apply_all(records) if records else self.planned)
@@ -219,23 +219,23 @@ class MetadataStore(ABC):
         return next((change for change in reversed(self._pending) if change.error is None), None)
 
     def _written(self, change: Change, error: KafkaError | None) -> None:
-        """A change is in the store, or was refused."""
+        """Note that a change is in the store, or was refused."""
         change.error, change.is_written = error, True
         if error is not None:
-            self._plan_anew()
+            self._replan()
         self._settle()
 
     def _written_by_others(self, records: Sequence[MetadataRecord]) -> None:
-        """Another broker has changed the store: after all that `_written` was called for, before everything else."""
+        """Apply another broker's change, after the changes that `_written` was called for, and before all others."""
         change = Change(records, self.written_image.apply_all(records))
         change.is_written = True
-        unwritten = (number for number, one in enumerate(self._pending) if not one.is_written)
+        unwritten = (number for number, change in enumerate(self._pending) if not change.is_written)
         self._pending.insert(next(unwritten, len(self._pending)), change)
-        self._plan_anew()
+        self._replan()
         self._settle()
 
-    def _plan_anew(self) -> None:
-        """Plan what is not written yet upon what comes before by now."""
+    def _replan(self) -> None:
+        """Plan the unwritten changes again, each upon the image before it."""
         image = self.written_image
         for change in self._pending:
             if not change.is_written:
@@ -312,7 +312,7 @@ def _log_lines(records: Sequence[MetadataRecord], old: Image) -> Iterator[str]:
 
 
 def _note(record: ConfigRecord) -> str:
-    """What an administrator should know of a setting without effect, as `headgate config` says it of a file."""
+    """The note for an administrator about a setting without effect, as `headgate config` prints for a file."""
     find = _FIND.get(record.resource_type)
     definition = None if find is None else find(record.name)
     return "" if definition is None or not definition.note else f": {definition.note}"

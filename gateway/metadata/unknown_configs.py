@@ -57,13 +57,13 @@ def _compacted(files: Files, path: str) -> Iterator[str]:
 
 
 def _stopped_ms(files: Files, path: str) -> int:
-    """The time of Kafka's last write: one file each minute, one at a stop. Without both, the far future."""
+    """The time of Kafka's last write: one file each minute, one at a stop. Without both files, the far future."""
     names = [f"{path}/{name}" for name in (CLEAN_SHUTDOWN, RECOVERY_POINTS) if files.exists(f"{path}/{name}")]
     return max(map(files.modified_ms, names), default=1 << 62)
 
 
 def _kept(files: Files, directory: str, defaults: LogConfig, until_ms: int) -> Iterator[Mapping[str, str]]:
-    """Configs that keep what the defaults would have deleted before that time, and Kafka had not."""
+    """Configs that keep the records that the defaults would have deleted before that time, but Kafka has not."""
     names = files.list(directory)
     logs = sorted(name for name in names if name.endswith(LOG_SUFFIX) and base_of(name) is not None)
     if not logs:

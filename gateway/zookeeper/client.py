@@ -1,17 +1,16 @@
 """The session with a real ZooKeeper: kazoo, which no other module imports, behind `session.Session`.
 
 kazoo has threads. This module allows it one, the thread of its connection: `_InlineHandler` runs kazoo's callbacks
-there. All that these callbacks do is to append to one queue (`_inbox`) and to wake the loop, which takes the answers
-and events from it, in their order. Two more threads for callbacks, kazoo's default, cost 60% more CPU time for each
-request and lose that order.
+there. These callbacks only append to one queue (`_inbox`) and wake the loop, which takes the answers and events from
+the queue, in order. Kazoo's default, two more threads for callbacks, costs 60% more CPU time for each request and loses
+the order.
 
-That thread computes under Python's lock, beside the loop, so what kazoo has to do at once is bounded: at most
-`MAX_OUTSTANDING` requests are with kazoo; further ones wait here. `docs/performance.md` has the measurement. This bound
-also keeps the loop from blocking: kazoo is woken by a byte in a pipe for each request, and with some hundred requests
-and a server that hangs the pipe is full.
+That thread competes with the loop for Python's lock, so kazoo gets at most `MAX_OUTSTANDING` requests at a time;
+further ones wait here. `docs/performance.md` has the measurement. The bound also keeps the loop from blocking: each
+request wakes kazoo by a byte in a pipe, and some hundred requests fill the pipe if the server hangs.
 
-kazoo answers each request that it was given when the connection ends. This module does not rely on it, as there is a
-moment in which kazoo forgets a request: the loop answers by itself, at the event, and ignores later answers.
+When a connection ends, kazoo answers every outstanding request, except that a race in kazoo can lose one. So this
+module answers them by itself, at the event, and ignores later answers.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from headgate.gateway.zookeeper.session import (
     is_valid_path,
     refusal,
 )
-from headgate.gateway.zookeeper.shared_session import Scheduling, Timer
+from headgate.gateway.zookeeper.shared_session import SessionScheduling, SessionTimer
 
 logger = logging.getLogger("headgate.zookeeper")
 
@@ -75,23 +74,23 @@ _ERRORS: Final = {
     exceptions.NoAuthError: KeeperError.NO_AUTH,
     exceptions.UnimplementedError: KeeperError.UNIMPLEMENTED,
     exceptions.SessionExpiredError: KeeperError.SESSION_EXPIRED,
-    # kazoo was closed, or its server has given up the request: nobody knows whether the server has done it
+    # kazoo was closed, or its server has given up the request: the request may have taken effect
     exceptions.ConnectionClosedError: KeeperError.CONNECTION_LOSS,
     exceptions.ConnectionLoss: KeeperError.CONNECTION_LOSS,
     exceptions.OperationTimeoutError: KeeperError.CONNECTION_LOSS,
     exceptions.RequestTimeoutError: KeeperError.CONNECTION_LOSS,
 }
 
-# kazoo warns of every attempt to connect, every second or two; this module says it once. The level may be lowered
+# kazoo logs every attempt to connect, every second or two; this module logs once. Users may lower the level
 _kazoo_logger = logging.getLogger("headgate.zookeeper.kazoo")
 if _kazoo_logger.level == logging.NOTSET:
     _kazoo_logger.setLevel(logging.ERROR)
 
 
 class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads without those for callbacks: a stopped handler runs them where they arise.
+    """kazoo's handler without threads for callbacks: callbacks run in the thread of the connection.
 
-    `ended` is called at the end of the connection's thread: after `stop`, and after an error that kazoo did not expect.
+    `ended` is called at the end of the connection's thread: after `stop`, or after an unexpected error.
     `opened` is called with the address of each connection that opens, before ZooKeeper knows of the session.
     """
 
@@ -158,7 +157,7 @@ class _MultiRead:
 
 
 class _SetWatches:
-    """`OpCode.setWatches`, which kazoo does not have: data watches on nodes as they were at a transaction."""
+    """`OpCode.setWatches`, which kazoo does not have: data watches that report all changes after a transaction."""
 
     __slots__ = ("_kazoo", "_paths", "_watch", "_zxid")
     type = 101
@@ -181,7 +180,7 @@ class _SetWatches:
 
 
 class _Request:
-    """`send(kazoo)` -> kazoo's asynchronous result; `read` makes a value of its value."""
+    """A request. `send(kazoo)` returns kazoo's asynchronous result; `read` converts the value of that result."""
 
     __slots__ = ("done", "read", "send")
 
@@ -192,7 +191,7 @@ class _Request:
 
 
 class _Watch:
-    """A watch as kazoo keeps it, in a set for each path: the same function on the same path is one watch."""
+    """A watch for kazoo, which keeps a set for each path: the same function on the same path is one watch."""
 
     __slots__ = ("_arrive", "_watch")
 
@@ -201,7 +200,7 @@ class _Watch:
         self._arrive = arrive
 
     def __call__(self, event: Any) -> None:
-        if event.type != EventType.NONE:  # which is the end of the connection
+        if event.type != EventType.NONE:  # a NONE event reports the end of the connection
             self._arrive(partial(self._watch, event.path))
 
     def __eq__(self, other: object) -> bool:
@@ -212,17 +211,17 @@ class _Watch:
 
 
 class ZooKeeperClient:
-    """A `Session`, see there. Methods belong to the loop; those that begin with `_arrive` to any thread."""
+    """The `Session` of a real ZooKeeper. Methods are called on the loop; only `_arrive*` may run on any thread."""
 
     def __init__(
         self,
         connect: str,
         session_timeout_ms: int,
-        scheduler: Scheduling,
+        scheduler: SessionScheduling,
         on_event: Callable[[SessionEvent], None],
         max_outstanding: int = MAX_OUTSTANDING,
     ) -> None:
-        """`connect`: `host:port,host:port/chroot`, Kafka's zookeeper.connect. Raises ValueError if it is none."""
+        """`connect`: `host:port,host:port/chroot`, Kafka's zookeeper.connect. Raises ValueError for any other text."""
         self.session_id = 0
         self.is_connected = False
         self._connect = connect
@@ -236,7 +235,7 @@ class ZooKeeperClient:
         self._inbox: deque[Callable[[], None]] = deque()
         self._is_woken = False
         self._closed: Callable[[bool], None] | None = None
-        self._close_timer: Timer | None = None
+        self._close_timer: SessionTimer | None = None
         self._is_closed = self._is_clean = False
         self._kazoo = self._new_kazoo()
 
@@ -253,7 +252,7 @@ class ZooKeeperClient:
         self._ask(path, None, lambda kazoo: kazoo.get_async(path, kazoo_watch), _node_data, done)
 
     def get_many(self, paths: Sequence[str], done: Done[Sequence[NodeData | KeeperError]]) -> None:
-        """See `Session.get_many`. A server before 3.6 ends the connection at the first, and gets single reads then."""
+        """See `Session.get_many`. A server before 3.6 closes the connection at the first; single reads follow."""
         if not all(map(is_valid_path, paths)):
             self._scheduler.call_soon(partial(done, KeeperError.BAD_ARGUMENTS))
         elif self._reads_many and paths:
@@ -276,7 +275,9 @@ class ZooKeeperClient:
         def take(answer: NodeData | KeeperError) -> None:
             answers.append(answer)
             if len(answers) == len(paths):
-                lost = next((one for one in answers if isinstance(one, KeeperError) and one not in OF_NODES), None)
+                lost = next(
+                    (answer for answer in answers if isinstance(answer, KeeperError) and answer not in OF_NODES), None
+                )
                 done(tuple(answers) if lost is None else lost)
 
         for path in paths:
@@ -321,9 +322,9 @@ class ZooKeeperClient:
         self._ask(path, None, lambda kazoo: kazoo.sync_async(path), _nothing, done)
 
     def close(self, done: Callable[[bool], None]) -> None:
-        """See `Session.close`. Takes at most CLOSE_WITHIN_MS; kazoo's thread may be left to a server that hangs.
+        """See `Session.close`. Takes at most CLOSE_WITHIN_MS; kazoo's thread may outlive it while a server hangs.
 
-        Without a connection nothing is worth waiting for.
+        Without a connection it does not wait.
         """
         assert self._closed is None, "close() is called once"
         self._closed = done
@@ -338,7 +339,7 @@ class ZooKeeperClient:
     def _ask(
         self, path: str, data: bytes | None, send: Callable[[Any], Any], read: Callable[[Any], Any], done: Done[Any]
     ) -> None:
-        """One operation; `data` is what it writes."""
+        """Send one operation that writes `data`."""
         if not is_valid_path(path):
             self._scheduler.call_soon(partial(done, KeeperError.BAD_ARGUMENTS))
         elif data is not None and is_too_large(path, data):
@@ -354,7 +355,7 @@ class ZooKeeperClient:
             self._send_waiting()
 
     def _send_waiting(self) -> None:
-        # Kazoo would keep what it gets without a connection, and send it later
+        # Without a connection kazoo would keep a request, and send it later
         while self._waiting and len(self._outstanding) < self._max_outstanding and self._kazoo.connected:
             request = self._waiting.popleft()
             self._outstanding[request] = None
@@ -380,7 +381,7 @@ class ZooKeeperClient:
             servers.connected()
         client_id = kazoo.client_id
         session_id = client_id[0] if client_id is not None else 0
-        self._arrive(partial(self._follow, kazoo, state, session_id))
+        self._arrive(partial(self._handle_state, kazoo, state, session_id))
 
     # On the loop
 
@@ -401,13 +402,13 @@ class ZooKeeperClient:
 
     def _answer(self, request: _Request, result: Any) -> None:
         if request not in self._outstanding:
-            return  # it was answered when the connection was lost
+            return  # `_lose` has answered the request
         del self._outstanding[request]
         error = result.exception
         request.done(request.read(result.value) if error is None else _error(error))
 
-    def _follow(self, kazoo: Any, state: str, session_id: int) -> None:
-        """Kazoo's connection has another state."""
+    def _handle_state(self, kazoo: Any, state: str, session_id: int) -> None:
+        """Handle a new state of kazoo's connection."""
         if kazoo is not self._kazoo or self._is_closed:
             return
         if self._closed is not None:
@@ -425,11 +426,11 @@ class ZooKeeperClient:
         self.session_id, self.is_connected = session_id, True
         logger.info("%s to ZooKeeper at %s, session 0x%x", "reconnected" if is_same else "connected", self._connect,
                     session_id & 0xFFFF_FFFF_FFFF_FFFF)  # fmt: skip
-        self._tell(SessionEvent.RECONNECTED if is_same else SessionEvent.CONNECTED)
+        self._report(SessionEvent.RECONNECTED if is_same else SessionEvent.CONNECTED)
 
     def _outdated(self, kazoo: Any) -> None:
         if kazoo is self._kazoo and not self.is_connected:
-            self._tell(SessionEvent.OUTDATED)
+            self._report(SessionEvent.OUTDATED)
 
     def _expired(self) -> None:
         logger.warning("ZooKeeper at %s has ended the session; opening another", self._connect)
@@ -437,7 +438,7 @@ class ZooKeeperClient:
         self._lose(SessionEvent.EXPIRED)
 
     def _replace(self, kazoo: Any) -> None:
-        """Kazoo's thread has ended by itself, and its session is lost with it: begin with another kazoo."""
+        """Begin with another kazoo after the end of kazoo's thread, which also ends the session."""
         if kazoo is self._kazoo and self._closed is None:
             with suppress(Exception):
                 kazoo.close()
@@ -449,18 +450,18 @@ class ZooKeeperClient:
             self.start()
 
     def _lose(self, event: SessionEvent) -> None:
-        """Answer all requests, then tell of the event; before all that comes later."""
+        """Answer all requests, then report the event, before any later answer or event."""
         self.is_connected = False
         lost, self._outstanding = self._outstanding, {}
         unsent, self._waiting = self._waiting, deque()
         answers = [
             *(partial(request.done, KeeperError.CONNECTION_LOSS) for request in lost),
             *(partial(request.done, KeeperError.NOT_CONNECTED) for request in unsent),
-            partial(self._tell, event),
+            partial(self._report, event),
         ]
         self._inbox.extendleft(reversed(answers))
 
-    def _tell(self, event: SessionEvent) -> None:
+    def _report(self, event: SessionEvent) -> None:
         if self._closed is None:
             self._on_event(event)
 
@@ -470,7 +471,7 @@ class ZooKeeperClient:
             self._scheduler.call_soon(partial(request.done, KeeperError.NOT_CONNECTED))
 
     def _end(self) -> None:
-        """The session is closed, or ZooKeeper took too long."""
+        """Finish `close`: the session is closed, or ZooKeeper took too long."""
         if self._is_closed:
             return
         assert self._closed is not None
@@ -529,7 +530,7 @@ def _send_watches(paths: Sequence[str], zxid: int, watch: _Watch, kazoo: Any) ->
 
 
 def _transaction(kazoo: Any, operations: Sequence[Operation]) -> Any:
-    """A multi. It is built without kazoo's functions for the operations: they refuse null as data."""
+    """A multi. It bypasses kazoo's functions for the operations, which refuse null data."""
     transaction = kazoo.transaction()
     for operation in operations:
         path = f"{kazoo.chroot}{operation.path}".rstrip("/") or "/"
@@ -596,7 +597,7 @@ def _children(value: Any) -> Children:
 
 
 def _results(values: Sequence[Any]) -> Results | Refused:
-    """Each result of a multi; where one operation was refused, those before and after it have errors of their own."""
+    """The results of a multi. After a refusal, kazoo has consequential errors for all other operations."""
     consequences = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
     for place, value in enumerate(values):
         if isinstance(value, exceptions.ZookeeperError) and not isinstance(value, consequences):

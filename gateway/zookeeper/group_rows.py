@@ -1,8 +1,8 @@
-"""Groups that ZooKeeper has, as rows of the responses about groups.
+"""Groups of ZooKeeper in the responses about groups.
 
-A group that ZooKeeper alone has is of the type "zookeeper" (ListGroups 5), and its protocol has that name. Members of
-the 0.8 age have the client id "zookeeper"; they are added to a classic group without members of its own: a client with
-`offsets.storage=kafka` is registered in ZooKeeper, and commits to the coordinator.
+A group of ZooKeeper alone has the type "zookeeper" (ListGroups 5), and a protocol with that name. Members of the 0.8
+age have the client id "zookeeper". They are also added to a classic group without own members: a client with
+`offsets.storage=kafka` registers in ZooKeeper, and commits to the coordinator.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _CLASSIC_NAMES: Final = frozenset(("", "classic"))
 def merge_listed(
     rows: list[ListedGroup], listing: Listing, states: Collection[str], types: Collection[str]
 ) -> list[ListedGroup]:
-    """The rows of ListGroups with ZooKeeper's; `states` and `types` filter them, in lower case, none for all.
+    """Add ZooKeeper's groups to ListGroups. `states` and `types`: filters in lower case, empty for all groups.
 
-    `rows` are all of the coordinator's. The filter "classic" takes ZooKeeper's groups too: older tools ask so for all.
+    `rows`: all groups of the coordinator. The filter "classic" includes ZooKeeper's: older tools mean all groups.
     """
     known = {row.group_id for row in rows}
     for row in rows:
@@ -52,7 +52,7 @@ def merge_listed(
 
 
 def merge_described(rows: Sequence[DescribedGroup], groups: Mapping[str, ZooKeeperGroup]) -> None:
-    """Add ZooKeeper's members to the rows of DescribeGroups, and describe what ZooKeeper alone has."""
+    """Add ZooKeeper's members to the rows of DescribeGroups, and describe groups of ZooKeeper alone."""
     for row in rows:
         group = groups.get(row.group_id)
         if group is None:

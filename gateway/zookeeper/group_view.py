@@ -1,11 +1,11 @@
-"""The groups in ZooKeeper, for those who look at groups: `/consumers`, read when somebody asks, and kept some seconds.
+"""A read-only view of the groups in ZooKeeper: `/consumers`, read on request, and cached for some seconds.
 
-Members of the 0.8 age come and go without a word to this broker, so each look reads ZooKeeper. The cost is bounded:
-nothing is read that was read within `KEPT_MS`, callers who ask meanwhile share one reading, one group is read at a
-time with `AT_ONCE` requests, and at most `max_groups` groups are shown. Offsets are not kept: OffsetFetch 0 reads them.
+Members of the 0.8 age join and leave without contact to this broker, so each request reads ZooKeeper. The cost is
+bounded: results are cached for `KEPT_MS`, concurrent callers share one read, one group is read at a time with `AT_ONCE`
+requests, and at most `max_groups` groups are shown. Offsets are not cached: OffsetFetch 0 reads them.
 
-A node that cannot be read is left out and named once. So is a name that is too long for the strings of Kafka's
-responses: a view must not keep anybody from seeing the other groups.
+An unreadable node is left out and logged once. So is a name that is too long for the strings of Kafka's responses: a
+single bad name must not hide the other groups.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ T = TypeVar("T")
 
 KEPT_MS: Final = 3_000.0
 MAX_DETAILS: Final = 256
-"""Groups whose members are kept in memory."""
+"""The most groups whose members are cached."""
 MAX_NODES: Final = 20_000
-"""Nodes that are read for the members of one group; the rest is left out."""
+"""The most nodes that are read for the members of one group; the others are left out."""
 AT_ONCE: Final = 8
 MAX_STRING_BYTES: Final = 32_767
 """The longest string in older versions of the protocol."""
@@ -49,7 +49,7 @@ _LISTING: Final = ""
 
 
 class ZooKeeperMember(NamedTuple):
-    """A live member: what it subscribes to (an expression with a pattern), and the partitions that it owns by topic."""
+    """A live member: its subscribed topics (empty if it subscribes by a pattern), and its partitions by topic."""
 
     consumer_id: str
     host: str
@@ -87,11 +87,11 @@ class GroupView:
         self._unreadable = UnreadableNodes()
 
     def list_groups(self, done: Callable[[Listing], None]) -> None:
-        """All groups, without those that cannot be read; none while ZooKeeper does not answer."""
+        """All readable groups; none while ZooKeeper does not answer."""
         self._ask(_LISTING, self._read_listing, lambda found: done(found if isinstance(found, dict) else {}))
 
     def describe(self, names: Collection[str], done: Callable[[Mapping[str, ZooKeeperGroup]], None]) -> None:
-        """Those of the named groups that ZooKeeper has, each with its members."""
+        """The named groups that exist in ZooKeeper, each with its members."""
 
         def listed(listing: Listing) -> None:
             hidden = [name for name in names if name not in listing and _can_be_node(name)] if self._is_cut else []
@@ -116,7 +116,7 @@ class GroupView:
             done(found)
 
     def _ask(self, key: str, read: Callable[[], Steps[object]], done: Callable[[object], None]) -> None:
-        """Call `done` with what is kept for a key, or with a reading that all share who ask now."""
+        """Call `done` with the cached value of a key, or with the result of a read that concurrent callers share."""
         kept = self._kept.get(key)
         if kept is not None and self._clock.monotonic_ms() - kept.read_ms < KEPT_MS:
             done(kept.value)
@@ -129,14 +129,14 @@ class GroupView:
             self._read_next()
 
     def _read_next(self) -> None:
-        """Begin the next reading, unless one is under way."""
+        """Begin the next read, unless one is running."""
         if self._readings and not self._is_reading:
             self._is_reading = True
             key, read = self._readings.popleft()
             run(read(), partial(self._read, key))
 
     def _read(self, key: str, result: object) -> None:
-        """A reading has ended. A failure is not kept: the next look tries again."""
+        """Handle the end of a read. A failure is not cached: the next request reads again."""
         self._is_reading = False
         if isinstance(result, Exception):
             if not self._is_failing:
@@ -156,7 +156,7 @@ class GroupView:
         self._kept.pop(key, None)  # the oldest is the first
         self._kept[key] = _Kept(value, now_ms)
 
-    # Readings
+    # Reads
 
     def _read_listing(self) -> Steps[dict[str, bool]]:
         names = sorted((yield from children(self._session, CONSUMERS_PATH)))
@@ -174,11 +174,11 @@ class GroupView:
         return False
 
     def _children(self, path: str) -> Steps[tuple[str, ...]]:
-        """The names of a node's children; none if ZooKeeper refuses them."""
+        """The names of a node's children; none if ZooKeeper refuses the request."""
         return (yield from self._tried(path, children(self._session, path))) or ()
 
     def _tried(self, path: str, steps: Steps[T]) -> Steps[T | None]:
-        """What the steps read; None for a node that cannot be read."""
+        """The result of the steps; None for an unreadable node."""
         try:
             return (yield from steps)
         except InvalidNode as error:
@@ -190,27 +190,28 @@ class GroupView:
         return None
 
     def _read_group(self, name: str) -> Steps[ZooKeeperGroup | None]:
-        """The group; None if there is no such group. An owner that is not registered is a member too."""
+        """The group; None if it does not exist. An unregistered owner of a partition counts as a member too."""
         if (yield from exists(self._session, group_path(name))) is None:
             return None
         session, ids_parent, owners_parent = self._session, ids_path(name), f"{group_path(name)}/owners"
-        ids = [one for one in (yield from self._children(ids_parent)) if self._is_readable(ids_parent, one)][:MAX_NODES]
+        names = yield from self._children(ids_parent)
+        ids = [member for member in names if self._is_readable(ids_parent, member)][:MAX_NODES]
         topics = yield from self._children(owners_parent)
         registrations = yield from gather(
-            [self._tried(f"{ids_parent}/{one}", _registration(session, name, one)) for one in ids], AT_ONCE
+            [self._tried(f"{ids_parent}/{member}", _registration(session, name, member)) for member in ids], AT_ONCE
         )
         indexes = yield from gather([self._children(f"{owners_parent}/{topic}") for topic in topics], AT_ONCE)
-        places = [(topic, one) for topic, names in zip(topics, indexes, strict=True) for one in names][:MAX_NODES]
+        places = [(topic, index) for topic, names in zip(topics, indexes, strict=True) for index in names][:MAX_NODES]
         owners = yield from gather(
             [self._tried("/".join((owners_parent, *place)), _owner(session, name, *place)) for place in places], AT_ONCE
         )
-        partitions: dict[str, dict[str, list[int]]] = {one: {} for one in ids}
+        partitions: dict[str, dict[str, list[int]]] = {member: {} for member in ids}
         for topic, index, consumer_id in sorted(owner for owner in owners if owner is not None):
             partitions.setdefault(consumer_id, {}).setdefault(topic, []).append(index)
         subscribed = dict(zip(ids, registrations, strict=True))
         members = [
-            ZooKeeperMember(one, _host(name, one), subscribed.get(one) or (), owned)
-            for one, owned in partitions.items()
+            ZooKeeperMember(member, _host(name, member), subscribed.get(member) or (), owned)
+            for member, owned in partitions.items()
         ]
         return ZooKeeperGroup(name, tuple(members))
 
@@ -224,7 +225,7 @@ def _can_be_node(name: str) -> bool:
 
 
 def _registration(session: Session, group: str, consumer_id: str) -> Steps[tuple[str, ...]]:
-    """The topics of a member; none of one that is gone, or has an expression instead. Raises InvalidNode, Failed."""
+    """The topics of a member; none if it is gone, or subscribes by a pattern. Raises InvalidNode, Failed."""
     found = yield from get(session, ConsumerRegistration.path(group, consumer_id))
     if found is None:
         return ()
@@ -232,7 +233,7 @@ def _registration(session: Session, group: str, consumer_id: str) -> Steps[tuple
     if registered.pattern != STATIC:
         return ()
     for topic in registered.subscription:
-        owners_path(group, topic)  # refuses what is no topic's name
+        owners_path(group, topic)  # raises for an invalid topic name
     return tuple(sorted(registered.subscription))
 
 
@@ -249,7 +250,7 @@ def _owner(session: Session, group: str, topic: str, name: str) -> Steps[tuple[s
 
 
 def _host(group: str, consumer_id: str) -> str:
-    """The host in the id that a Scala consumer makes: group_host-milliseconds-8hex; the whole id of another client."""
+    """The host in the id of a Scala consumer (group_host-milliseconds-8hex); the whole id of another client."""
     rest = consumer_id.removeprefix(f"{group}_")
     host, *ends = rest.rsplit("-", 2)
     return host if len(ends) == 2 and ends[0].isdecimal() else rest

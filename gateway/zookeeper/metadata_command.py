@@ -1,8 +1,8 @@
-"""`headgate metadata to-zookeeper | to-embedded`: carries the metadata of a stopped broker from one place to the other.
+"""`headgate metadata to-zookeeper | to-embedded`: transfers a stopped broker's metadata from one store to the other.
 
-To ZooKeeper: write all nodes, read them again, compare, and only then give the own log another name. To the own log:
-write it under another name, and rename it when it is complete. So one place has everything at each moment, and the
-place that a start reads is the one that its settings name.
+To ZooKeeper: write all nodes, read them again, compare, and only then rename the own log. To the own log: write the log
+under another name, and rename the complete log. So one store has all metadata at each moment, and a start reads the
+store that its settings name.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 _NOT_CARRIED: Final = (CLIENTS, USERS, IPS)
 
 
-class World(NamedTuple):
-    """What a transfer needs besides settings and session."""
+class TransferParts(NamedTuple):
+    """The inputs of a transfer besides settings and session."""
 
     files: Files
     random: Random
@@ -62,39 +62,43 @@ class _Embedded(NamedTuple):
     image: Image
 
 
-def to_zookeeper(config: BrokerConfig, connection: ZooKeeperConnection, world: World, *, execute: bool) -> list[str]:
-    """Carry the own log to ZooKeeper; without `execute` only check. Returns lines for people.
+def to_zookeeper(
+    config: BrokerConfig, connection: ZooKeeperConnection, parts: TransferParts, *, execute: bool
+) -> list[str]:
+    """Transfer the own log to ZooKeeper; without `execute` only check. Returns lines for people.
 
     Raises StorageError, with nothing changed in the directories; DirectoryLocked while the broker runs; OSError.
     """
-    embedded = _read_embedded(config, world)
+    embedded = _read_embedded(config, parts)
     complete, session = connection.complete, connection.session
     lines = list(transfer.describe(embedded.image))
-    with _locked(config, world.files):
+    with _locked(config, parts.files):
         if not execute:
-            complete(partial(_check_into, session, embedded, config.node_id), "the nodes of the cluster")
+            complete(partial(_check_target, session, embedded, config.node_id), "the nodes of the cluster")
             return [*lines, f"would be written to ZooKeeper at {connection.connect}"]
         connection.create_chroot()
         complete(partial(_write_nodes, session, embedded, config.node_id), "the metadata of the cluster")
         kept = f"{parent(embedded.directory)}/{CARRIED_METADATA}"
-        if world.files.exists(kept):
-            world.files.remove_tree(kept)
-        world.files.rename(embedded.directory, kept)
-        world.files.sync_directory(parent(embedded.directory))
+        if parts.files.exists(kept):
+            parts.files.remove_tree(kept)
+        parts.files.rename(embedded.directory, kept)
+        parts.files.sync_directory(parent(embedded.directory))
     return [*lines, f"are in ZooKeeper at {connection.connect}; {kept} is the log before, which nothing reads any more"]
 
 
-def to_embedded(config: BrokerConfig, connection: ZooKeeperConnection, world: World, *, execute: bool) -> list[str]:
-    """Carry ZooKeeper's metadata to an own log; without `execute` only check. Returns lines for people.
+def to_embedded(
+    config: BrokerConfig, connection: ZooKeeperConnection, parts: TransferParts, *, execute: bool
+) -> list[str]:
+    """Transfer ZooKeeper's metadata to an own log; without `execute` only check. Returns lines for people.
 
     Raises as `to_zookeeper`.
     """
-    path = _own_directory(config, world.files)
-    meta = layout.read_meta(world.files, path)
+    path = _own_directory(config, parts.files)
+    meta = layout.read_meta(parts.files, path)
     assert meta is not None
-    with _locked(config, world.files):
+    with _locked(config, parts.files):
         cluster, others, groups, marked = connection.complete(
-            partial(_read_all, connection.session, world.random), "the metadata of the cluster"
+            partial(_read_all, connection.session, parts.random), "the metadata of the cluster"
         )
         if not cluster.image.cluster_id:
             raise TransferRefused(f"ZooKeeper at {connection.connect} has no cluster; correct zookeeper.connect")
@@ -104,13 +108,13 @@ def to_embedded(config: BrokerConfig, connection: ZooKeeperConnection, world: Wo
         lines = [*transfer.describe(image), *transfer.left_behind(others, groups)]
         if not execute:
             return [*lines, f"would be written to {path}/{OWN_METADATA}"]
-        checkpoint.forget_partition(world.files, path, (METADATA_TOPIC, 0))
-        new_metadata_log.write(world.files, path, list(image_records(image, ())), world.random, world.now_ms)
-        own = [one for one in config.log_directories if _has_meta(world.files, one)]
-        new_metadata_log.keep_from_kafka(world.files, own)
+        checkpoint.forget_partition(parts.files, path, (METADATA_TOPIC, 0))
+        new_metadata_log.write(parts.files, path, list(image_records(image, ())), parts.random, parts.now_ms)
+        own = [directory for directory in config.log_directories if _has_meta(parts.files, directory)]
+        new_metadata_log.keep_from_kafka(parts.files, own)
         for directory in config.log_directories:
-            if world.files.exists(f"{directory}/{CARRIED_METADATA}"):
-                world.files.remove_tree(f"{directory}/{CARRIED_METADATA}")
+            if parts.files.exists(f"{directory}/{CARRIED_METADATA}"):
+                parts.files.remove_tree(f"{directory}/{CARRIED_METADATA}")
     return [*lines, f"are in {path}/{OWN_METADATA}; remove zookeeper.connect before the next start"]
 
 
@@ -142,24 +146,24 @@ def _has_meta(files: Files, path: str) -> bool:
     return files.exists(path) and layout.read_meta(files, path) is not None
 
 
-def _read_embedded(config: BrokerConfig, world: World) -> _Embedded:
+def _read_embedded(config: BrokerConfig, parts: TransferParts) -> _Embedded:
     """The own metadata log. Raises TransferRefused, StorageError, DirectoryLocked, OSError."""
-    files = world.files
+    files = parts.files
     _check_node(config, files)
     if not any(files.exists(f"{path}/{OWN_METADATA}") for path in config.log_directories):
         raise TransferRefused(
             f"log.dirs={','.join(config.log_directories)} has no {OWN_METADATA}: nothing is to be carried"
         )
     log_manager = LogManager.take(
-        config.log_directories, files=files, node_id=config.node_id, config=config.log_config({}), random=world.random
+        config.log_directories, files=files, node_id=config.node_id, config=config.log_config({}), random=parts.random
     )
     try:
-        log = log_manager.open_now((METADATA_TOPIC, 0), LOG_CONFIG, world.now_ms)
+        log = log_manager.open_now((METADATA_TOPIC, 0), LOG_CONFIG, parts.now_ms)
         if log is None:
             raise log_manager.failed.get((METADATA_TOPIC, 0)) or TransferRefused(f"{OWN_METADATA} cannot be opened")
         return _Embedded(log.directory, log_manager.cluster_id, snapshot.load(log).image)
     finally:
-        log_manager.abandon()  # nothing is claimed: the directories are as the last stop left them
+        log_manager.abandon()  # claim no directory: they stay as the last stop left them
 
 
 @contextlib.contextmanager
@@ -175,7 +179,7 @@ def _locked(config: BrokerConfig, files: Files) -> Iterator[None]:
 # ZooKeeper
 
 
-def _check_into(session: Session, embedded: _Embedded, node_id: int) -> Steps[None]:
+def _check_target(session: Session, embedded: _Embedded, node_id: int) -> Steps[None]:
     cluster = yield from _read(session, _no_id)
     transfer.check(cluster, embedded.cluster_id)
     transfer.check_groups(embedded.image, ())
@@ -183,14 +187,14 @@ def _check_into(session: Session, embedded: _Embedded, node_id: int) -> Steps[No
 
 
 def _write_nodes(session: Session, embedded: _Embedded, node_id: int) -> Steps[None]:
-    """Write what is missing, and read all again. Raises TransferRefused, Failed."""
+    """Write the missing nodes, and read all nodes again. Raises TransferRefused, Failed."""
     cluster = yield from _read(session, _no_id)
     transfer.check(cluster, embedded.cluster_id)
     transfer.check_groups(embedded.image, ())
     transfer.into_zookeeper(embedded.image, cluster, node_id)  # refuse before the first write
     yield from ensure_paths(session)
     yield from ensure(session, CLUSTER_ID_PATH.rpartition("/")[0])
-    # What was in both stores once: ZooKeeper's offsets are older than the coordinator's by now
+    # Marks of former dual groups: their offsets in ZooKeeper are outdated by now
     marked = yield from children(session, MARKS_PATH)
     yield from gather([delete(session, f"{MARKS_PATH}/{name}") for name in marked])
     first: list[Operation] = []
@@ -206,20 +210,22 @@ def _write_nodes(session: Session, embedded: _Embedded, node_id: int) -> Steps[N
     cluster = yield from _read(session, _no_id)
     transfer.check(cluster, embedded.cluster_id)
     if transfer.into_zookeeper(embedded.image, cluster, node_id):
-        raise TransferRefused("ZooKeeper has not kept all that was written; somebody else writes there: find out who")
+        raise TransferRefused(
+            "ZooKeeper does not have everything that was written; another program writes there: find and stop it"
+        )
 
 
 def _commit(session: Session, operations: Sequence[Operation]) -> Steps[None]:
     result = yield from multi(session, operations)
     if isinstance(result, Refused):
         raise TransferRefused(
-            f"ZooKeeper refused to write {operations[result.place].path}: {result.error.name}; somebody else writes"
-            " there: stop that, and run this again"
+            f"ZooKeeper refused to write {operations[result.place].path}: {result.error.name}; another program"
+            " writes there: stop it, and run this again"
         )
 
 
 def _read_all(session: Session, random: Random) -> Steps[tuple[ClusterTree, list[str], int, tuple[str, ...]]]:
-    """The cluster, the paths of configs that are not carried, the number of groups, and the marks of dual groups."""
+    """The cluster, the paths of configs that stay in ZooKeeper, the number of groups, and the marks of dual groups."""
     cluster = yield from _read(session, lambda: new_topic_id(random, ()))
     others: list[str] = []
     for kind in _NOT_CARRIED:
@@ -235,5 +241,5 @@ def _read(session: Session, new_id: Callable[[], bytes]) -> Steps[ClusterTree]:
 
 
 def _no_id() -> bytes:
-    """No topic of the own log has this id: a topic in ZooKeeper without an id is not ours."""
+    """An id that no topic of the own log has: a topic in ZooKeeper without an id does not come from this log."""
     return bytes(16)

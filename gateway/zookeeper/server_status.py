@@ -1,8 +1,8 @@
-"""The latest transaction of a ZooKeeper server, by the command `srvr`, which every server answers unless told not to.
+"""The latest transaction of a ZooKeeper server, by the command `srvr`, which servers answer by default.
 
-A server closes a connection at once, and without a word, if its client has seen a later transaction than the server
-has. In an ensemble such a server lags behind, and the client takes another one. If no server is further, ZooKeeper came
-back empty or from an older copy, and the client is refused for as long as that takes.
+A server closes a connection at once, without an error, if its client has seen a later transaction than the server.
+In an ensemble such a server lags behind, and the client connects to another one. If all servers lag behind, ZooKeeper
+came back empty or from an older copy, and refuses the client until that is repaired.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ZXID: Final = re.compile(rb"^Zxid: 0x([0-9a-f]{1,16})\s*$", re.MULTILINE)
 
 
 def latest_zxid(address: tuple[str, int]) -> int | None:
-    """The number of the latest transaction of the server at an address; None if it does not tell. Blocks."""
+    """The number of the latest transaction of the server at an address; None without an answer. Blocks."""
     try:
         with socket.create_connection(address, ANSWER_WITHIN_S) as connection:
             connection.settimeout(ANSWER_WITHIN_S)
@@ -40,7 +40,7 @@ def is_resolved(host: str, port: int) -> bool:
 
 
 class LaggingServers:
-    """Decides whether every server lags behind what a client has seen. Belongs to the thread that connects."""
+    """Detects that every server lags behind a client. Used by the connecting thread only."""
 
     def __init__(self, servers: int) -> None:
         """`servers`: how many there are."""
@@ -52,9 +52,9 @@ class LaggingServers:
         self._refusals = self._lagging = 0
 
     def opened(self, address: tuple[str, int], seen_zxid: int) -> bool:
-        """A connection to a server is open. True once, as soon as as many servers in a row as there are lag behind.
+        """Note an open connection to a server. Returns true once, when all servers in a row lag behind.
 
-        Servers are asked only after each of them may have refused the session.
+        Servers are queried only after each of them may have refused the session.
         """
         self._refusals += 1
         if not seen_zxid or self._refusals <= self._servers or self._lagging >= self._servers:

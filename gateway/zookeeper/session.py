@@ -1,14 +1,14 @@
 """The seam to ZooKeeper: a session as functions and callbacks, its events and errors as values.
 
-`client.py` has the real session, `tests/model.py` a model of it; `tests/test_scenarios.py` holds both to this page.
+`client.py` has the real session, `tests/model.py` a model of it; `tests/test_scenarios.py` holds both to this text.
 
 Every request takes `done`, which gets the result or a `KeeperError`: exactly once, on the loop, never before the call
-returns. Requests take effect, and are answered, in the order of the calls. Any number may wait, but to ask costs some
-microseconds each: ask for thousands in slices.
+returns. Requests take effect, and are answered, in the order of the calls. Any number may wait, but a call costs some
+microseconds: send thousands of requests in slices.
 
-A watch is a function of the path: it is called at most once, at the first change
-after the read that set it, own changes included. Nothing orders events and answers: an event only means "look again".
-Watches end silently with the connection: after CONNECTED and RECONNECTED, look again at everything.
+A watch is a function of the path: it is called at most once, at the first change after the read that set it, own
+changes included. Events and answers have no common order: an event only means "read again". Watches end silently with
+the connection: after CONNECTED and RECONNECTED, read everything again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _is_path: Final = re.compile(f"/|(?:{_NAME})+").fullmatch
 
 
 class KeeperError(Enum):
-    """Why a request failed. Only CONNECTION_LOSS leaves open whether the request took effect; the others say: no."""
+    """Why a request failed. After CONNECTION_LOSS it may have taken effect; after any other error it has not."""
 
     NO_NODE = auto()
     NODE_EXISTS = auto()
@@ -46,13 +46,13 @@ class KeeperError(Enum):
     NOT_CONNECTED = auto()
     """There was no connection, or it ended before the request was sent."""
     CONNECTION_LOSS = auto()
-    """The connection ended before the answer. The request is never sent again by itself, but may have taken effect, or
-    take effect until the session is connected again; then a look at the node tells."""
+    """The connection ended before the answer. The session never repeats the request, which may have taken effect, or
+    may take effect until the session is connected again; then the node shows the outcome."""
     SESSION_EXPIRED = auto()
     UNIMPLEMENTED = auto()
     """The server is too old for the request."""
     OTHER = auto()
-    """Any other error of the server; the log has it."""
+    """Any other error of the server; it is in the log."""
 
 
 OF_NODES: Final = frozenset((KeeperError.NO_NODE, KeeperError.NO_AUTH))
@@ -62,7 +62,7 @@ READ_AT_ONCE: Final = 64
 
 
 class SessionEvent(Enum):
-    """What happened to the session. A session begins with CONNECTED and ends with EXPIRED, or by `close`."""
+    """An event of the session. A session begins with CONNECTED and ends with EXPIRED, or by `close`."""
 
     CONNECTED = auto()
     """A new session: it has no ephemeral nodes and no watches."""
@@ -79,7 +79,7 @@ class SessionEvent(Enum):
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper knows of a node. A zxid is the number of a transaction; `ephemeral_owner` is 0 for others."""
+    """The attributes of a node. A zxid is the number of a transaction; `ephemeral_owner` is 0 for a persistent node."""
 
     version: int
     czxid: int
@@ -140,7 +140,7 @@ Operation = Create | SetData | Delete | Check
 
 
 class Refused(NamedTuple):
-    """A multi that took no effect, because of the operation at this place, from 0."""
+    """A multi without effect. `place`: the index of the refused operation."""
 
     place: int
     error: KeeperError
@@ -156,12 +156,12 @@ class Session(Protocol):
 
     After CONNECTION_LOSS the caller may ask again once the session is connected, with these cautions:
 
-    - `get`, `children`, `exists`, `sync`: always.
-    - `set` and `delete` with a version: BAD_VERSION or NO_NODE may then come from the first attempt; the node's data
-      say. Without a version, the second attempt may undo what another client did in between.
-    - `create`: NODE_EXISTS may come from the first attempt; the data say, or the owner of an ephemeral node.
-    - `create` of a sequential node: only after a look at the children; otherwise there may be two.
-    - `multi`: look first at a node that it would have changed.
+    - `get`, `children`, `exists`, `sync`: no caution.
+    - `set` and `delete` with a version: BAD_VERSION or NO_NODE may be the effect of the first attempt; compare the
+      node's data. Without a version, the second attempt may undo what another client did in between.
+    - `create`: NODE_EXISTS may be the effect of the first attempt; compare the data, or the ephemeral owner.
+    - `create` of a sequential node: list the children first; otherwise there may be two.
+    - `multi`: first read a node that it would have changed.
     """
 
     @property
@@ -173,13 +173,13 @@ class Session(Protocol):
         """Whether requests are sent; otherwise they are answered NOT_CONNECTED."""
 
     def start(self) -> None:
-        """Connect, for as long as it takes; events tell of it."""
+        """Begin to connect, without a time limit; events report the connection."""
 
     def unresolved_hosts(self) -> Sequence[str]:
-        """The names of servers for which no address is known. Asks the resolver, and waits for it."""
+        """The names of servers without a known address. Blocks for the resolver."""
 
     def get(self, path: str, done: Done[NodeData], watch: Watch | None = None) -> None:
-        """Read a node. `watch`: its data change, or it is deleted; it is not set if the node does not exist."""
+        """Read a node. `watch` fires if the data change, or the node is deleted; not set if the node does not exist."""
 
     def get_many(self, paths: Sequence[str], done: Done[Sequence[NodeData | KeeperError]]) -> None:
         """Read at most READ_AT_ONCE nodes in one request, as of one moment. Answers in the order of the paths.
@@ -191,15 +191,15 @@ class Session(Protocol):
     def watch_many(self, paths: Sequence[str], zxid: int, watch: Watch, done: Done[None]) -> None:
         """Set data watches in one request on at most READ_AT_ONCE nodes that were read when `zxid` was the latest.
 
-        A node that was changed or deleted since, or whose change the server saw after `zxid`, is told at once. So the
-        highest `mzxid` of what was read will do.
+        The watch of a node that was changed or deleted after `zxid` fires at once. So the highest `mzxid` of the nodes
+        that were read is a valid `zxid`.
         """
 
     def children(self, path: str, done: Done[Children], watch: Watch | None = None) -> None:
-        """List a node. `watch`: a child is created or deleted, or the node is; not set if the node does not exist."""
+        """List a node. `watch` fires if a child is created or deleted, or the node is deleted; not set without it."""
 
     def exists(self, path: str, done: Done[Stat], watch: Watch | None = None) -> None:
-        """Look for a node: NO_NODE if it does not exist. `watch`: as with `get`, or the node is created."""
+        """Get the Stat of a node, or NO_NODE. `watch` fires as with `get`, or if the node is created."""
 
     def create(self, node: Create, done: Done[str]) -> None:
         """Create a node; its parent must exist."""
@@ -211,16 +211,16 @@ class Session(Protocol):
         """Delete a node that has this version, and no children."""
 
     def multi(self, operations: Sequence[Operation], done: Done[Results | Refused]) -> None:
-        """Do all of it as one transaction, or nothing."""
+        """Apply all operations as one transaction, or none."""
 
     def sync(self, path: str, done: Done[None]) -> None:
-        """Have later reads see all that was written anywhere before: the server that answers may lag behind."""
+        """Let later reads see all earlier writes of all clients: the connected server may lag behind."""
 
     def close(self, done: Callable[[bool], None]) -> None:
-        """End the session. `done` is the last call: with True if ZooKeeper has ended it, ephemeral nodes included.
+        """End the session. `done` is the last callback: with True if ZooKeeper has ended it, ephemeral nodes included.
 
-        With False ZooKeeper keeps them until the session times out. Requests that were not sent are NOT_CONNECTED, and
-        no event is told any more.
+        With False ZooKeeper keeps them until the session times out. Unsent requests are answered NOT_CONNECTED, and
+        no further event is reported.
         """
 
 
@@ -239,7 +239,10 @@ def refusal(operations: Sequence[Operation]) -> KeeperError | Refused | None:
     for place, operation in enumerate(operations):
         if not is_valid_path(operation.path):
             return Refused(place, KeeperError.BAD_ARGUMENTS)
-    size = sum(_size(one.path, one.data if isinstance(one, Create | SetData) else None) for one in operations)
+    size = sum(
+        _size(operation.path, operation.data if isinstance(operation, Create | SetData) else None)
+        for operation in operations
+    )
     return KeeperError.TOO_LARGE if size > MAX_REQUEST_BYTES else None
 
 

@@ -1,4 +1,4 @@
-"""The one session that all parts of a broker share, and the order in which they learn of its events."""
+"""The session that all parts of a broker share, and the order of the listeners of its events."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Protocol
 from headgate.gateway.zookeeper.session import Session, SessionEvent
 
 
-class Timer(Protocol):
-    """A function that is to run later."""
+class SessionTimer(Protocol):
+    """A function that runs later."""
 
     def cancel(self) -> None:
         """Drop the function."""
 
 
-class Scheduling(Protocol):
-    """What a session needs of `gateway.runtime.scheduler.Scheduler`."""
+class SessionScheduling(Protocol):
+    """The part of `gateway.runtime.scheduler.Scheduler` that a session uses."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run `callback` after the present turn, in the order of the calls."""
@@ -24,11 +24,11 @@ class Scheduling(Protocol):
     def call_from_thread(self, callback: Callable[[], None]) -> None:
         """Run `callback` on the loop. Any thread may call this."""
 
-    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> SessionTimer:
         """Run `callback` after `delay_ms`."""
 
 
-OpenSession = Callable[[str, int, Scheduling, Callable[[SessionEvent], None]], Session]
+OpenSession = Callable[[str, int, SessionScheduling, Callable[[SessionEvent], None]], Session]
 """(zookeeper.connect, session timeout in ms, scheduling, listener of events) -> a session that is not started."""
 
 
@@ -36,15 +36,15 @@ class SharedSession:
     """A session and the listeners of its events; each listener gets every event, in the order of the list."""
 
     def __init__(
-        self, connect: str, session_timeout_ms: int, scheduling: Scheduling, open_session: OpenSession
+        self, connect: str, session_timeout_ms: int, scheduling: SessionScheduling, open_session: OpenSession
     ) -> None:
-        """Raises ValueError for a `connect` that is none."""
+        """Raises ValueError for an invalid `connect`."""
         self.connect = connect
         self.listeners: list[Callable[[SessionEvent], None]] = []
         self.when_whole: list[Callable[[], None]] = []
         """Called when the session is back, and this broker is in the same cluster as before."""
-        self.session = open_session(connect, session_timeout_ms, scheduling, self._tell)
+        self.session = open_session(connect, session_timeout_ms, scheduling, self._report)
 
-    def _tell(self, event: SessionEvent) -> None:
+    def _report(self, event: SessionEvent) -> None:
         for listener in list(self.listeners):
             listener(event)

@@ -1,7 +1,7 @@
-"""The nodes that this broker cannot read, each named once in the log.
+"""The nodes that this broker cannot read, each logged once.
 
-A node is named again only if the reason has changed, or after the node was readable in between. Anybody can write any
-number of such nodes, so the memory for them is bounded: further nodes are not named.
+A node is logged again if the reason changes, or after the node was readable in between. Any client can write any number
+of such nodes, so the memory for them is bounded: further nodes are not logged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class UnreadableNodes:
         self._reasons: dict[str, str] = {}
 
     def note(self, read: Iterable[str], invalid: Iterable[InvalidNode]) -> None:
-        """These paths were read, and these of them are invalid."""
+        """Note a read of the paths `read`, of which `invalid` are unreadable."""
         reasons = {error.path: error.reason for error in invalid}
         for path in [path for path in read if path in self._reasons and path not in reasons] if self._reasons else ():
             del self._reasons[path]
@@ -34,7 +34,7 @@ class UnreadableNodes:
             self.name(path, reason)
 
     def name(self, path: str, reason: str, *, error: BaseException | None = None) -> None:
-        """Log that this broker does not use what a node has. `error`: its traceback is logged too."""
+        """Log that this broker ignores the data of a node. `error`: log its traceback too."""
         if self._is_new(path, reason):
             logger.error(
                 "ZooKeeper's %s: %s; the broker goes on without it, or with what it knew: correct or delete the node",
@@ -42,11 +42,11 @@ class UnreadableNodes:
             )  # fmt: skip
 
     def name_failed(self, error: Failed) -> None:
-        """Log that ZooKeeper refuses a node to this broker."""
+        """Log that ZooKeeper denies this broker access to a node."""
         self.name(error.path, f"ZooKeeper answers {error.error.name}")
 
     def log_once(self, key: str, sentence: str) -> None:
-        """Log a sentence about a part of a node, unless it was the last one with this key."""
+        """Log a sentence about a part of a node, unless it is equal to the last one with this key."""
         if self._is_new(key, sentence):
             logger.error("%s", _short(sentence))
 
@@ -58,5 +58,5 @@ class UnreadableNodes:
 
 
 def _short(text: str) -> str:
-    """ZooKeeper allows names of a million characters."""
+    """Shorten a text for the log: ZooKeeper allows names of a million characters."""
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

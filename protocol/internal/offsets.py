@@ -86,7 +86,7 @@ class ConsumerGroupMetadataKey(Message, key=3, versions="0", flexible="none", re
 
 
 class ConsumerGroupMetadataValue(Message, key=3, versions="0", flexible="0+", record=True):
-    """The epoch of a consumer group, and a hash of the topics behind that epoch (KIP-1101)."""
+    """The epoch of a consumer group, and a hash of the topics at that epoch (KIP-1101)."""
 
     epoch: int32 = v("0+")
     metadata_hash: int64 = v("0+", tag=0)
@@ -115,7 +115,7 @@ class TopicMetadata(Struct):
 
 
 class ConsumerGroupPartitionMetadataValue(Message, key=4, versions="0", flexible="0+", record=True):
-    """The topics behind a group's epoch, before a hash of the topics took their place."""
+    """The topics at a group's epoch, before a hash of the topics took their place."""
 
     topics: array[TopicMetadata] = v("0+")
 
@@ -235,7 +235,7 @@ class UnknownType(NamedTuple):
     type: int
 
 
-Decoded: TypeAlias = tuple[Message, Message | None] | UnknownType
+DecodedGroupRecord: TypeAlias = tuple[Message, Message | None] | UnknownType
 
 _LEGACY_OFFSET_COMMIT = 0
 _KEY, _VALUE = "the key of a record of a group", "the value of a record of a group"
@@ -288,7 +288,7 @@ def encode_value(value: Message) -> bytes:
     return version_prefix.encode(version, value, version)
 
 
-def decode(key: bytes | memoryview, value: bytes | memoryview | None) -> Decoded:
+def decode(key: bytes | memoryview, value: bytes | memoryview | None) -> DecodedGroupRecord:
     """Return the messages of a record. Raises MalformedRequest for bytes that neither Kafka nor Headgate writes."""
     kind = version_prefix.read_prefix(key, _KEY)
     if kind not in RECORDS:

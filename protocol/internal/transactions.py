@@ -73,7 +73,7 @@ class UnknownVersion(NamedTuple):
     version: int
 
 
-Decoded: TypeAlias = tuple[TransactionLogKey, TransactionLogValue | None] | UnknownVersion
+DecodedTransactionRecord: TypeAlias = tuple[TransactionLogKey, TransactionLogValue | None] | UnknownVersion
 
 
 def encode_key(key: TransactionLogKey) -> bytes:
@@ -129,7 +129,7 @@ def _encode_topic(topic: tuple[str, tuple[int, ...]]) -> bytes | None:
     return bytes((len(name) + 1,)) + name + _INDEXES[len(indexes)].pack(len(indexes) + 1, *indexes, 0)
 
 
-def decode(key: bytes | memoryview, value: bytes | memoryview | None) -> Decoded:
+def decode(key: bytes | memoryview, value: bytes | memoryview | None) -> DecodedTransactionRecord:
     """Return the messages of a record. Raises MalformedRequest for bytes that neither Kafka nor Headgate writes."""
     version = version_prefix.read_prefix(key, "the key of a transaction's record")
     if version not in TransactionLogKey.versions:

@@ -14,7 +14,7 @@ from headgate.protocol.records.batch import BatchHeader
 
 
 class AbortedBatches:
-    """Takes the batches of a piece in order, and tells which are aborted."""
+    """Takes the batches of a piece in order, and finds the aborted ones."""
 
     __slots__ = ("_ahead", "_producers")
 

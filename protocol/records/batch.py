@@ -101,7 +101,7 @@ class BatchHeader(NamedTuple):
     def may_have_later_records(self) -> bool:
         """A record may be later than `max_timestamp`: some producers write -1 there, or the base timestamp.
 
-        Several records with the same time have such a header too: only the records themselves tell.
+        Several records with the same time have such a header too: only the records themselves show the difference.
         """
         if self.attributes & _HAS_OTHER_BASE:
             return False

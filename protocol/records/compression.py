@@ -261,7 +261,7 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
 
 
 class _GzipCompressor:
-    """Writes a stream with the standard library: at the usual levels it takes up to a third less time than cramjam."""
+    """Writes a stream with the standard library: at the usual levels it is up to a third faster than cramjam."""
 
     def __init__(self, level: int | None) -> None:
         import zlib

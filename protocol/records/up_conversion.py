@@ -139,7 +139,7 @@ class MessageReader:
 
         The move ends at a message of other `batch_attributes`, at a faulty one, at one that does not fit the batch, and
         at another timestamp if the broker set the timestamps. Return False if no message was moved; `read_message` then
-        tells the reason.
+        shows the reason.
         """
         data, view, position, magic, mask = self.data, self._view, self.position, self.magic, self.mask
         unpack, unpack_int, key_at = MESSAGE_HEADS[magic].unpack_from, LENGTH.unpack_from, MESSAGE_HEADS[magic].size

@@ -18,7 +18,7 @@ from headgate.spark.positions.topic_ids import NO_ID
 from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
 from headgate.tools.groups import export_format
 from headgate.tools.groups.actions import now_ms
-from headgate.tools.groups.members import Group
+from headgate.tools.groups.members import GroupDescription
 from headgate.tools.groups.offsets import CommittedOffsets, PartitionEnds, commit_offsets, fetch_committed, list_ends
 from headgate.tools.groups.reset import OffsetChange, ResetPlan, apply_changes, plan_reset
 from headgate.tools.groups.stores import commit_zookeeper, fetch_zookeeper
@@ -157,7 +157,7 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
 
 def build_file(group: str, source: PlaceOffsets) -> str:
     """The document of `headgate groups export` with the offsets as those of a group."""
-    groups = {group: Group(group, "", "", "", "", "", [])}
+    groups = {group: GroupDescription(group, "", "", "", "", "", [])}
     document = export_format.build_document(groups, {group: source.offsets}, source.cluster_id, now_ms())
     return json.dumps(document, indent=2)
 

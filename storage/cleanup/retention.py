@@ -4,7 +4,7 @@ The decision is pure; the log deletes (`Log.begin_segment_deletion`). The active
 expired (`all_expired`), the log rolls first (`Log.roll_for_retention`).
 
 A topic may hold what some groups have not read (`Hold`): such segments stay though they have expired, within limits.
-Records below the log's start are never held, as somebody has deleted them.
+Records below the log's start are never held, as they are deleted.
 """
 
 from __future__ import annotations

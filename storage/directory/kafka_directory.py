@@ -30,7 +30,7 @@ from headgate.storage.segment.segment import LOG_SUFFIX
 
 OWN_METADATA = "__headgate_metadata-0"
 CARRIED_METADATA = f"{OWN_METADATA}.in-zookeeper"
-"""Our metadata log after it was carried to ZooKeeper: kept, and not read any more."""
+"""Our metadata log after its transfer to ZooKeeper: kept, but no longer read."""
 CLUSTER_METADATA = "__cluster_metadata"
 TRANSACTION_STATE = "__transaction_state"
 _CHECKPOINT = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint")

@@ -16,7 +16,7 @@ from random import Random
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.directory.kafka_directory import CLUSTER_METADATA
 from headgate.storage.directory.log_opening import LogOpening
-from headgate.storage.directory.log_states import LogState, LogStates
+from headgate.storage.directory.log_states import LogPhase, LogStates
 from headgate.storage.directory.partition_files import CreationTarget, PartitionCreation, PartitionDeletion
 from headgate.storage.disk import checkpoint, layout
 from headgate.storage.disk.checkpoint import (
@@ -161,7 +161,7 @@ class LogDirectory:
         self._high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
         self._cleaned_offsets = self._read_checkpoint(CLEANED_OFFSETS)
         for key in self._partitions(names):
-            self._states.move(key, LogState.UNOPENED)
+            self._states.move(key, LogPhase.UNOPENED)
         if self.unopened and not self._was_clean:
             sentence = "%s: the last stop was not clean, or left a log closed; recovery checks what was not flushed"
             logger.info(sentence, self.directory)
@@ -182,7 +182,7 @@ class LogDirectory:
 
     def allow_retry(self, key: TopicPartition) -> None:
         """Put a partition of `refused` back into `unopened`, for another attempt."""
-        self._states.move(key, LogState.UNOPENED)
+        self._states.move(key, LogPhase.UNOPENED)
 
     def bytes_to_scan(self, key: TopicPartition) -> int:
         """The maximum number of bytes that the opening of a log scans; for any thread. Raises OSError."""
@@ -199,7 +199,7 @@ class LogDirectory:
         """End an opening after its run: the partition moves to `logs` or `failed`.
 
         After an interrupted run the partition stays in `unopened`, for another opening. A directory that holds no log
-        is not a partition any more.
+        is no longer a partition.
         """
         key = opening.recovery.topic, opening.recovery.index
         if self.unopened.get(key) is not opening:
@@ -211,12 +211,12 @@ class LogDirectory:
             if cleaned_offset != NOTHING or opening.log.config.is_compacted:  # later rounds may be unknown after a kill
                 opening.log.compacted.note_end(cleaned_offset)
         elif isinstance(opening.error, NotALog):
-            self._states.move(key, LogState.NONE)  # this is no partition; `create` will refuse this name
+            self._states.move(key, LogPhase.NONE)  # this is no partition; `create` will refuse this name
         elif opening.error is not None:
             self._states.move(key, opening.error)
         else:
             self._was_clean = self._was_clean and not opening.has_begun  # the opening may have changed files
-            self._states.move(key, LogState.UNOPENED)
+            self._states.move(key, LogPhase.UNOPENED)
 
     def _recovery_input(self, key: TopicPartition) -> RecoveryInput:
         return RecoveryInput(
@@ -281,10 +281,10 @@ class LogDirectory:
             self._check_not_in_use(key)
         points = (self._recovery_points, self._start_offsets, self._high_watermarks, self._cleaned_offsets)
         is_known = any(offsets.get(key, 0) for offsets in points)
-        # The checkpoint file on the disk may still name a partition that memory does not name any more.
+        # The checkpoint file on the disk may still name a partition that is gone from memory.
         if is_known or (self._forget is None and any(each.is_pending for each in self._checkpoints.values())):
             self._forget = self.begin_checkpoint(offsets_of(self.logs, self._high_watermarks))
-        self._states.move(key, LogState.CREATING)
+        self._states.move(key, LogPhase.CREATING)
         return self._creation_target()
 
     def is_creating(self, key: TopicPartition) -> bool:
@@ -294,7 +294,7 @@ class LogDirectory:
     def cancel_creation(self, key: TopicPartition) -> None:
         """Cancel the creation of a partition here, if one was begun."""
         if self.is_creating(key):
-            self._states.move(key, LogState.NONE)
+            self._states.move(key, LogPhase.NONE)
 
     def _creation_target(self) -> CreationTarget:
         return CreationTarget(self.directory, self.pool, self._random, self.removed, self._forget)
@@ -388,7 +388,7 @@ class LogDirectory:
 
     def _retire(self, key: TopicPartition) -> Log | None:
         """Retire a partition. Returns its log if it was open."""
-        log = self._states.move(key, LogState.NONE)
+        log = self._states.move(key, LogPhase.NONE)
         if log is not None:
             log.retire()
             if log.exclusive_operations:

@@ -184,7 +184,7 @@ class LogManager:
         return None
 
     def topic_ids(self, names: Container[str]) -> dict[str, bytes]:
-        """The ids of those of these topics that have a log here, open or not, with an id: topic -> id."""
+        """The ids of these topics by name, if they have a log here, open or not, with an id."""
         found: dict[str, bytes] = {}
         for log_directory in self._directories:
             for topic, partition in (*log_directory.logs, *log_directory.unopened):
@@ -213,7 +213,7 @@ class LogManager:
     def resolve_duplicates(self, topic_id_of: Callable[[str], bytes | None]) -> None:
         """Resolve duplicates, so that each partition is in one directory. `topic_id_of(topic)`: the present topic's id.
 
-        Of several logs of one name, those of deleted topics and unused ones are removed. Such a log comes from a
+        Of several logs of one name, logs of deleted topics and unused logs are removed. Such a log comes from a
         directory that was absent when the topic was deleted, or that could not complete a creation. A log of another
         topic that is not in `removed` is quarantined. Raises StorageError if several logs remain, and then changes
         nothing; KafkaError if one cannot be deleted.

@@ -18,7 +18,7 @@ from headgate.storage.errors import StorageError
 from headgate.storage.log.log import Log
 
 
-class LogState(Enum):
+class LogPhase(Enum):
     """The state of a partition's log. NONE: the directory does not have the partition."""
 
     NONE = auto()
@@ -29,10 +29,10 @@ class LogState(Enum):
     CREATING = auto()
 
 
-NONE, UNOPENED, OPENING = LogState.NONE, LogState.UNOPENED, LogState.OPENING
-OPEN, FAILED, CREATING = LogState.OPEN, LogState.FAILED, LogState.CREATING
+NONE, UNOPENED, OPENING = LogPhase.NONE, LogPhase.UNOPENED, LogPhase.OPENING
+OPEN, FAILED, CREATING = LogPhase.OPEN, LogPhase.FAILED, LogPhase.CREATING
 
-TRANSITIONS: Mapping[LogState, Collection[LogState]] = {
+TRANSITIONS: Mapping[LogPhase, Collection[LogPhase]] = {
     NONE: {NONE, UNOPENED, CREATING, OPEN},  # OPEN: created here after another directory refused the partition
     UNOPENED: {NONE, OPENING},
     OPENING: {NONE, UNOPENED, OPENING, OPEN, FAILED},
@@ -42,12 +42,12 @@ TRANSITIONS: Mapping[LogState, Collection[LogState]] = {
 }
 """The states that may follow each state."""
 
-Record = Log | StorageError | LogOpening | LogState
+LogStateValue = Log | StorageError | LogOpening | LogPhase
 """The value of a state: the open log, the error of a failed one, the opening, or the bare state."""
 
 
 class LogStates:
-    """(topic, index) -> the state of the log. Everybody reads the collections; only `move` changes them."""
+    """(topic, index) -> the state of the log. Any module may read the collections; only `move` changes them."""
 
     __slots__ = ("creating", "failed", "logs", "unopened")
 
@@ -64,7 +64,7 @@ class LogStates:
     def __len__(self) -> int:
         return len(self.logs) + len(self.failed) + len(self.unopened) + len(self.creating)
 
-    def state(self, key: TopicPartition) -> LogState:
+    def state(self, key: TopicPartition) -> LogPhase:
         """The state of a partition's log."""
         if key in self.logs:
             return OPEN
@@ -72,7 +72,7 @@ class LogStates:
             return UNOPENED if self.unopened[key] is None else OPENING
         return FAILED if key in self.failed else CREATING if key in self.creating else NONE
 
-    def move(self, key: TopicPartition, to: Record) -> Log | None:
+    def move(self, key: TopicPartition, to: LogStateValue) -> Log | None:
         """Move a partition to its next state, one of `TRANSITIONS`. Returns its log if that was open before."""
         before, after = self.state(key), _state_of(to)
         assert after in TRANSITIONS[before], f"{key[0]}-{key[1]} cannot go from {before.name} to {after.name}"
@@ -94,7 +94,7 @@ class LogStates:
         return log
 
 
-def _state_of(record: Record) -> LogState:
-    if isinstance(record, LogState):
+def _state_of(record: LogStateValue) -> LogPhase:
+    if isinstance(record, LogPhase):
         return record
     return OPEN if isinstance(record, Log) else OPENING if isinstance(record, LogOpening) else FAILED

@@ -6,7 +6,7 @@ run one after another: a new partition takes the name that a deleted one leaves.
     creation    clear the name, drop the name from the checkpoints, make the directory, partition.metadata, .log
     deletion    one rename to *-delete; the content is removed later (`storage.disk.pending_deletions`)
 
-The topic id of a log tells its topic. Only logs of deleted topics are removed; other logs in the way are quarantined
+The topic id of a log names its topic. Only logs of deleted topics are removed; other logs in the way are quarantined
 (*-stray), or stay. `log_manager.py` decides on the directory of a partition.
 """
 
@@ -67,7 +67,7 @@ class PartitionCreation:
         self.log: Log | None = None
         self.error: KafkaError | None = None
         self.cleared: list[tuple[Pool, str]] = []
-        """Renamed directories of deleted topics, which are to be removed."""
+        """Renamed directories of deleted topics, to be removed."""
 
     @property
     def directory(self) -> str:
@@ -158,7 +158,7 @@ class PartitionDeletion:
         self._removed = target.removed
 
     def run(self) -> None:
-        """Rename the directory. A failure is logged; at the next start the topic id tells that the log was deleted."""
+        """Rename the directory. A failure is logged; at the next start the topic id shows that the log was deleted."""
         try:
             known = _topic_id(self._files, self._name)
             if known in (None, self._topic_id) or known in self._removed:

@@ -114,7 +114,7 @@ class OffsetCheckpoint:
         return self._begun != self._written
 
     def begin(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
-        """A write of these offsets, which must not change any more; to be run once. It raises OSError."""
+        """A write of these offsets, which must not change afterwards. Run it once. It raises OSError."""
         self._begun += 1
         return partial(self._write, self._begun, offsets)
 

@@ -40,7 +40,7 @@ _PARTITION = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>[0-9]+)")
 
 
 class Meta(NamedTuple):
-    """The identity of a data directory. `version` 0 is that of Kafka with ZooKeeper, which reads no other."""
+    """The identity of a data directory. Kafka with ZooKeeper writes and reads `version` 0 only."""
 
     cluster_id: str
     node_id: int
@@ -92,7 +92,7 @@ def deleted_name(topic: str, partition: int, random: Random) -> str:
 
 
 def stray_name(topic: str, partition: int, random: Random) -> str:
-    """The name of a directory that is no partition's any more, and that stays. Source: Kafka's `UnifiedLog`."""
+    """The name of a directory that stays, but is no longer a partition's. Source: Kafka's `UnifiedLog`."""
     return _renamed(topic, partition, random, "stray")
 
 
@@ -144,7 +144,7 @@ def read_meta(files: Files, directory: str) -> Meta | None:
 
 
 def node_id(files: Files, paths: Iterable[str]) -> int | None:
-    """The node id of the first data directory that tells one."""
+    """The node id of the first data directory that has one."""
     for path in paths:
         with contextlib.suppress(OSError, BadFile):
             meta = read_meta(files, path)
@@ -164,7 +164,7 @@ def write_meta(files: Files, directory: str, meta: Meta) -> None:
 def identify(files: Files, directory: str, node_id: int, cluster_id: str | None, random: Random) -> Meta:
     """The identity of a data directory, or one for a new directory; nothing is written.
 
-    Raises WrongDirectory for the directory of another node or cluster; StorageError if that cannot be told.
+    Raises WrongDirectory for the directory of another node or cluster; StorageError if that is not known.
     """
     meta = read_meta(files, directory)
     if meta is None:

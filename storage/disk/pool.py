@@ -39,7 +39,7 @@ class Pool:
     ) -> None:
         self.files = files
         self.held = HeldFiles() if held is None else held
-        """The count of files that slices keep open, beside those of segments; several pools may share it."""
+        """The count of files that slices keep open, in addition to the segments' files; several pools may share it."""
         self.pending_deletions = PendingDeletions(files)
         """Renamed files of deleted segments, and directories of deleted partitions."""
         self.needs_repair: list[object] = []

@@ -11,18 +11,18 @@ from headgate.storage.segment.index import NO_TIMESTAMP
 from headgate.storage.segment.segment import Segment
 
 
-def has_indexes(segment: Segment, index_interval_bytes: int, *, look_into_them: bool) -> bool:
-    """Whether the indexes of a sealed segment are there and not cut. `look_into_them` also checks their content."""
+def has_indexes(segment: Segment, index_interval_bytes: int, *, checks_content: bool) -> bool:
+    """Whether the indexes of a sealed segment are there and not cut. `checks_content` also checks their content."""
     if not segment.size:
         return True
     if not segment.offsets.is_whole or not segment.times.is_whole:
         return False
     aborted = segment.aborted
-    if aborted is not None and not (aborted.is_whole and (aborted.is_plausible or not look_into_them)):
+    if aborted is not None and not (aborted.is_whole and (aborted.is_plausible or not checks_content)):
         return False
     if not segment.times.entries and segment.first_timestamp >= 0:
         return False
-    if segment.offsets.entries and not look_into_them:
+    if segment.offsets.entries and not checks_content:
         return True
     return _is_indexed_to_its_end(segment, index_interval_bytes)
 
@@ -44,7 +44,7 @@ def is_untouched(segment: Segment, end_offset: int, index_interval_bytes: int) -
     if not segment.size or end_offset <= segment.base_offset:
         return False
     try:
-        if not has_indexes(segment, index_interval_bytes, look_into_them=True):
+        if not has_indexes(segment, index_interval_bytes, checks_content=True):
             return False
     except KafkaError:  # the segment does not begin with a batch
         return False
@@ -53,7 +53,7 @@ def is_untouched(segment: Segment, end_offset: int, index_interval_bytes: int) -
 
 def end_of_finished(segment: Segment, end_offset: int) -> int | None:
     """The end offset of a sealed segment's batches; None if a part of its indexes is lost, or may be lost."""
-    if segment.aborted is not None:  # the end does not tell how many transactions were aborted before
+    if segment.aborted is not None:  # the end does not show how many transactions were aborted before
         return None
     offsets, times = segment.offsets, segment.times
     # With timestamps out of order the newest record may be far from the end, and its index entry may be lost.

@@ -26,7 +26,7 @@ def check_indexes(log: Log, recovery: RecoveryInput, segment: Segment, end_offse
     `end_offset` is the base offset of the next segment. With `end_offset` the check is thorough, and the segment is cut
     there. Raises CorruptLog, KafkaError, OSError.
     """
-    is_there = has_indexes(segment, log.config.index_interval_bytes, look_into_them=not recovery.is_clean)
+    is_there = has_indexes(segment, log.config.index_interval_bytes, checks_content=not recovery.is_clean)
     if is_there and (end_offset is None or not segment.size):
         return
     if end_offset is not None:

@@ -91,7 +91,7 @@ def _remove_replaced(pool: Pool, directory: str, base_offset: int, names: Mappin
     for old in replaced:
         if _base(old) < last:
             pool.files.remove(f"{directory}/{old}")
-    if last > base_offset:  # the last old segment tells where the new one may end, so it is removed after the others
+    if last > base_offset:  # the last old segment limits the end of the new one, so it is removed after the others
         pool.files.sync_directory(directory)
     for old in replaced:
         if _base(old) == last:
@@ -101,7 +101,7 @@ def _remove_replaced(pool: Pool, directory: str, base_offset: int, names: Mappin
 def _problem_of_end(
     pool: Pool, directory: str, base_offset: int, end_offset: int, names: Mapping[str, int]
 ) -> str | None:
-    """The problem of a new segment that ends behind the old ones: no checksum covers the offset of its last batch."""
+    """The problem of a new segment that ends after the old ones: no checksum covers the offset of its last batch."""
     bases = [_base(name) for name in names if name.endswith(LOG_SUFFIX)]
     last = max((base for base in bases if base_offset <= base < end_offset), default=None)
     if last is None or end_offset in bases:

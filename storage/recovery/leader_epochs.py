@@ -44,7 +44,7 @@ def with_beginning(entries: list[tuple[int, int]] | None, epochs: list[tuple[int
 
 
 def are_lacking(log: Log, entries: list[tuple[int, int]] | None, epochs: list[tuple[int, int]]) -> bool:
-    """Whether leader epochs are missing. `entries` are those of the checkpoint file, None without a file.
+    """Whether leader epochs are missing. `entries`: the content of the checkpoint file, None without a file.
 
     If messages of magic 0 and 1 come first, they have no epochs, and Kafka's file is right. A file without entries is
     right if the batches have no epochs either.

@@ -104,16 +104,16 @@ def replaced(lasts: Sequence[FinalBatch], bases: Container[int]) -> list[int]:
     seems to cover the following segments, must not replace them.
     """
     pairs = list[tuple[FinalBatch, list[FinalBatch]]]()
-    for one in lasts:
-        if pairs and one.base < one.end <= pairs[-1][0].end:
-            pairs[-1][1].append(one)
-        elif not pairs or one.end > pairs[-1][0].end:
-            pairs.append((one, []))
+    for segment in lasts:
+        if pairs and segment.base < segment.end <= pairs[-1][0].end:
+            pairs[-1][1].append(segment)
+        elif not pairs or segment.end > pairs[-1][0].end:
+            pairs.append((segment, []))
     result = list[int]()
     for cover, covered in pairs:
-        ending = [one for one in covered if one.end == cover.end]
+        ending = [segment for segment in covered if segment.end == cover.end]
         if all(map(cover.may_replace, ending)) if ending else cover.end in bases:
-            result += [one.base for one in covered]
+            result += [segment.base for segment in covered]
     return result
 
 

@@ -97,7 +97,7 @@ def open_log_steps(
 
 
 def _check_start(recovery: RecoveryInput, end_offset: int) -> None:
-    """Raises CorruptLog if the start offset is behind the end offset, and a power cut cannot explain that."""
+    """Raises CorruptLog if the start offset is above the end offset, and a power cut cannot explain that."""
     if recovery.is_clean or recovery.start_offset > recovery.high_watermark:
         raise CorruptLog(
             f"{recovery} ends at offset {end_offset}, but {START_OFFSETS} says that it begins at "
@@ -120,7 +120,7 @@ def _finish_deletions(pool: Pool, recovery: RecoveryInput, names: dict[str, int]
     """Finish the deletions that a crash interrupted; remove temporary files and index files without a segment."""
     for name in list(names):
         of_size = names.get(name.rpartition(".")[0] + LOG_SUFFIX, -1)
-        # Index files of a removed segment would be taken for those of the next segment with this base offset.
+        # The next segment with this base offset would take over the index files of a removed one.
         is_orphan = name.endswith(DERIVED_SUFFIXES[:3]) and (of_size < 0 or (of_size == 0 < names[name]))
         path = f"{recovery.directory}/{name}"
         if name.endswith(DELETED_SUFFIX):
@@ -169,7 +169,7 @@ def _end_offset(log: Log, recovery: RecoveryInput, last: Segment) -> Steps[int]:
         end_offset = last.end_offset()
         if end_offset == recovery.recovery_point:
             return end_offset
-    iterator = last.iterate()  # the index, the segment or the checkpointed end is wrong: the batches tell which
+    iterator = last.iterate()  # the index, the segment or the checkpointed end is wrong: the batches show which
     for _ in iterator:
         yield
     if iterator.problem is None and last.offsets.entries and iterator.next_offset != end_offset:

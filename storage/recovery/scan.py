@@ -1,9 +1,9 @@
 """The scan of a log after a crash: everything that may not be on the disk is read, checked, and cut where it ends.
 
 A scan has exactly one of three results (`ScanResult`). Clean: valid batches to the end. Torn: invalid bytes at or
-behind the recovery point; the log is cut there, and the bytes are quarantined. Corrupt: invalid bytes below the
+after the recovery point; the log is cut there, and the bytes are quarantined. Corrupt: invalid bytes below the
 recovery point, where everything was on the disk before; the partition stays offline, and its files stay unchanged,
-except that bytes behind the recovery point may have been quarantined before.
+except that bytes after the recovery point may have been quarantined before.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _is_old_format(segment: Segment, position: int) -> bool:
 def _cut(
     log: Log, recovery: RecoveryInput, segment: Segment, end_offset: int, torn: Torn, later: Sequence[Segment]
 ) -> Steps[None]:
-    """Cut the log at the first invalid byte; quarantine the bytes behind."""
+    """Cut the log at the first invalid byte; quarantine it and all later bytes."""
     logger.warning(
         "%s: cut at byte %d of %s, offset %d: %s; %d bytes there and %d later segments are kept in files named *%s",
         recovery, torn.at, segment.path, end_offset, torn.reason, segment.size - torn.at, len(later), TORN_SUFFIX,

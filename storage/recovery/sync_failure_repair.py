@@ -3,14 +3,14 @@
 A system reports a failed write to the disk once. Afterwards it may keep the bytes in memory for a while or drop them,
 but counts them as written: the next sync succeeds, and proves nothing (Postgres' "fsyncgate" of 2018). So the repair
 trusts nothing that may not be on the disk: it reads these bytes, checks each CRC, writes them once more and syncs them.
-The check finds what the system has dropped. The log is cut there; the bytes behind are quarantined; the loss is logged.
+The check finds what the system has dropped. The log is cut there; the later bytes are quarantined; the loss is logged.
 
     log.sync_error ─> begin ─> steps, in a thread ─> apply ─┬────────────────────────────> end
                                                             └─> write_steps, in a thread ──┘
 
 `apply` changes the log in memory only: the log ends where the valid batches end, and rebuilt indexes stay in memory.
-Only then `write_steps` changes the files, so that nobody reads a file that is being changed. After `end` the log takes
-records, or the whole repair is tried again. Reads go on meanwhile; `Log` refuses appends.
+Only then `write_steps` changes the files, so that no reader meets a changing file. After `end` the log takes
+records, or the whole repair is tried again. Reads continue meanwhile; `Log` refuses appends.
 """
 
 from __future__ import annotations
@@ -320,7 +320,7 @@ class SyncFailureRepair:
             self.sealed.append(segment)
 
     def _cut(self) -> None:
-        """Cut the last segment's file where the log ends, and quarantine the files behind, the last one first."""
+        """Cut the last segment's file where the log ends, and quarantine all later files, the last one first."""
         files = self._files
         sizes = {facts.base_offset: facts.size for facts in self._facts}
         names = files.list(self._directory)
@@ -347,7 +347,7 @@ class SyncFailureRepair:
             file.release()
         if self._is_last_in_memory:
             self._remove_indexes(last.base_offset)
-        # Otherwise, after a crash, the removed files could reappear behind later appends.
+        # Otherwise, after a crash, the removed files could reappear after later appends.
         files.sync_directory(self._directory)
 
     def _remove_indexes(self, base_offset: int) -> None:
@@ -475,7 +475,7 @@ def repair(log: Log) -> bool:
 
 
 def _write_again(segment: Segment, start: int) -> Steps[BatchIterator]:
-    """Read and check the batches from a byte position on, and write them once more. The iterator tells the end."""
+    """Read and check the batches from a byte position on, and write them once more. The iterator has the end."""
     iterator, written = segment.iterate(start, check_crc_from=0), start
     for position, _ in iterator:
         if position - written >= _REWRITE_BYTES:

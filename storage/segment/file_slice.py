@@ -40,7 +40,7 @@ class FileSlice:
         return f"FileSlice({self.length} bytes at {self.position} of descriptor {self.fileno})"
 
     def is_of(self, file: File) -> bool:
-        """Whether this is a piece of `file`. Descriptors do not tell: a file may have none."""
+        """Whether this is a piece of `file`. Descriptors are no proof: a file may have none."""
         return self._file is file
 
     def read(self, start: int = 0, length: int | None = None) -> bytes:

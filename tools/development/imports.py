@@ -1,7 +1,7 @@
 """The import check: no circle of modules at run time, none of rooms even for types, and no folder that is too full.
 
 A room is a folder of modules. Two rooms of one folder, or a room and a module beside it, must not import each other,
-not even under `TYPE_CHECKING`: whoever reads one of them would have to read both. Modules may name each other's types.
+not even under `TYPE_CHECKING`: a reader of one of them would have to read both. Modules may name each other's types.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The package check: what is installed is the same from the tree as from the source archive. A part of `make check`.
+"""The package check: the tree and the source archive install the same files. A part of `make check`.
 
 In the tree `src/headgate` has links to the folders at the top. A source archive has no links, so the wheel is made of
 the real folders. This check builds both wheels and compares them: no other top-level name than `headgate` and Spark's

@@ -4,8 +4,8 @@ Functions have a median of at most 10 lines, a 95th percentile of 50, and none o
 95th percentile of 450, and none over 700. Each module has a test file. Every module that pyproject.toml names exists,
 or is in PLANNED. The map in docs/architecture.md names every module of the broker, and nothing else. Imports use the
 installed name `headgate`. Only a log itself changes a log. Neither modules nor rooms import each other in a circle
-(`imports.py`). Lock files name no place. The tree holds no leftovers of a run by hand.
-Prints every finding with advice, then the figures. Exit status: 1 if there is a finding.
+(`imports.py`). Some counts may only fall (`counts.py`). Lock files name no place. The tree holds no leftovers of a run
+by hand. Prints every finding with advice, then the figures. Exit status: 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.tools.development import imports
+from headgate.tools.development import counts, imports
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("protocol", "storage", "gateway", "tools", "spark")
@@ -80,31 +80,31 @@ PLACES: Final = re.compile(r"--(?:extra-)?index-url|--find-links|file://|/(?:roo
 
 
 @dataclass(frozen=True)
-class Length:
+class LineCount:
     """A function or a file and its number of lines."""
 
     where: str
     lines: int
 
 
-def function_lengths(path: str, source: str) -> Iterator[Length]:
+def function_lengths(path: str, source: str) -> Iterator[LineCount]:
     """The length of every function of a file, nested ones included, from `def` to the last line."""
     for node in ast.walk(ast.parse(source, path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
-            yield Length(f"{path}:{node.lineno} {node.name}", node.end_lineno - node.lineno + 1)
+            yield LineCount(f"{path}:{node.lineno} {node.name}", node.end_lineno - node.lineno + 1)
 
 
-def percentile_95(lengths: Sequence[Length]) -> int:
+def percentile_95(lengths: Sequence[LineCount]) -> int:
     ordered = sorted(length.lines for length in lengths)
     return ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)] if ordered else 0
 
 
-def median(lengths: Sequence[Length]) -> float:
+def median(lengths: Sequence[LineCount]) -> float:
     return statistics.median(length.lines for length in lengths) if lengths else 0
 
 
-def over_budget(kind: str, lengths: Sequence[Length], limits: tuple[int, int, int]) -> Iterator[str]:
+def over_budget(kind: str, lengths: Sequence[LineCount], limits: tuple[int, int, int]) -> Iterator[str]:
     """Findings about lengths over the limits (median, 95th percentile, longest)."""
     typical, long, longest = limits
     for length in lengths:
@@ -260,14 +260,16 @@ def tracked(root: Path) -> list[str]:
     return sorted(path for path in set(listing) if (root / path).is_file())
 
 
-def findings(root: Path, paths: list[str], functions: list[Length], files: list[Length]) -> Iterator[str]:
-    """All findings about a tree; also fills `functions` and `files`."""
+def findings(
+    root: Path, paths: list[str], functions: list[LineCount], files: list[LineCount], counted: counts.Places
+) -> Iterator[str]:
+    """All findings about a tree; also fills `functions`, `files` and `counted`."""
     sources = dict[str, str]()
     for path in paths:
         if path.endswith(".py"):
             source = sources[path] = (root / path).read_text()
             functions += function_lengths(path, source)
-            files.append(Length(path, source.count("\n")))
+            files.append(LineCount(path, source.count("\n")))
             yield from silenced_seams(path, source)
             yield from old_imports(path, source)
             if path.startswith(("storage/", "gateway/")) and "/tests/" not in path:
@@ -276,6 +278,8 @@ def findings(root: Path, paths: list[str], functions: list[Length], files: list[
             yield from places(path, (root / path).read_text())
     yield from over_budget("function", functions, (FUNCTION_MEDIAN, FUNCTION_95TH, FUNCTION_LONGEST))
     yield from over_budget("file", files, (FILE_MEDIAN, FILE_95TH, FILE_LONGEST))
+    counted |= counts.count(sources)
+    yield from counts.above(counted, counts.LIMITS)
     yield from imports.findings({path: sources[path] for path in sources if path.split("/")[0] in PACKAGES})
     yield from strays(paths)
     yield from scraps((path, (root / path).stat().st_size) for path in paths)
@@ -286,11 +290,12 @@ def findings(root: Path, paths: list[str], functions: list[Length], files: list[
 
 def main() -> int:
     """Check the tree of this file; return the exit status."""
-    functions: list[Length] = []
-    files: list[Length] = []
-    found = list(findings(ROOT, tracked(ROOT), functions, files))
-    for finding in found:
-        print(finding)
+    functions: list[LineCount] = []
+    files: list[LineCount] = []
+    counted: counts.Places = {}
+    found = list(findings(ROOT, tracked(ROOT), functions, files, counted))
+    for line in (*found, *counts.below(counted, counts.LIMITS)):
+        print(line)
     for kind, lengths in (("functions", functions), ("files", files)):
         figures = f"{median(lengths):g} / {percentile_95(lengths)} / {max(length.lines for length in lengths)}"
         print(f"{len(lengths)} {kind}: {figures} lines (median, 95th percentile, longest)")

@@ -19,7 +19,7 @@ from headgate.tools.groups.members import (
     CLASSIC,
     CONSUMER,
     ZOOKEEPER,
-    Group,
+    GroupDescription,
     complete_states,
     delete_groups,
     describe_groups,
@@ -77,7 +77,7 @@ def run_describe(cluster: Cluster, options: argparse.Namespace) -> CommandResult
     return CommandResult(rows, failures + more, notes)
 
 
-def _description(group: Group, rows: Sequence[PartitionLag]) -> Row:
+def _description(group: GroupDescription, rows: Sequence[PartitionLag]) -> Row:
     members = [
         {
             "member_id": member.member_id,
@@ -86,7 +86,8 @@ def _description(group: Group, rows: Sequence[PartitionLag]) -> Row:
             "host": member.host,
             "epoch": member.epoch,
             "partitions": {
-                topic: sorted(one.number for one in rows) for topic, rows in by_topic(sorted(member.partitions)).items()
+                topic: sorted(partition.number for partition in rows)
+                for topic, rows in by_topic(sorted(member.partitions)).items()
             },
         }
         for member in sorted(group.members)
@@ -160,7 +161,9 @@ def _is_of(partition: TopicPartition, topics: Mapping[str, list[int] | None]) ->
     return numbers is None or partition.number in numbers
 
 
-def _selected_groups(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, Group], list[str], list[str]]:
+def _selected_groups(
+    cluster: Cluster, names: Sequence[str]
+) -> tuple[dict[str, GroupDescription], list[str], list[str]]:
     """The named groups, by default all groups of a type with committed offsets; failures; notes.
 
     Without names, a group deleted since the listing is no failure. Old brokers report no type, so no type is classic.
@@ -175,7 +178,7 @@ def _selected_groups(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, 
     missing = [name for name, why in failed.items() if names and why.code == ErrorCode.GROUP_ID_NOT_FOUND]
     for name, offsets in fetch_committed(cluster, missing)[0].items() if missing else ():
         if offsets:  # old brokers do not describe a group that has offsets only
-            groups[name] = Group(name, "Empty", CLASSIC, "", "", "", [])
+            groups[name] = GroupDescription(name, "Empty", CLASSIC, "", "", "", [])
             del failed[name]
     failures += _group_failures(failed, accept_missing=not names)
     notes = [f"groups of the type {kind} are left out" for kind in others]
@@ -277,7 +280,10 @@ def run_delete(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     known = {name: group for name, group in groups.items() if name in found}
     if options.topic:
         results = [_delete_offsets(cluster, group, found[name], options) for name, group in known.items()]
-        rows, more = [row for one in results for row in one.rows], [text for one in results for text in one.failures]
+        rows, more = (
+            [row for result in results for row in result.rows],
+            [text for result in results for text in result.failures],
+        )
     else:
         rows, more = _delete_groups(cluster, known, found, options.dry_run)
     notes = ["this was a dry run, nothing is deleted"] if options.dry_run else []
@@ -285,7 +291,7 @@ def run_delete(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
 
 
 def _delete_groups(
-    cluster: Cluster, groups: Mapping[str, Group], offsets: Mapping[str, CommittedOffsets], is_dry_run: bool
+    cluster: Cluster, groups: Mapping[str, GroupDescription], offsets: Mapping[str, CommittedOffsets], is_dry_run: bool
 ) -> tuple[list[Row], list[str]]:
     """Delete groups without members. The broker refuses a group that a member joins before the delete."""
     active = [name for name, group in groups.items() if group.is_active]
@@ -302,7 +308,7 @@ def _delete_groups(
 
 
 def _delete_offsets(
-    cluster: Cluster, group: Group, offsets: CommittedOffsets, options: argparse.Namespace
+    cluster: Cluster, group: GroupDescription, offsets: CommittedOffsets, options: argparse.Namespace
 ) -> CommandResult:
     """Delete the group's offsets of the topics in `--topic`; the topics themselves may be deleted already."""
     wanted = sorted(partition for partition in offsets if _is_of(partition, options.topic))

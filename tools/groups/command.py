@@ -56,8 +56,10 @@ def _tables(rows: Sequence[Row]) -> Iterable[str]:
             "",
             f"group {row['group']}: {row['state']}, {row['type']}{assignor}, coordinator {row['coordinator'] or '-'}",
         ]
-        members = [{**one, "partitions": format_partitions(one["partitions"]) or None} for one in row["members"]]
-        for table in (members, [_rounded(one, _PARTITION_COLUMNS) for one in row["partitions"]]):
+        members = [
+            {**member, "partitions": format_partitions(member["partitions"]) or None} for member in row["members"]
+        ]
+        for table in (members, [_rounded(partition, _PARTITION_COLUMNS) for partition in row["partitions"]]):
             lines += ["", *format_table(table)] if table else []
         lines += [] if row["partitions"] else ["", "nothing is committed"]
     return lines[1:]

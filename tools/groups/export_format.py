@@ -12,7 +12,7 @@ from typing import Any
 
 from headgate.tools.arguments import LARGEST_OFFSET
 from headgate.tools.cluster import Cluster, TopicPartition
-from headgate.tools.groups.members import Group
+from headgate.tools.groups.members import GroupDescription
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
 from headgate.tools.output import UsageError
 
@@ -21,7 +21,10 @@ _LARGEST_PARTITION = (1 << 31) - 1
 
 
 def build_document(
-    groups: Mapping[str, Group], offsets: Mapping[str, CommittedOffsets], cluster_id: str | None, timestamp_ms: int
+    groups: Mapping[str, GroupDescription],
+    offsets: Mapping[str, CommittedOffsets],
+    cluster_id: str | None,
+    timestamp_ms: int,
 ) -> dict[str, Any]:
     """The document with all committed offsets, sorted by group and partition."""
     exported_at = datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
@@ -127,7 +130,7 @@ def drop_foreign_epochs(
 ) -> dict[str, CommittedOffsets]:
     """The offsets with -1 in place of every leader epoch that the logs of this cluster have not reached.
 
-    A leader epoch belongs to a log of one cluster. In another cluster, or in a topic created anew, a foreign epoch
+    A leader epoch belongs to a log of one cluster. In another cluster, or in a recreated topic, a foreign epoch
     would make consumers look for a truncation that never happened (KIP-320).
     """
     topics = cluster.topics({partition.topic for rows in groups.values() for partition in rows})
@@ -142,4 +145,7 @@ def drop_foreign_epochs(
         is_known = is_same and row.leader_epoch <= epochs.get(partition, -1)
         return row if is_known else row._replace(leader_epoch=-1)
 
-    return {name: {one: without_foreign_epoch(one, row) for one, row in rows.items()} for name, rows in groups.items()}
+    return {
+        name: {partition: without_foreign_epoch(partition, row) for partition, row in rows.items()}
+        for name, rows in groups.items()
+    }

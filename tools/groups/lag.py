@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from headgate.storage.lag import UNKNOWN_TIMESTAMP, Lag, OffsetStatus, first_unread, measure
 from headgate.tools.cluster import Cluster, Failure, TopicPartition, group_by_failure
-from headgate.tools.groups.members import Group, Member
+from headgate.tools.groups.members import GroupDescription, MemberDescription
 from headgate.tools.groups.offsets import (
     READ_UNCOMMITTED,
     CommittedOffsets,
@@ -42,7 +42,7 @@ class PartitionLag(NamedTuple):
     seconds: float | None
     status: str
     leader: int | None
-    owner: Member | None
+    owner: MemberDescription | None
 
     @property
     def is_out_of_range(self) -> bool:
@@ -51,13 +51,13 @@ class PartitionLag(NamedTuple):
 
 def measure_lag(
     cluster: Cluster,
-    groups: Mapping[str, Group],
+    groups: Mapping[str, GroupDescription],
     timestamp_ms: Callable[[], int],
     isolation_level: int = READ_UNCOMMITTED,
 ) -> tuple[list[PartitionLag], list[str]]:
     """The lag in every partition with a committed offset or an owner, and sentences about failures.
 
-    `timestamp_ms` is asked for the reference of ages last, after all answers.
+    `timestamp_ms` is called last, after all answers: it gives the reference of ages.
     """
     offsets, failed = fetch_offsets(cluster, groups)
     failures = [f"the offsets of group {name} are not known: {why.text}" for name, why in failed.items()]
@@ -71,16 +71,16 @@ def lag_of_offsets(
     offsets: Mapping[str, CommittedOffsets],
     timestamp_ms: Callable[[], int],
     isolation_level: int = READ_UNCOMMITTED,
-    owners: Mapping[str, Mapping[TopicPartition, Member]] | None = None,
+    owners: Mapping[str, Mapping[TopicPartition, MemberDescription]] | None = None,
 ) -> tuple[list[PartitionLag], list[str]]:
     """The lag at these offsets by reader, in every partition with an offset or an owner; and failures."""
     owned = owners or {}
     wanted = {name: sorted({*offsets[name], *owned.get(name, ())}) for name in offsets}
     ends = list_ends(cluster, {partition for rows in wanted.values() for partition in rows}, isolation_level)
-    unknown = {one: why for one, why in ends.failed.items() if not is_unknown_partition(why)}
+    unknown = {partition: why for partition, why in ends.failed.items() if not is_unknown_partition(why)}
     failures = [f"{names}: {why.text}" for names, why in group_by_failure(unknown)]
     times, unreadable = _oldest_unread_times(cluster, offsets, ends)
-    failures += [f"{one.partition}: the age of offset {one.offset} is not known: {why.text}" for one, why in unreadable]
+    failures += [f"{row.partition}: the age of offset {row.offset} is not known: {why.text}" for row, why in unreadable]
     now_ms = timestamp_ms()
     rows = [
         _partition_lag(
@@ -99,7 +99,7 @@ def lag_of_offsets(
     return rows, failures
 
 
-def _owners(group: Group) -> dict[TopicPartition, Member]:
+def _owners(group: GroupDescription) -> dict[TopicPartition, MemberDescription]:
     return {partition: member for member in group.members for partition in member.partitions}
 
 
@@ -124,7 +124,7 @@ def _partition_lag(
     group: str,
     partition: TopicPartition,
     row: OffsetAndMetadata | None,
-    owner: Member | None,
+    owner: MemberDescription | None,
     ends: PartitionEnds,
     times: Mapping[FetchPosition, int | None],
     now_ms: int,

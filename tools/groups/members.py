@@ -16,7 +16,7 @@ from headgate.tools.cluster import Answers, Cluster, Failure, TopicPartition, sh
 
 CLASSIC, CONSUMER = "classic", "consumer"
 ZOOKEEPER = "zookeeper"
-"""The type of a group that only ZooKeeper has; also the client id that Headgate gives to members that are there."""
+"""The type of a group that only ZooKeeper has; also the client id of the members there, in Headgate's answers."""
 _WITHOUT_MEMBERS = ("Empty", "Dead")
 _GROUPS_AT_ONCE = 200
 _NO_SUCH_GROUP = Failure(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such group; `headgate groups list` shows all")
@@ -32,7 +32,7 @@ class GroupListing(NamedTuple):
     coordinator: int
 
 
-class Member(NamedTuple):
+class MemberDescription(NamedTuple):
     """A member and its assigned partitions. `epoch`: the member epoch of KIP-848; None in a classic group."""
 
     member_id: str
@@ -51,7 +51,7 @@ class Member(NamedTuple):
         return f"{self.member_id} (client {self.client_id or '-'} at {self.host or '-'})"
 
 
-class Group(NamedTuple):
+class GroupDescription(NamedTuple):
     """A group. `assignor`: the chosen protocol of a classic group, or the server-side assignor of a consumer group."""
 
     name: str
@@ -60,7 +60,7 @@ class Group(NamedTuple):
     protocol: str
     assignor: str
     coordinator: str
-    members: list[Member]
+    members: list[MemberDescription]
 
     @property
     def is_active(self) -> bool:
@@ -101,17 +101,17 @@ def complete_states(cluster: Cluster, listed: list[GroupListing]) -> tuple[list[
     return completed, [f"the state of group {name} is not known: {why.text}" for name, why in failed.items()]
 
 
-def describe_groups(cluster: Cluster, names: Iterable[str]) -> tuple[dict[str, Group], dict[str, Failure]]:
+def describe_groups(cluster: Cluster, names: Iterable[str]) -> tuple[dict[str, GroupDescription], dict[str, Failure]]:
     """Groups with their members by name. A group that does not exist is a failure with GROUP_ID_NOT_FOUND."""
 
-    def ask(client: Client, wanted: list[str]) -> Answers[str, Group]:
+    def ask(client: Client, wanted: list[str]) -> Answers[str, GroupDescription]:
         for start in range(0, len(wanted), _GROUPS_AT_ONCE):
             yield from _describe(client, wanted[start : start + _GROUPS_AT_ONCE])
 
     return cluster.ask_coordinators(names, ask)
 
 
-def _describe(client: Client, names: list[str]) -> Iterator[tuple[str, Group | Failure]]:
+def _describe(client: Client, names: list[str]) -> Iterator[tuple[str, GroupDescription | Failure]]:
     """Ask for consumer groups first; every group unknown there may be a classic group."""
     others = names
     if client.serves(ConsumerGroupDescribeRequest):
@@ -133,29 +133,29 @@ def _describe(client: Client, names: list[str]) -> Iterator[tuple[str, Group | F
                 yield row.group_id, _classic_group(row, client.address)
 
 
-def _consumer_group(row: Any, address: str) -> Group:
+def _consumer_group(row: Any, address: str) -> GroupDescription:
     members = [
-        Member(
+        MemberDescription(
             member.member_id,
             member.instance_id,
             member.client_id,
             member.client_host,
             [
-                TopicPartition(one.topic_name, number)
-                for one in member.assignment.topic_partitions
-                for number in one.partitions
+                TopicPartition(topic.topic_name, number)
+                for topic in member.assignment.topic_partitions
+                for number in topic.partitions
             ],
             member.member_epoch,
         )
         for member in row.members
     ]
-    return Group(row.group_id, row.group_state, CONSUMER, PROTOCOL_TYPE, row.assignor_name, address, members)
+    return GroupDescription(row.group_id, row.group_state, CONSUMER, PROTOCOL_TYPE, row.assignor_name, address, members)
 
 
-def _classic_group(row: Any, address: str) -> Group:
+def _classic_group(row: Any, address: str) -> GroupDescription:
     is_of_consumers = row.protocol_type == PROTOCOL_TYPE
     members = [
-        Member(
+        MemberDescription(
             member.member_id,
             member.group_instance_id,
             member.client_id,
@@ -165,7 +165,7 @@ def _classic_group(row: Any, address: str) -> Group:
         for member in row.members
     ]
     kind = ZOOKEEPER if row.protocol_data == ZOOKEEPER else CLASSIC
-    return Group(row.group_id, row.group_state, kind, row.protocol_type, row.protocol_data, address, members)
+    return GroupDescription(row.group_id, row.group_state, kind, row.protocol_type, row.protocol_data, address, members)
 
 
 def _assigned(data: bytes) -> list[TopicPartition]:
@@ -176,7 +176,7 @@ def _assigned(data: bytes) -> list[TopicPartition]:
         topics = decode_assignment(data).assigned_partitions
     except MalformedRequest:
         return []
-    return [TopicPartition(one.topic, number) for one in topics for number in one.partitions]
+    return [TopicPartition(topic.topic, number) for topic in topics for number in topic.partitions]
 
 
 def delete_groups(cluster: Cluster, names: Iterable[str]) -> tuple[list[str], dict[str, Failure]]:

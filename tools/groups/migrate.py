@@ -1,6 +1,6 @@
 """`headgate groups migrate`: one function for each command. docs/migration.md is the runbook.
 
-Groups are asked for and changed some at a time, so that a stop leaves whole groups behind, and the next run goes on.
+Groups are read and changed some at a time. After a stop each group is changed or unchanged, and the next run continues.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from headgate.protocol.errors import ErrorCode
 from headgate.tools.cluster import Cluster, Failure, TopicPartition, shorten_list
 from headgate.tools.groups.members import ZOOKEEPER, describe_groups, list_groups
 from headgate.tools.groups.migration import (
-    Decision,
     Difference,
     GroupStores,
-    Step,
+    MigrationStep,
+    StepDecision,
     compare,
     decide,
     effects,
@@ -40,15 +40,15 @@ from headgate.tools.output import DRY_RUN, CommandResult, Row, add_execution_opt
 from headgate.tools.progress import Progress
 
 _GROUPS_AT_ONCE: Final = 50
-_LOOKS: Final = 3
-_LOOK_AGAIN_AFTER_S: Final = 0.2
+_READS: Final = 3
+_REREAD_AFTER_S: Final = 0.2
 _WILDCARDS: Final = frozenset("*?[")
 _Run = Callable[[Cluster, argparse.Namespace], CommandResult]
 _SHOWN_NOTHING: Final = "there are no groups of that name"
 
 
 class _Found(NamedTuple):
-    """Groups by name, and why others could not be read; `settings` of all of which they are known."""
+    """Groups by name, and failures by group. `settings`: known settings, also of groups that failed."""
 
     groups: Mapping[str, GroupStores]
     failed: Mapping[str, Failure]
@@ -70,21 +70,21 @@ class _Found(NamedTuple):
 
 
 def _reason(why: Failure) -> str:
-    """The broker's word; it answers so too while it has no connection to ZooKeeper."""
+    """The text of a failure. The broker gives this answer also while it has no connection to ZooKeeper."""
     waits = why.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return f"{why.text}; perhaps it waits for ZooKeeper: the broker's log tells" if waits else why.text
+    return f"{why.text}; perhaps it waits for ZooKeeper: see the broker's log" if waits else why.text
 
 
 # ------------------------------------------------------------------------------------------------------------ read only
 
 
 def run_plan(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
-    """`plan`: what `start` would change, by group, topic and partition."""
-    return _plan(cluster, Step.START, options)
+    """`plan`: the changes that `start` would make, by group, topic and partition."""
+    return _plan(cluster, MigrationStep.START, options)
 
 
 def run_verify(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
-    """`verify`: every partition in which the stores differ, with the cause. It is a failure if there is one."""
+    """`verify`: every partition in which the stores differ, with the cause. A difference is a failure."""
     names, failures = _names(cluster, options.groups)
     rows: list[Row] = []
     count = equal = 0
@@ -93,10 +93,10 @@ def run_verify(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
         for found in _in_parts(cluster, names, bar):
             failures += found.failures
             problems = _problems(cluster, found.partitions)
-            missing |= dict.fromkeys(f"{one}: {why.text}" for one, why in problems.items())
+            missing |= dict.fromkeys(f"{partition}: {why.text}" for partition, why in problems.items())
             for group in found.groups.values():
                 different = _differences(cluster, group)
-                rows += [_difference_row(group, one) for one in different]
+                rows += [_difference_row(group, difference) for difference in different]
                 count += 1
                 equal += len(group.partitions) - len(different)
     if rows:
@@ -108,7 +108,7 @@ def run_verify(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
 
 
 def run_status(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
-    """`status`: where each group stands, how far its stores are apart, and the last error."""
+    """`status`: the state of each group, the differences between its stores, and the last error."""
     names, failures = _names(cluster, options.groups)
     rows: list[Row] = []
     with _Bar(len(names)) as bar:
@@ -135,7 +135,7 @@ def _status_row(group: GroupStores) -> Row:
         "zookeeper_offsets": len(group.zookeeper.offsets),
         "kafka_offsets": len(group.kafka),
         "different": len(different),
-        "records_apart": sum(one.records for one in different),
+        "records_apart": sum(difference.records for difference in different),
         "status": settings.status or None,
     }
 
@@ -147,34 +147,34 @@ def _unread_row(name: str, settings: StoreSettings, why: Failure) -> Row:
     return {**{key: value if key in known else None for key, value in row.items()}, "status": why.text}
 
 
-def _difference_row(group: GroupStores, one: Difference) -> Row:
+def _difference_row(group: GroupStores, difference: Difference) -> Row:
     return {
         "group": group.name,
         "store": group.settings.store,
-        "topic": one.partition.topic,
-        "partition": one.partition.number,
-        "zookeeper": one.zookeeper,
-        "kafka": one.kafka,
-        "cause": one.cause,
+        "topic": difference.partition.topic,
+        "partition": difference.partition.number,
+        "zookeeper": difference.zookeeper,
+        "kafka": difference.kafka,
+        "cause": difference.cause,
     }
 
 
 def _differences(cluster: Cluster, group: GroupStores) -> list[Difference]:
-    """The differences that stay: no look is at one moment, and a live group commits in between.
+    """The lasting differences: a read of both stores takes time, and a live group commits meanwhile.
 
-    In DUAL a partition differs if it does so in every look, and not because both stores have moved on.
+    In DUAL a partition counts as different if it differs in every read, unless both of its offsets have moved on.
     """
-    suspects = {one.partition for one in compare(group)}
-    for _ in range(_LOOKS if group.settings.store == DUAL else 0):
+    suspects = {difference.partition for difference in compare(group)}
+    for _ in range(_READS if group.settings.store == DUAL else 0):
         if not suspects:
             return []
-        time.sleep(_LOOK_AGAIN_AFTER_S)
+        time.sleep(_REREAD_AFTER_S)
         again = _read(cluster, [group.name]).groups.get(group.name, group)
-        different = {one.partition for one in compare(again)} & suspects
+        different = {difference.partition for difference in compare(again)} & suspects
         suspects = {partition for partition in different if not have_moved(group, again, partition)}
         group = again
     problems = _problems(cluster, suspects)
-    return [one for one in compare(group, problems) if one.partition in suspects]
+    return [difference for difference in compare(group, problems) if difference.partition in suspects]
 
 
 def _problems(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Failure]:
@@ -193,25 +193,25 @@ def _problems(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[
 
 def run_start(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`start`: carry the offsets over, and keep both stores equal from then on."""
-    return _run(cluster, Step.START, options)
+    return _run(cluster, MigrationStep.START, options)
 
 
 def run_finish(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`finish`: keep one store alone, the coordinator, or with `--in zookeeper` both apart."""
-    step = Step.FINISH_IN_ZOOKEEPER if options.store == ZOOKEEPER else Step.FINISH
+    step = MigrationStep.FINISH_IN_ZOOKEEPER if options.store == ZOOKEEPER else MigrationStep.FINISH
     return _run(cluster, step, options)
 
 
 def run_back(cluster: Cluster, options: argparse.Namespace) -> CommandResult:
     """`back`: carry the coordinator's offsets to ZooKeeper, and keep both stores equal from then on."""
-    return _run(cluster, Step.BACK, options)
+    return _run(cluster, MigrationStep.BACK, options)
 
 
-def _run(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandResult:
+def _run(cluster: Cluster, step: MigrationStep, options: argparse.Namespace) -> CommandResult:
     return _execute(cluster, step, options) if options.execute else _plan(cluster, step, options)
 
 
-def _plan(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandResult:
+def _plan(cluster: Cluster, step: MigrationStep, options: argparse.Namespace) -> CommandResult:
     names, failures = _names(cluster, options.groups)
     rows: list[Row] = []
     changed = made = equal = 0
@@ -223,7 +223,7 @@ def _plan(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandR
                 is_dual = group.settings.store == DUAL
                 decision = _decision(group, step, options, _differences(cluster, group) if is_dual else ())
                 failures += [f"group {group.name}: {decision.refusal}"] if decision.refusal else []
-                made += decision == Decision()
+                made += decision == StepDecision()
                 if decision.settings is not None:
                     new = _effect_rows(group, decision.settings, problems)
                     rows += new
@@ -234,27 +234,27 @@ def _plan(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandR
 
 
 def _effect_rows(group: GroupStores, settings: StoreSettings, problems: Mapping[TopicPartition, Failure]) -> list[Row]:
-    """A row for each partition in which the stores differ; out of DUAL there is none."""
+    """A row for each partition in which the stores differ; none for a step out of DUAL."""
     if settings.store != DUAL:
         return []
     return [
         {
             "group": group.name,
-            "topic": one.partition.topic,
-            "partition": one.partition.number,
-            "zookeeper": one.zookeeper,
-            "kafka": one.kafka,
-            "after": one.after,
-            "change": one.change,
+            "topic": effect.partition.topic,
+            "partition": effect.partition.number,
+            "zookeeper": effect.zookeeper,
+            "kafka": effect.kafka,
+            "after": effect.after,
+            "change": effect.change,
         }
-        for one in effects(group, settings.source, problems)
+        for effect in effects(group, settings.source, problems)
     ]
 
 
-def _execute(cluster: Cluster, step: Step, options: argparse.Namespace) -> CommandResult:
-    """Make the step for all groups that may; each part of the groups is done before the next begins.
+def _execute(cluster: Cluster, step: MigrationStep, options: argparse.Namespace) -> CommandResult:
+    """Make the step for all groups that allow it; each part of the groups is complete before the next begins.
 
-    Offsets are not read: the broker carries them over on the way into DUAL, and looks a last time on the way out.
+    Offsets are not read: the broker copies them on the way into DUAL, and reads ZooKeeper once more on the way out.
     """
     names, failures = _names(cluster, options.groups)
     rows: list[Row] = []
@@ -262,11 +262,13 @@ def _execute(cluster: Cluster, step: Step, options: argparse.Namespace) -> Comma
         for found in _in_parts(cluster, names, bar, with_offsets=False):
             failures += found.failures
             decisions = {name: _decision(group, step, options) for name, group in found.groups.items()}
-            failures += [f"group {name}: {one.refusal}" for name, one in decisions.items() if one.refusal]
-            changes = {name: one.settings for name, one in decisions.items() if one.settings is not None}
+            failures += [
+                f"group {name}: {decision.refusal}" for name, decision in decisions.items() if decision.refusal
+            ]
+            changes = {name: decision.settings for name, decision in decisions.items() if decision.settings is not None}
             refused = change_settings(cluster, changes)
             failures += [f"group {name}: not changed: {why.text}" for name, why in refused.items()]
-            pending = [name for name, one in decisions.items() if not one.refusal and name not in refused]
+            pending = [name for name, decision in decisions.items() if not decision.refusal and name not in refused]
             ended, late = _wait(cluster, pending, options.timeout)
             failures += late
             rows += [_step_row(found.groups[name], settings) for name, settings in ended.items()]
@@ -283,8 +285,8 @@ def _step_row(group: GroupStores, settings: StoreSettings) -> Row:
 
 
 def _decision(
-    group: GroupStores, step: Step, options: argparse.Namespace, differences: Sequence[Difference] = ()
-) -> Decision:
+    group: GroupStores, step: MigrationStep, options: argparse.Namespace, differences: Sequence[Difference] = ()
+) -> StepDecision:
     source = getattr(options, "source", ZOOKEEPER)
     return decide(group, step, source, differences, is_forced=getattr(options, "force", False))
 
@@ -298,14 +300,14 @@ def _wait(cluster: Cluster, names: Sequence[str], timeout_s: float) -> tuple[dic
     while names:
         settings, more = fetch_settings(cluster, names)
         failed |= more
-        ended |= {name: one for name, one in settings.items() if not one.is_carrying}
+        ended |= {name: group_settings for name, group_settings in settings.items() if not group_settings.is_carrying}
         names = [name for name in settings if name not in ended]
         if names and time.monotonic() > deadline:
             for name in names:
                 failed[name] = Failure(ErrorCode.NONE, f"not carried over yet: {settings[name].status}")
             break
         if names:
-            time.sleep(_LOOK_AGAIN_AFTER_S)
+            time.sleep(_REREAD_AFTER_S)
     return ended, [f"group {name}: {_reason(why)}" for name, why in failed.items()]
 
 
@@ -314,27 +316,27 @@ def _wait(cluster: Cluster, names: Sequence[str], timeout_s: float) -> tuple[dic
 
 def _names(cluster: Cluster, patterns: Sequence[str]) -> tuple[list[str], list[str]]:
     """The names that the patterns mean, sorted, and failures. A name without a wildcard need not be listed."""
-    if patterns and not any(_WILDCARDS & set(one) for one in patterns):
+    if patterns and not any(_WILDCARDS & set(pattern) for pattern in patterns):
         return sorted(set(patterns)), []
     listed, failures = list_groups(cluster)
     names = {row.name for row in listed}
-    wanted = {name for name in names if not patterns or any(fnmatch.fnmatchcase(name, one) for one in patterns)}
-    return sorted(wanted.union(one for one in patterns if not _WILDCARDS & set(one))), failures
+    wanted = {name for name in names if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)}
+    return sorted(wanted.union(pattern for pattern in patterns if not _WILDCARDS & set(pattern))), failures
 
 
 def _in_parts(cluster: Cluster, names: Sequence[str], bar: _Bar, *, with_offsets: bool = True) -> Iterator[_Found]:
     for start in range(0, len(names), _GROUPS_AT_ONCE):
         part = names[start : start + _GROUPS_AT_ONCE]
         found = _read(cluster, part, with_offsets=with_offsets)
-        bar.offsets += sum(len(one.partitions) for one in found.groups.values())
+        bar.offsets += sum(len(group.partitions) for group in found.groups.values())
         yield found
         bar.add(len(part), part[-1])
 
 
 def _read(cluster: Cluster, names: Sequence[str], *, with_offsets: bool = True) -> _Found:
-    """Both stores of groups. ZooKeeper is read first: what a member commits in between makes the coordinator newer.
+    """Both stores of groups. ZooKeeper is read first: a commit in between makes the coordinator newer.
 
-    Without `with_offsets` settings and members alone: a read of ZooKeeper costs the broker a request for each offset.
+    Without `with_offsets` only settings and members: a read of ZooKeeper costs the broker a request for each offset.
     """
     settings, failed = fetch_settings(cluster, names)
     zookeeper = dict.fromkeys(settings, NOTHING_IN_ZOOKEEPER)

@@ -1,9 +1,9 @@
-"""The migration of groups between ZooKeeper and the coordinator: what a step does to a group, and what differs. Pure.
+"""The migration of groups between ZooKeeper and the coordinator: decisions about steps, and differences. Pure.
 
     separate --start--> dual --finish--> kafka
     separate <--finish --in zookeeper-- dual <--back-- kafka
 
-Every step may be asked for again: a group that has made it is left alone.
+Every step may be repeated: a group that has made it stays unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from headgate.tools.cluster import Failure, TopicPartition, shorten_list
-from headgate.tools.groups.members import ZOOKEEPER, Member
+from headgate.tools.groups.members import ZOOKEEPER, MemberDescription
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
 from headgate.tools.groups.stores import DUAL, KAFKA, SEPARATE, StoreSettings, ZooKeeperOffsets
 
@@ -25,10 +25,10 @@ _REMAINS: Final = {
     "by default, and the broker shows members for 3 s more",
     SEPARATE: "the coordinator keeps a killed member for session.timeout.ms of that client, 45 s by default",
 }
-"""Store after a step -> how long a member that has ended is still named. No protocol tells the rest of a session."""
+"""Store after a step -> how long a dead member stays listed. No protocol reports the remaining session time."""
 
 
-class Step(Enum):
+class MigrationStep(Enum):
     """A step of the migration; the value is what a user types."""
 
     START = "start"
@@ -38,14 +38,14 @@ class Step(Enum):
 
 
 class GroupStores(NamedTuple):
-    """A group as both stores have it. Members of ZooKeeper may commit to either store, members of Kafka to Kafka's."""
+    """A group in both stores. Members of ZooKeeper may commit to either store, members of Kafka only to Kafka's."""
 
     name: str
     settings: StoreSettings
     zookeeper: ZooKeeperOffsets
     kafka: CommittedOffsets
-    zookeeper_members: Sequence[Member] = ()
-    kafka_members: Sequence[Member] = ()
+    zookeeper_members: Sequence[MemberDescription] = ()
+    kafka_members: Sequence[MemberDescription] = ()
 
     @property
     def partitions(self) -> set[TopicPartition]:
@@ -53,8 +53,8 @@ class GroupStores(NamedTuple):
         return self.zookeeper.offsets.keys() | self.kafka.keys()
 
 
-class Decision(NamedTuple):
-    """What a step does to a group: new settings, or a `refusal`; neither if the group has made the step."""
+class StepDecision(NamedTuple):
+    """The decision about a step of a group: new settings, or a `refusal`; neither if the group has made the step."""
 
     settings: StoreSettings | None = None
     refusal: str = ""
@@ -74,8 +74,8 @@ class Difference(NamedTuple):
         return 0 if self.zookeeper is None or self.kafka is None else abs(self.zookeeper - self.kafka)
 
 
-class Effect(NamedTuple):
-    """What entering DUAL does to one partition. `after`: what both stores have then; None if neither has an offset."""
+class StepEffect(NamedTuple):
+    """The effect of entering DUAL on one partition. `after`: the offset in both stores; None if neither has one."""
 
     partition: TopicPartition
     zookeeper: int | None
@@ -86,85 +86,85 @@ class Effect(NamedTuple):
 
 def decide(
     group: GroupStores,
-    step: Step,
+    step: MigrationStep,
     source: str = ZOOKEEPER,
     differences: Sequence[Difference] = (),
     *,
     is_forced: bool = False,
-) -> Decision:
-    """What a step does to a group. `source`: the side that leads a start. `is_forced`: in spite of live members.
+) -> StepDecision:
+    """Decide about a step of a group. `source`: the leading side of a start. `is_forced`: ignore live members.
 
-    `differences` that stay in DUAL refuse a finish.
+    Lasting `differences` in DUAL refuse a finish.
     """
     match step:
-        case Step.START:
+        case MigrationStep.START:
             return _start(group, source, is_forced=is_forced)
-        case Step.FINISH:
+        case MigrationStep.FINISH:
             return _finish(group, KAFKA, differences, is_forced=is_forced)
-        case Step.FINISH_IN_ZOOKEEPER:
+        case MigrationStep.FINISH_IN_ZOOKEEPER:
             return _finish(group, SEPARATE, differences, is_forced=is_forced)
-        case Step.BACK:
+        case MigrationStep.BACK:
             return _back(group)
 
 
-def _start(group: GroupStores, source: str, *, is_forced: bool) -> Decision:
+def _start(group: GroupStores, source: str, *, is_forced: bool) -> StepDecision:
     store, leads, _ = group.settings
     if store == KAFKA:
-        return Decision(refusal="its offsets are the coordinator's alone already; `back` returns it to both stores")
+        return StepDecision(refusal="its offsets are the coordinator's alone already; `back` returns it to both stores")
     if store == DUAL:
         if not group.settings.is_carrying or leads in (source, ""):
-            return Decision()
-        return Decision(refusal=f"its offsets are carried over from {_NAMES[leads]} at this moment; wait for that")
+            return StepDecision()
+        return StepDecision(refusal=f"its offsets are carried over from {_NAMES[leads]} at this moment; wait for that")
     if "/" in group.name:
-        return Decision(refusal="it cannot be in ZooKeeper, as its name has a slash")
+        return StepDecision(refusal="it cannot be in ZooKeeper, as its name has a slash")
     if source == ZOOKEEPER and group.kafka_members and not is_forced:
         members = _named(group.kafka_members)
-        return Decision(
+        return StepDecision(
             refusal=f"ZooKeeper's offsets would replace those that its members commit to the coordinator: {members}; "
             "stop them, name --source kafka, or --force"
         )
-    return Decision(StoreSettings(DUAL, source))
+    return StepDecision(StoreSettings(DUAL, source))
 
 
-def _finish(group: GroupStores, store: str, differences: Sequence[Difference], *, is_forced: bool) -> Decision:
+def _finish(group: GroupStores, store: str, differences: Sequence[Difference], *, is_forced: bool) -> StepDecision:
     if group.settings.store == store:
-        return Decision()
+        return StepDecision()
     if group.settings.store != DUAL:
-        step = Step.START if store == KAFKA else Step.BACK
-        return Decision(refusal=f"it is {group.settings.store}, not {DUAL}; `{step.value}` comes first")
+        step = MigrationStep.START if store == KAFKA else MigrationStep.BACK
+        return StepDecision(refusal=f"it is {group.settings.store}, not {DUAL}; `{step.value}` comes first")
     if group.settings.is_carrying:
-        return Decision(refusal=f"its offsets are not in both stores yet: {group.settings.status}")
+        return StepDecision(refusal=f"its offsets are not in both stores yet: {group.settings.status}")
     if differences:
-        shown = shorten_list([str(one.partition) for one in differences])
-        return Decision(refusal=f"the stores differ in {shown}; `verify` says why")
+        shown = shorten_list([str(difference.partition) for difference in differences])
+        return StepDecision(refusal=f"the stores differ in {shown}; `verify` says why")
     members = group.zookeeper_members if store == KAFKA else group.kafka_members
     if members and not is_forced:
         what = (
             "may commit to ZooKeeper, and only you know their offsets.storage" if store == KAFKA else "commit to Kafka"
         )
-        return Decision(
+        return StepDecision(
             refusal=f"its members {what}: {_named(members)}; stop them, or --force if they do not; {_REMAINS[store]}"
         )
-    return Decision(StoreSettings(store))
+    return StepDecision(StoreSettings(store))
 
 
-def _back(group: GroupStores) -> Decision:
+def _back(group: GroupStores) -> StepDecision:
     if group.settings.store == KAFKA:
-        return Decision(StoreSettings(DUAL, KAFKA))
+        return StepDecision(StoreSettings(DUAL, KAFKA))
     if group.settings.store == DUAL:
-        return Decision()
-    return Decision(refusal="its stores are separate; `start --source kafka` carries its offsets to ZooKeeper")
+        return StepDecision()
+    return StepDecision(refusal="its stores are separate; `start --source kafka` carries its offsets to ZooKeeper")
 
 
-def _named(members: Sequence[Member]) -> str:
+def _named(members: Sequence[MemberDescription]) -> str:
     return shorten_list([str(member) for member in members])
 
 
-def effects(group: GroupStores, source: str, problems: Mapping[TopicPartition, Failure] = {}) -> Iterator[Effect]:
-    """What entering DUAL does to the partitions in which the stores differ, sorted.
+def effects(group: GroupStores, source: str, problems: Mapping[TopicPartition, Failure] = {}) -> Iterator[StepEffect]:
+    """The effects of entering DUAL on the partitions in which the stores differ, sorted.
 
-    The side that leads wins; where that side has no offset, the offset of the other side is taken. Nodes that cannot be
-    read, and `problems` of the partitions themselves, are named.
+    The offset of the leading side wins; without one, the offset of the other side counts. Unreadable nodes, and
+    `problems` of the partitions themselves, are reported.
     """
     (zookeeper, unreadable), kafka = group.zookeeper, group.kafka
     for partition in sorted(zookeeper.keys() | kafka.keys() | unreadable.keys()):
@@ -180,7 +180,7 @@ def effects(group: GroupStores, source: str, problems: Mapping[TopicPartition, F
             changes.append(_unreadable(unreadable[partition]))
         if changes:
             changes += [problems[partition].text] if partition in problems else []
-            yield Effect(partition, ours, theirs, after, "; ".join(changes))
+            yield StepEffect(partition, ours, theirs, after, "; ".join(changes))
 
 
 def compare(group: GroupStores, problems: Mapping[TopicPartition, Failure] = {}) -> Iterator[Difference]:
@@ -213,7 +213,7 @@ def _state_as_cause(settings: StoreSettings) -> str:
 
 
 def have_moved(before: GroupStores, after: GroupStores, partition: TopicPartition) -> bool:
-    """True if both stores have a new offset since an earlier look: the group commits, and no look is at one moment."""
+    """True if both stores have a new offset since an earlier read: the group commits, and a read takes time."""
     return all(
         _offset(old, partition) != _offset(new, partition)
         for old, new in ((before.zookeeper.offsets, after.zookeeper.offsets), (before.kafka, after.kafka))

@@ -72,7 +72,7 @@ class PartitionEnds(NamedTuple):
     stable: Mapping[TopicPartition, int] = {}
 
     def readable_end(self, partition: TopicPartition, offset: int | None) -> int:
-        """The end for a reader at an offset. A reader behind an open transaction has read everything so far."""
+        """The end for a reader at an offset. A reader that waits at an open transaction has read everything so far."""
         end = self.ends[partition]
         return max(self.stable.get(partition, end), min(offset or 0, end))
 
@@ -154,7 +154,9 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
     """Delete the committed offsets of these partitions. Returns the failures by partition."""
     wanted = list(partitions)
     topics = [
-        OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(one.number) for one in rows])
+        OffsetDeleteRequestTopic(
+            name=topic, partitions=[OffsetDeleteRequestPartition(partition.number) for partition in rows]
+        )
         for topic, rows in by_topic(wanted).items()
     ]
 
@@ -229,7 +231,9 @@ def _list_offsets(
     topics = [
         ListOffsetsTopic(
             name=topic,
-            partitions=[ListOffsetsPartition(partition_index=one.number, timestamp=timestamp) for one in rows],
+            partitions=[
+                ListOffsetsPartition(partition_index=partition.number, timestamp=timestamp) for partition in rows
+            ],
         )
         for topic, rows in by_topic(partitions).items()
     ]

@@ -123,9 +123,11 @@ def _fetch(
             topic=topic,
             partitions=[
                 FetchPartition(
-                    partition=one.number, fetch_offset=offsets[one], partition_max_bytes=_PARTITION_MAX_BYTES
+                    partition=partition.number,
+                    fetch_offset=offsets[partition],
+                    partition_max_bytes=_PARTITION_MAX_BYTES,
                 )
-                for one in rows
+                for partition in rows
             ],
         )
         for topic, rows in by_topic(offsets).items()

@@ -110,9 +110,11 @@ def _check_groups(cluster: Cluster, targets: ResetTargets) -> tuple[set[str], di
 
 def _partition_problems(failures: Mapping[TopicPartition, Failure], committed: Collection[TopicPartition]) -> list[str]:
     """Sentences about failed partitions, with advice for committed offsets of deleted partitions."""
-    deleted = {one: why for one, why in failures.items() if is_unknown_partition(why) and one in committed}
+    deleted = {
+        partition: why for partition, why in failures.items() if is_unknown_partition(why) and partition in committed
+    }
     advice = "; `headgate groups delete GROUP --topic TOPIC` forgets the offsets"
-    others = {one: why for one, why in failures.items() if one not in deleted}
+    others = {partition: why for partition, why in failures.items() if partition not in deleted}
     return [f"{names}: {why.text}" for names, why in group_by_failure(others)] + [
         f"{names}: {why.text}{advice}" for names, why in group_by_failure(deleted)
     ]

@@ -31,11 +31,11 @@ from headgate.protocol.messages.offset_fetch import (
 )
 from headgate.tools.client import Client
 from headgate.tools.cluster import TRANSIENT, Answers, Cluster, Failure, TopicPartition, by_topic
-from headgate.tools.groups.members import ZOOKEEPER, Group
+from headgate.tools.groups.members import ZOOKEEPER, GroupDescription
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata, fetch_committed, refusals
 
 SEPARATE, DUAL, KAFKA = "separate", "dual", "kafka"
-"""The values of `headgate.offsets.store`. ZOOKEEPER and KAFKA are those of `headgate.offsets.source`."""
+"""The values of `headgate.offsets.store`. `headgate.offsets.source` is ZOOKEEPER or KAFKA."""
 STORE_CONFIG: Final = "headgate.offsets.store"
 SOURCE_CONFIG: Final = "headgate.offsets.source"
 STATUS_CONFIG: Final = "headgate.offsets.status"
@@ -57,7 +57,7 @@ NOTHING_IN_ZOOKEEPER: Final = ZooKeeperOffsets({}, {})
 
 
 class StoreSettings(NamedTuple):
-    """The configs of a group. `source` leads; `status` is the broker's word on the carry-over, empty without one."""
+    """The configs of a group. `source` leads; `status` is the broker's report on the copying of offsets, or empty."""
 
     store: str = SEPARATE
     source: str = ""
@@ -72,12 +72,12 @@ class StoreSettings(NamedTuple):
 def fetch_zookeeper(
     cluster: Cluster, groups: Iterable[str], partitions: Iterable[TopicPartition] = ()
 ) -> tuple[dict[str, ZooKeeperOffsets], dict[str, Failure]]:
-    """The offsets in ZooKeeper by group, and failures by group; a group that is not there has none.
+    """The offsets in ZooKeeper by group, and failures by group; a missing group has no offsets.
 
-    Without `partitions` Headgate answers with all; Apache Kafka answers about named partitions alone.
+    Without `partitions` Headgate answers with all offsets; Apache Kafka answers about named partitions only.
     """
     topics = [
-        OffsetFetchRequestTopic(name=topic, partition_indexes=[one.number for one in rows])
+        OffsetFetchRequestTopic(name=topic, partition_indexes=[partition.number for partition in rows])
         for topic, rows in by_topic(partitions).items()
     ]
 
@@ -101,9 +101,9 @@ def commit_zookeeper(
             name=topic,
             partitions=[
                 OffsetCommitRequestPartition(
-                    partition_index=one.number, committed_offset=offsets[one].offset, committed_metadata=""
+                    partition_index=partition.number, committed_offset=offsets[partition].offset, committed_metadata=""
                 )
-                for one in partitions
+                for partition in partitions
             ],
         )
         for topic, partitions in by_topic(offsets).items()
@@ -118,9 +118,9 @@ def commit_zookeeper(
 
 
 def await_carried(cluster: Cluster, groups: Iterable[str]) -> dict[str, Failure]:
-    """Wait until the broker has carried the offsets of groups over. Returns the failures by group.
+    """Wait until the broker has copied the offsets of groups. Returns the failures by group.
 
-    The coordinator answers no OffsetFetch of a group before that: one partition is asked for, which need not exist.
+    The coordinator answers no OffsetFetch of a group before that: one partition is fetched, which need not exist.
     """
     partition = [OffsetFetchRequestTopics(name=_ANY_TOPIC, partition_indexes=[0])]
 
@@ -131,7 +131,10 @@ def await_carried(cluster: Cluster, groups: Iterable[str]) -> dict[str, Failure]
                 OffsetFetchRequestGroup(group_id=name, topics=partition) for name in names[start:][:_GROUPS_AT_ONCE]
             ]
             for row in client.ask(OffsetFetchRequest(groups=part), version).groups:
-                codes = [row.error_code, *(one.error_code for topic in row.topics for one in topic.partitions)]
+                codes = [
+                    row.error_code,
+                    *(partition.error_code for topic in row.topics for partition in topic.partitions),
+                ]
                 code = next((code for code in codes if code), ErrorCode.NONE)
                 yield row.group_id, Failure.of(code) if code else True
 
@@ -139,14 +142,14 @@ def await_carried(cluster: Cluster, groups: Iterable[str]) -> dict[str, Failure]
 
 
 def fetch_offsets(
-    cluster: Cluster, groups: Mapping[str, Group]
+    cluster: Cluster, groups: Mapping[str, GroupDescription]
 ) -> tuple[dict[str, CommittedOffsets], dict[str, Failure]]:
     """The offsets of described groups by name, each from the store that has the group, and failures by name."""
     only_there = [name for name, group in groups.items() if group.type == ZOOKEEPER]
     found, failed = fetch_committed(cluster, [name for name in groups if name not in only_there])
     if only_there:
         zookeeper, more = fetch_zookeeper(cluster, only_there)
-        found |= {name: one.offsets for name, one in zookeeper.items()}
+        found |= {name: group.offsets for name, group in zookeeper.items()}
         failed |= more
     return found, failed
 
@@ -197,7 +200,7 @@ def _settings(row: Any, address: str) -> StoreSettings | Failure:
 def change_settings(
     cluster: Cluster, changes: Mapping[str, StoreSettings], *, validate_only: bool = False
 ) -> dict[str, Failure]:
-    """Set store and source of groups; an empty source is taken away. Returns the failures by group."""
+    """Set store and source of groups; an empty source is removed. Returns the failures by group."""
 
     def ask(client: Client, names: list[str]) -> Answers[str, bool]:
         resources = [AlterConfigsResource(_GROUP_RESOURCE, name, _operations(changes[name])) for name in names]

@@ -2,7 +2,7 @@
 
     /consumers/billing/offsets/orders/0:1000
 
-The path is that of the node in ZooKeeper. The text has no metadata and no leader epochs.
+The path is the path of the node in ZooKeeper. The text has no metadata and no leader epochs.
 """
 
 from __future__ import annotations

@@ -142,8 +142,8 @@ def _gap_rows(source: _Source) -> Iterator[Row]:
         yield {"first": gap.first, "last": gap.last, "offsets": gap.last - gap.first + 1, "reason": gap.reason}
 
 
-def _batch(stored: StoredBatch) -> offset_gaps.Batch:
-    return offset_gaps.Batch(
+def _batch(stored: StoredBatch) -> offset_gaps.BatchOffsets:
+    return offset_gaps.BatchOffsets(
         stored.header,
         lambda: partition_check.read_marker(stored.segment, stored.position, stored.header),
         lambda: [record.offset for record in stored.records()],

@@ -18,7 +18,7 @@ from headgate.storage.segment.transaction_index import TransactionIndex
 from headgate.tools.log.data_directory import is_empty
 from headgate.tools.output import Row
 
-Reader = Callable[[Files, str], Iterator[Row]]
+RowReader = Callable[[Files, str], Iterator[Row]]
 
 
 class ParsedIndex(NamedTuple):
@@ -40,7 +40,7 @@ def parse_index(kind: type[Index], data: bytes) -> ParsedIndex:
     return ParsedIndex(list(kind.ENTRY.iter_unpack(data[: used * size])), entries - used, bool(cut))
 
 
-def reader_of(name: str) -> Reader | None:
+def reader_of(name: str) -> RowReader | None:
     """The reader for files of this name; None for files of batches and for unknown files."""
     if layout.base_of(name) is None:
         return _BY_NAME.get(name)
@@ -123,13 +123,13 @@ def _offsets(files: Files, path: str) -> Iterator[Row]:
         yield {"topic": topic, "partition": partition, "offset": offset}
 
 
-_BY_SUFFIX: dict[str, Reader] = {
+_BY_SUFFIX: dict[str, RowReader] = {
     OffsetIndex.SUFFIX: _offset_index_rows,
     TimeIndex.SUFFIX: _time_index_rows,
     TransactionIndex.SUFFIX: _transaction_index_rows,
     SNAPSHOT_SUFFIX: _snapshot_rows,
 }
-_BY_NAME: dict[str, Reader] = {
+_BY_NAME: dict[str, RowReader] = {
     leader_epochs.FILE_NAME: _epochs,
     layout.PARTITION_METADATA: _partition_metadata,
     layout.META_PROPERTIES: _meta,

@@ -49,7 +49,7 @@ def partition_rows(selection: Selection) -> Iterator[Row]:
 
 
 def state(data: DataDirectory, partition: PartitionDirectory, segments: Sequence[Segment], end: int | None) -> str:
-    """The state of a partition, which tells the work of the next start.
+    """The state of a partition, which decides about the work of the next start.
 
     clean: none. flushed: everything is below the recovery point. unclean: a scan of the end. damaged: the start refuses
     the partition. in use: unknown, a broker has the partition open.
@@ -71,7 +71,7 @@ def state(data: DataDirectory, partition: PartitionDirectory, segments: Sequence
 
 
 def _end_of_valid_batches(segment: Segment) -> int:
-    """The offset behind the last valid batch, where the next start truncates an unclean log."""
+    """The offset after the last valid batch, where the next start truncates an unclean log."""
     iterator = segment.iterate()
     for _ in iterator:
         pass
@@ -100,7 +100,7 @@ def segment_rows(selection: Selection) -> Iterator[Row]:
 
 
 def end_offset(segments: Sequence[Segment]) -> int | None:
-    """The offset behind the last batch; None if the last segment does not end with a batch."""
+    """The offset after the last batch; None if the last segment does not end with a batch."""
     if not segments:
         return 0
     last = segments[-1]

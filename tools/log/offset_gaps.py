@@ -4,7 +4,7 @@ deleted      before the start of the log
 marker       the offset of a transaction marker, which no consumer receives
 aborted      records of an aborted transaction
 compacted    no record, in a compacted part of the log
-missing      no record for an unknown reason: a repair, or a segment file that somebody deleted
+missing      no record for an unknown reason: a repair, or a segment file that was deleted
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Gap(NamedTuple):
     reason: str
 
 
-class Batch(NamedTuple):
+class BatchOffsets(NamedTuple):
     """A batch. `marker` and `offsets` read the transaction marker and the offsets of records, only where needed."""
 
     header: BatchHeader
@@ -42,7 +42,7 @@ AbortedTransactions: TypeAlias = dict[int, list[tuple[int, int]]]
 """Producer id -> (first offset, offset of the marker) of each aborted transaction, in order."""
 
 
-def find_aborted_transactions(batches: Iterable[Batch]) -> AbortedTransactions:
+def find_aborted_transactions(batches: Iterable[BatchOffsets]) -> AbortedTransactions:
     """The aborted transactions, found by their markers."""
     transactions = Transactions()
     found: AbortedTransactions = defaultdict(list)
@@ -55,7 +55,7 @@ def find_aborted_transactions(batches: Iterable[Batch]) -> AbortedTransactions:
 
 
 def find_gaps(
-    batches: Iterable[Batch], log_start: int, compacted_to: int, transactions: AbortedTransactions
+    batches: Iterable[BatchOffsets], log_start: int, compacted_to: int, transactions: AbortedTransactions
 ) -> Iterator[Gap]:
     """All gaps from offset 0 on, in order; adjacent gaps with the same reason are merged.
 
@@ -94,7 +94,7 @@ def _gaps_between_batches(first: int, last: int, compacted_to: int) -> Iterator[
         yield Gap(max(first, cleaned + 1), last, MISSING)
 
 
-def _gaps_in_batch(one: Batch, first: int, transactions: AbortedTransactions) -> Iterator[Gap]:
+def _gaps_in_batch(one: BatchOffsets, first: int, transactions: AbortedTransactions) -> Iterator[Gap]:
     header = one.header
     last = header.last_offset
     if header.is_control:

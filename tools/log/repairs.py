@@ -44,7 +44,7 @@ REPAIRABLE = (CORRUPT, TORN, OVERLAP, INDEX)
 
 
 class CutDamage(NamedTuple):
-    """Remove the damaged ranges from a segment. `lost_to`: for each range, the offset behind the last lost one."""
+    """Remove the damaged ranges from a segment. `lost_to`: for each range, the offset after the last lost one."""
 
     path: str
     base_offset: int
@@ -74,7 +74,7 @@ class StartSegment(NamedTuple):
 
 
 class KeepSegment(NamedTuple):
-    """Keep a segment behind a gap, where the next start would truncate; the recovery point moves behind it instead."""
+    """Keep a segment after a gap, where the next start would truncate; the recovery point moves past it instead."""
 
     path: str
     offset: int

@@ -17,7 +17,7 @@ from headgate.tools.txn.open_transactions import (
     list_open_transactions,
 )
 from headgate.tools.txn.transactions import (
-    Transaction,
+    ListedTransaction,
     TransactionFilters,
     describe_transactions,
     list_transactions,
@@ -68,7 +68,7 @@ def _notes(names: list[str]) -> list[str]:
     return [] if names else [_NO_IDS]
 
 
-def _description(one: Transaction, at_ms: int) -> Row:
+def _description(one: ListedTransaction, at_ms: int) -> Row:
     topics = by_topic(sorted(one.partitions))
     start_time_ms = one.start_time_ms if one.state in _OPEN_STATES else None
     return {

@@ -2,7 +2,7 @@
 
 A transaction hangs if no coordinator is going to write its marker: the last stable offset of the partition stays at
 the start of the transaction, and readers of committed records never get past it. Clients and brokers before KIP-890
-can leave such a transaction, when a delayed batch arrives behind the marker of its transaction.
+can leave such a transaction, when a delayed batch arrives after the marker of its transaction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headgate.protocol.messages.write_txn_markers import (
 from headgate.tools.client import Client
 from headgate.tools.cluster import Answers, Cluster, Failure, TopicPartition, by_topic
 from headgate.tools.txn.transactions import (
-    Transaction,
+    ListedTransaction,
     TransactionFilters,
     describe_transactions,
     list_transactions,
@@ -128,7 +128,7 @@ def judge(
     return judgements, failures
 
 
-def _judge(one: OpenTransaction, transaction: Transaction) -> Judgement:
+def _judge(one: OpenTransaction, transaction: ListedTransaction) -> Judgement:
     """The coordinator writes the marker of each partition that it names, and of no other."""
     name, state = transaction.transactional_id, transaction.state
     if transaction.producer_id != one.producer_id:

@@ -25,7 +25,7 @@ _NO_SUCH_ID = Failure(
 
 
 class TransactionFilters(NamedTuple):
-    """What a listing is narrowed to; each default matches all. `states` have Kafka's spelling."""
+    """The filters of a listing; each default matches all. `states` have Kafka's spelling."""
 
     states: Iterable[str] = ()
     producer_ids: Iterable[int] = ()
@@ -45,7 +45,7 @@ class TransactionListing(NamedTuple):
     coordinator: int
 
 
-class Transaction(NamedTuple):
+class ListedTransaction(NamedTuple):
     """A transactional id and its transaction. `start_time_ms`: None outside of a transaction.
 
     `partitions`: those that belong to the transaction and do not have its marker yet.
@@ -89,10 +89,10 @@ def list_transactions(
 
 def describe_transactions(
     cluster: Cluster, transactional_ids: Iterable[str]
-) -> tuple[dict[str, Transaction], dict[str, Failure]]:
+) -> tuple[dict[str, ListedTransaction], dict[str, Failure]]:
     """Transactions by id, and failures by id. An unknown id is a failure with TRANSACTIONAL_ID_NOT_FOUND."""
 
-    def ask(client: Client, wanted: list[str]) -> Answers[str, Transaction]:
+    def ask(client: Client, wanted: list[str]) -> Answers[str, ListedTransaction]:
         for start in range(0, len(wanted), _IDS_AT_ONCE):
             request = DescribeTransactionsRequest(wanted[start : start + _IDS_AT_ONCE])
             for row in client.ask(request).transaction_states:
@@ -106,8 +106,8 @@ def describe_transactions(
     return cluster.ask_coordinators(transactional_ids, ask, TRANSACTION)
 
 
-def _transaction(row: TransactionState, address: str) -> Transaction:
-    return Transaction(
+def _transaction(row: TransactionState, address: str) -> ListedTransaction:
+    return ListedTransaction(
         row.transactional_id,
         row.transaction_state,
         row.producer_id,

@@ -18,7 +18,7 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import TOO_MANY_ROWS, exceeds_max_rows
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
 from headgate.gateway.coordinator.transactions import partitions as requests
-from headgate.gateway.coordinator.transactions.effects import Partitions
+from headgate.gateway.coordinator.transactions.effects import PartitionsByTopic
 from headgate.gateway.coordinator.transactions.transaction import EPOCH_PER_TRANSACTION
 from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
 from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image
@@ -137,7 +137,7 @@ def _partitions(topics: list[AddPartitionsToTxnTopic]) -> dict[str, list[int]]:
 
 
 def _refused(
-    transactional_id: str, partitions: Partitions, image: Image, is_denied: Callable[[str], bool]
+    transactional_id: str, partitions: PartitionsByTopic, image: Image, is_denied: Callable[[str], bool]
 ) -> AddPartitionsToTxnResult | None:
     """The row of a transaction with a partition that is denied or does not exist; None if there is no such one."""
 

@@ -24,7 +24,7 @@ from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.zookeeper.layout.cluster import ClusterId
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
-from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.tests.member import connected, put, put_broker, put_controller
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import MovingPump, opener
@@ -236,8 +236,8 @@ def an_id_of_the_cluster_that_cannot_be_read(host: Host) -> None:
 def an_earlier_session_that_lives_on(host: Host) -> None:
     host.write_meta("a")
     locks = {"a" * 22: "1:2"}
-    owner = Owner("there", 17, 0, 18_000, "before the reboot", locks)
-    put(host.keeper, host.other, Owner.path(0), owner.encode())
+    owner = SessionOwner("there", 17, 0, 18_000, "before the reboot", locks)
+    put(host.keeper, host.other, SessionOwner.path(0), owner.encode())
     host.join()
 
 

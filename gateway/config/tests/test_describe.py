@@ -6,7 +6,7 @@ from headgate.gateway.config import BrokerConfig
 from headgate.gateway.config.definition import Type
 from headgate.gateway.config.describe import (
     ConfigEntry,
-    Source,
+    ConfigSource,
     Synonym,
     TopicRows,
     describe_all_brokers,
@@ -27,8 +27,13 @@ def topic_entry(text: str, overrides: dict[str, str], name: str) -> ConfigEntry:
 
 def test_a_default_of_the_broker() -> None:
     entry = broker_entry("", "num.partitions")
-    assert (entry.value, entry.source, entry.type, entry.is_default) == ("1", Source.DEFAULT_CONFIG, Type.INT, True)
-    assert entry.synonyms == (Synonym("num.partitions", "1", Source.DEFAULT_CONFIG),)
+    assert (entry.value, entry.source, entry.type, entry.is_default) == (
+        "1",
+        ConfigSource.DEFAULT_CONFIG,
+        Type.INT,
+        True,
+    )
+    assert entry.synonyms == (Synonym("num.partitions", "1", ConfigSource.DEFAULT_CONFIG),)
     assert entry.documentation == "Partitions of a topic that is created without a number of partitions."
 
 
@@ -36,7 +41,7 @@ def test_a_value_from_the_file() -> None:
     entry = broker_entry("num.partitions=4", "num.partitions")
     assert (entry.value, entry.source, entry.is_default, entry.read_only) == (
         "4",
-        Source.STATIC_BROKER_CONFIG,
+        ConfigSource.STATIC_BROKER_CONFIG,
         False,
         True,
     )
@@ -68,22 +73,22 @@ def test_secrets_are_not_told() -> None:
 
 def test_a_topics_own_value_stands_before_the_brokers() -> None:
     entry = topic_entry("log.retention.hours=2", {"retention.ms": "5"}, "retention.ms")
-    assert (entry.value, entry.source, entry.read_only) == ("5", Source.DYNAMIC_TOPIC_CONFIG, False)
+    assert (entry.value, entry.source, entry.read_only) == ("5", ConfigSource.DYNAMIC_TOPIC_CONFIG, False)
     assert entry.synonyms == (
-        Synonym("retention.ms", "5", Source.DYNAMIC_TOPIC_CONFIG),
-        Synonym("log.retention.hours", "2", Source.STATIC_BROKER_CONFIG),
-        Synonym("log.retention.hours", "168", Source.DEFAULT_CONFIG),
+        Synonym("retention.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG),
+        Synonym("log.retention.hours", "2", ConfigSource.STATIC_BROKER_CONFIG),
+        Synonym("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
     )
 
 
 def test_a_topic_falls_back_to_the_broker_in_its_own_unit() -> None:
     entry = topic_entry("log.retention.hours=2", {}, "retention.ms")
-    assert (entry.value, entry.source) == ("7200000", Source.STATIC_BROKER_CONFIG)
+    assert (entry.value, entry.source) == ("7200000", ConfigSource.STATIC_BROKER_CONFIG)
 
 
 def test_the_older_setting_for_both_bounds_of_time() -> None:
     entry = topic_entry("", {"message.timestamp.difference.max.ms": "5"}, "message.timestamp.after.max.ms")
-    assert (entry.value, entry.source) == ("5", Source.DYNAMIC_TOPIC_CONFIG)
+    assert (entry.value, entry.source) == ("5", ConfigSource.DYNAMIC_TOPIC_CONFIG)
 
 
 def test_values_are_written_as_kafka_writes_them() -> None:
@@ -99,7 +104,7 @@ def test_what_a_topic_has_without_effect_is_told_where_it_was_set() -> None:
     own = {"follower.replication.throttled.replicas": "*", "message.timestamp.difference.max.ms": "5"}
     entries = {entry.name: entry for entry in describe_topic(BrokerConfig.load(), own)}
     throttled, difference = (entries[name] for name in own)
-    assert (throttled.value, throttled.source, throttled.read_only) == ("*", Source.DYNAMIC_TOPIC_CONFIG, False)
+    assert (throttled.value, throttled.source, throttled.read_only) == ("*", ConfigSource.DYNAMIC_TOPIC_CONFIG, False)
     assert throttled.documentation == "Accepted, no effect here, because replication is not throttled."
     assert (difference.value, difference.documentation) == (
         "5",
@@ -113,16 +118,16 @@ def test_what_was_set_at_run_time_is_told_before_what_was_given() -> None:
     config = BrokerConfig.load("message.max.bytes=1")
     config.change({"message.max.bytes": "2", "num.io.threads": "3"}, {"message.max.bytes": " 4"})
     (entry,) = describe_broker(config, ["message.max.bytes"])
-    assert (entry.value, entry.source, entry.read_only) == ("4", Source.DYNAMIC_BROKER_CONFIG, False)
+    assert (entry.value, entry.source, entry.read_only) == ("4", ConfigSource.DYNAMIC_BROKER_CONFIG, False)
     assert [(synonym.value, synonym.source) for synonym in entry.synonyms] == [
-        ("4", Source.DYNAMIC_BROKER_CONFIG),
-        ("2", Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        ("1", Source.STATIC_BROKER_CONFIG),
-        ("1048588", Source.DEFAULT_CONFIG),
+        ("4", ConfigSource.DYNAMIC_BROKER_CONFIG),
+        ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ("1", ConfigSource.STATIC_BROKER_CONFIG),
+        ("1048588", ConfigSource.DEFAULT_CONFIG),
     ]
     assert "num.io.threads" in [entry.name for entry in describe_broker(config)]
     told = [(entry.name, entry.value, entry.source) for entry in describe_all_brokers(config)]
-    all_brokers = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+    all_brokers = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     assert told == [("message.max.bytes", "2", all_brokers), ("num.io.threads", "3", all_brokers)]
     assert [entry.name for entry in describe_all_brokers(config, ["num.io.threads"])] == ["num.io.threads"]
 

@@ -1,6 +1,7 @@
 """The group coordinator of a broker: the runtime over `__consumer_offsets`, and its ties to the rest of the broker.
 
-Groups hear of topics that are created, grow or are deleted. Offsets of deleted topics are removed; old offsets expire.
+Groups are notified of topics that are created, grow or are deleted. Offsets of deleted topics are removed; old offsets
+expire.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         self._missed: dict[int, dict[str, int]] = {}
         """Partition -> topics whose offsets are to be removed from its shard, and when they were deleted, in ms."""
         self._when_forgotten: dict[int, list[Callable[[], None]]] = {}
-        """Partition -> what to call when their offsets are removed."""
+        """Partition -> callbacks for the removal of the offsets of those topics."""
         self._log = LimitedLog(self._topic.logger, services.clock, lines=1, interval_ms=AGAIN_LINE_MS)
 
     def _new_shard(self) -> GroupShard:
@@ -115,7 +116,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         return configs.get((ResourceType.GROUP, group_id), {}) if configs else {}
 
     def start(self) -> None:
-        """Load the groups, and look for expired offsets every `offsets.retention.check.interval.ms`."""
+        """Load the groups, and remove expired offsets every `offsets.retention.check.interval.ms`."""
         super().start()
         self._expire_later()
 
@@ -153,17 +154,17 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
     # Topics
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
-        """Follow a change of the metadata, after `partitions`; groups hear of the change after the turn."""
+        """Handle a change of the metadata, after the replicas did. Groups are notified after the turn."""
         super().follow(old, new, names)
         if names:
             self._topics.generation += 1
             self._scheduler.call_soon(lambda: self._topics_changed(list(names), new))
 
     def forget_topics(self, deleted_ms: Mapping[str, int], done: Callable[[], None]) -> None:
-        """Remove the offsets of topics that were deleted, perhaps before this start: names, and when, in ms.
+        """Remove the offsets of deleted topics (name -> time of the deletion in ms), which may predate this start.
 
-        Partitions that are not led yet follow when they are loaded. Newer offsets stay. `done` is called once the
-        tombstones are committed; never, if a partition is not loaded.
+        Partitions without a loaded shard follow after their load. Newer offsets stay. `done` is called once all
+        tombstones are committed; never, if a shard is not loaded.
         """
         waiting = set(range(self._count))
 

@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, ProducerIdAndEpoch, Records
-from headgate.gateway.coordinator.groups.offsets import Offsets
+from headgate.gateway.coordinator.groups.offsets import GroupOffsets
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.gateway.coordinator.shard import RecordLoader
 from headgate.gateway.coordinator.timers import Timers
@@ -73,12 +73,14 @@ class Group(Protocol):
     ) -> None:
         """Check that the member may commit offsets now; a commit also counts as a heartbeat of a classic member.
 
-        `version` is that of OffsetCommit. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-        REBALANCE_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
+        `version`: the version of OffsetCommit.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS,
+        COORDINATOR_NOT_AVAILABLE, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
 
     def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
-        """Whether that member, or nobody in particular, may commit offsets within a transaction now (KIP-447).
+        """Check that the member, if the request names one, may commit offsets within a transaction now (KIP-447).
 
         Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH.
         """
@@ -130,7 +132,7 @@ class TopicsView(Protocol):
         """All names, in any order."""
 
 
-Replay: TypeAlias = Callable[["GroupShard", Any, Any], None]
+RecordReplay: TypeAlias = Callable[["GroupShard", Any, Any], None]
 
 
 class GroupShard:
@@ -150,7 +152,7 @@ class GroupShard:
         random: Random,
         timestamp_ms: Callable[[], int],
         configs_of: Callable[[str], Mapping[str, str]],
-        replays: Mapping[type[Message], Replay],
+        replays: Mapping[type[Message], RecordReplay],
         simple_group: Callable[[str], Group],
     ) -> None:
         self.settings = settings
@@ -158,7 +160,7 @@ class GroupShard:
         self.random = random
         self.timestamp_ms = timestamp_ms
         self.groups: dict[str, Group] = {}
-        self.offsets = Offsets()
+        self.offsets = GroupOffsets()
         self.timers = Timers()
         self._times = self.timers.times
         self._configs_of = configs_of

@@ -94,9 +94,9 @@ def _group_tombstones(shard: GroupShard, group_id: str, gone: int) -> Records:
 
 
 def forget_topics(shard: GroupShard, deleted_ms: Mapping[str, int], *, keeps_newer: bool = False) -> Iterator[Decision]:
-    """Delete the groups' offsets of topics that were deleted: names, and when, in ms. The groups stay.
+    """Delete the groups' offsets of deleted topics (name -> time of the deletion in ms). The groups stay.
 
-    Offsets that are newer stay if there is a new topic of that name; with `keeps_newer`, in any case.
+    Newer offsets stay if a new topic has that name; with `keeps_newer`, in any case.
     """
     offsets = shard.offsets
     records: Records = []

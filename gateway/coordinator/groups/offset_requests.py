@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Records, Ticket
 from headgate.gateway.coordinator.groups.group_shard import Group, GroupShard, TopicsView
-from headgate.gateway.coordinator.groups.offsets import Snapshot
+from headgate.gateway.coordinator.groups.offsets import OffsetsSnapshot
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
 from headgate.protocol.messages.offset_commit import (
@@ -70,7 +70,7 @@ _TRANSACTIONAL = _Rows(TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePart
 def commit(shard: GroupShard, request: OffsetCommitRequest, version: int, ticket: Ticket, now_ms: float) -> Decision:
     """OffsetCommit v1-v10. An error of the group appears at every existing partition, as in Kafka.
 
-    With version 0 nothing is asked of the group: its clients have no members there.
+    Version 0 skips the checks of the group: its clients are not members.
     """
     known, refused = _known(shard.topics, request.topics, _COMMIT, has_ids=version >= _TOPIC_IDS)
     if not known:
@@ -205,8 +205,8 @@ def commit_in_transaction(
 ) -> Decision:
     """TxnOffsetCommit v0-v6: the offsets are pending until the marker ends the producer's transaction.
 
-    `error`: why the transaction cannot take them. Unlike OffsetCommit, a commit is no heartbeat, a rebalance does not
-    stop it, and a request that names no member is not checked (KIP-447).
+    `error`: the reason why the transaction cannot take the offsets. Unlike OffsetCommit, a commit is no heartbeat, is
+    allowed during a rebalance, and is not checked if it names no member (KIP-447).
     """
     has_ids = version >= _TRANSACTIONAL_TOPIC_IDS
     known, refused = _known(shard.topics, request.topics, _TRANSACTIONAL, has_ids=has_ids)
@@ -239,7 +239,7 @@ def _check_transactional_commit(shard: GroupShard, request: TxnOffsetCommitReque
     try:
         group.check_transactional_commit(request.member_id, request.group_instance_id, generation)
     except KafkaError as error:
-        if error.code is ErrorCode.STALE_MEMBER_EPOCH and not has_ids:  # such producers know the older error only
+        if error.code is ErrorCode.STALE_MEMBER_EPOCH and not has_ids:  # these producers know only the older error
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
         raise
 
@@ -328,7 +328,7 @@ class _Reader:
 
     __slots__ = ("_snapshot",)
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: OffsetsSnapshot) -> None:
         self._snapshot = snapshot
 
     def all_of(self, topic: tuple[str, bytes]) -> OffsetFetchResponseTopics:

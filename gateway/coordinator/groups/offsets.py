@@ -15,15 +15,15 @@ from collections.abc import Collection, Iterator
 from headgate.gateway.coordinator.decision import ProducerIdAndEpoch, Records
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset, encode_value
 
-Partitions = dict[int, bytes]
-Vector = dict[str, Partitions]
+PartitionOffsets = dict[int, bytes]
+Vector = dict[str, PartitionOffsets]
 """The offsets of a group, by topic and partition; each is a record's value, for `decode_offset`."""
 
 _ORDER_BYTES = 8
 _SUPERSEDED = b""
 
 
-class Snapshot:
+class OffsetsSnapshot:
     """The offsets of one group at the creation of the snapshot, unaffected by later commits.
 
     A topic is copied before its offsets first change; so a snapshot costs nothing if the group commits nothing.
@@ -38,7 +38,7 @@ class Snapshot:
         self._vector = vector
         self._before: Vector = {}
 
-    def topic(self, name: str) -> Partitions:
+    def topic(self, name: str) -> PartitionOffsets:
         """The offsets of one topic."""
         before = self._before.get(name)
         return self._vector.get(name, {}) if before is None else before
@@ -49,7 +49,7 @@ class Snapshot:
             self._before[name] = dict(self._vector.get(name, {}))
 
 
-class Offsets:
+class GroupOffsets:
     """The offsets of all groups in a shard.
 
     `pending`: group -> producer id -> offsets that TxnOffsetCommit has written and no marker has ended. A pending
@@ -63,7 +63,7 @@ class Offsets:
         self.pending: dict[str, dict[int, Vector]] = {}
         self._groups_of: dict[int, dict[str, None]] = {}  # producer id -> the groups that it may have offsets in
         self._pending_order = 0
-        self._snapshots: list[weakref.ref[Snapshot]] = []
+        self._snapshots: list[weakref.ref[OffsetsSnapshot]] = []
 
     def of(self, group_id: str) -> dict[tuple[str, int], OffsetCommitValue]:
         """The present offsets of a group, by topic and partition."""
@@ -73,7 +73,7 @@ class Offsets:
             for partition, packed in partitions.items()
         }
 
-    def snapshot(self, group_id: str, *, with_pending: bool = False, is_for_now: bool = False) -> Snapshot:
+    def snapshot(self, group_id: str, *, with_pending: bool = False, is_for_now: bool = False) -> OffsetsSnapshot:
         """The present offsets of a group, for a slow reader; the snapshot ends with its last reference.
 
         `is_for_now`: the reader finishes before any commit.
@@ -82,7 +82,7 @@ class Offsets:
         if with_pending and group_id in self.pending:
             vectors = self.pending[group_id].values()
             pending = frozenset((topic, index) for vector in vectors for topic in vector for index in vector[topic])
-        snapshot = Snapshot(group_id, self.groups.get(group_id, {}), pending)
+        snapshot = OffsetsSnapshot(group_id, self.groups.get(group_id, {}), pending)
         if not is_for_now:
             self._snapshots.append(weakref.ref(snapshot, self._snapshots.remove))
         return snapshot
@@ -208,7 +208,7 @@ class Offsets:
         }
 
     def tombstones(self, group_id: str, topics: Collection[str] | None = None) -> Records:
-        """The records that remove all offsets of a group, or those of some topics, pending ones included."""
+        """The records that remove a group's offsets, of all or of some topics, pending offsets included."""
         vectors = [self.groups.get(group_id, {}), *self.pending.get(group_id, {}).values()]
         named = {
             (topic, partition): None

@@ -8,12 +8,12 @@ from random import Random
 from headgate.gateway.coordinator.groups.classic import group as classic_group
 from headgate.gateway.coordinator.groups.classic.group import ClassicGroup
 from headgate.gateway.coordinator.groups.consumer import group as consumer_group
-from headgate.gateway.coordinator.groups.group_shard import GroupShard, Replay, TopicsView
+from headgate.gateway.coordinator.groups.group_shard import GroupShard, RecordReplay, TopicsView
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.protocol.internal import offsets as records
 from headgate.protocol.schema import Message
 
-REPLAYS: Mapping[type[Message], Replay] = {
+REPLAYS: Mapping[type[Message], RecordReplay] = {
     records.GroupMetadataKey: classic_group.replay,
     records.ConsumerGroupMetadataKey: consumer_group.replay,
     records.ConsumerGroupPartitionMetadataKey: consumer_group.replay,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-Partitions = Mapping[str, Sequence[int]]
+PartitionsByTopic = Mapping[str, Sequence[int]]
 """Topic -> indexes of partitions, both in ascending order."""
 
 
@@ -20,7 +20,7 @@ class WriteMarkers(NamedTuple):
     producer_id: int
     producer_epoch: int
     is_commit: bool
-    partitions: Partitions
+    partitions: PartitionsByTopic
     transaction_version: int
 
 
@@ -28,12 +28,12 @@ class MarkerWriter(Protocol):
     """The seam to the leaders of the partitions. A cluster changes this seam alone."""
 
     def write(self, effect: WriteMarkers, coordinator_epoch: int, done: Callable[[], None]) -> None:
-        """Write every marker, however often that has to be tried, then call `done` once.
+        """Write every marker, with any number of attempts, then call `done` once.
 
         A deleted partition counts as done. `coordinator_epoch` is the leader epoch of the coordinator's partition.
         `write` never raises, and may call `done` before it returns.
 
-        An effect replaces an unfinished one of the same transactional id, whose `done` is then not called: a shard
-        that is loaded anew performs its effects again. No marker of the older one may reach a partition behind the
-        call of `done`, for in the old protocol the next transaction has the same epoch, and the marker would end it.
+        An effect replaces an unfinished one of the same transactional id, whose `done` is then not called: a
+        reloaded shard performs its effects again. After the call of `done` no marker of the older effect may reach a
+        partition: in the old protocol the next transaction has the same epoch, and the marker would end it.
         """

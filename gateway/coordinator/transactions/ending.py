@@ -1,9 +1,9 @@
 """EndTxn: commit or abort a transaction. The answer leaves when the Prepare record is below the high watermark.
 
-CONCURRENT means CONCURRENT_TRANSACTIONS: the client asks again when the markers are written. "Done" is answered as the
-first request was; "invalid" is INVALID_TXN_STATE, "fenced" PRODUCER_FENCED.
+CONCURRENT means CONCURRENT_TRANSACTIONS: the client retries until the markers are written. "Done" repeats the answer of
+the first request; "invalid" is INVALID_TXN_STATE, "fenced" PRODUCER_FENCED.
 
-In the old protocol (EndTxn v0-v4) only the epoch of the holder is taken:
+In the old protocol (EndTxn v0-v4) only the epoch of the holder is accepted:
 
 | state | commit | abort |
 |---|---|---|
@@ -14,8 +14,9 @@ In the old protocol (EndTxn v0-v4) only the epoch of the holder is taken:
 | Empty | invalid | invalid |
 
 In the new one (v5, KIP-890) each end raises the epoch. So a repeated request has the epoch before, and a request in the
-present epoch is the next end. A client may abort what has not begun: it cannot know if a batch reached a partition.
-While markers are written nobody is fenced: the client has the next epoch already, or the next producer id.
+present epoch is the next end. A client may abort a transaction that has not begun: it cannot know if a batch reached a
+partition. While markers are written no request is fenced: the client has the next epoch already, or the next producer
+id.
 
 | state | commit, repeated | commit | abort, repeated | abort |
 |---|---|---|---|---|
@@ -30,8 +31,8 @@ InitProducerId with this id fences the producer again. So a producer whose trans
 as with Kafka 4.1.
 
 Source: TransactionCoordinator.endTransaction. Unlike in Kafka, an end in the old protocol cannot be repeated in the new
-one: a producer that was replaced would get the epoch of its successor. Where transaction.version is below 2, an abort
-can be repeated all the same, since its record is that of a fence. Clients do not speak the new protocol there.
+one: a replaced producer would get the epoch of its successor. Where transaction.version is below 2, an abort can be
+repeated nevertheless, since its record equals the record of a fence. Clients do not use the new protocol there.
 """
 
 from __future__ import annotations

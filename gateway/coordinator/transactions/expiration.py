@@ -1,4 +1,4 @@
-"""Transactional ids that nobody has used for long: they are forgotten (`transactional.id.expiration.ms`).
+"""The removal of transactional ids that were not used for long (`transactional.id.expiration.ms`).
 
 An id in a transaction stays. A producer that comes back gets a new producer id. Source: TransactionStateManager.
 """

@@ -29,7 +29,7 @@ def check_holder(
 
 
 def being_ended(key: str) -> KafkaError:
-    """The error while markers are written: the client asks again."""
+    """The error while markers are written; clients retry after it."""
     return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {key} is being ended")
 
 

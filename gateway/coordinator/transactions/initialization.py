@@ -68,7 +68,7 @@ def init_producer_id(
 
 
 def _is_of_this_id(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """Whether the producer id is that of the holder, or was until the epochs were exhausted."""
+    """Whether the holder has this producer id, or had it until the epochs were exhausted."""
     return (
         transaction.producer_epoch == NO_EPOCH
         or expected.producer_id == transaction.producer_id

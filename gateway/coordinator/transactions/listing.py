@@ -1,4 +1,4 @@
-"""ListTransactions and DescribeTransactions: what the shards know of their ids (KIP-664).
+"""ListTransactions and DescribeTransactions: the state of transactional ids (KIP-664).
 
 Source: TransactionCoordinator.handleDescribeTransactions, TransactionStateManager.listTransactionStates.
 """
@@ -16,7 +16,7 @@ from headgate.protocol.messages.describe_transactions import TopicData, Transact
 
 
 class Filter(NamedTuple):
-    """The transactions that a client wants; an empty collection matches all.
+    """The filters of ListTransactions; an empty collection matches all.
 
     states        Kafka's names
     producer_ids  of the holders
@@ -29,7 +29,7 @@ class Filter(NamedTuple):
     duration_ms: int
 
     def matches(self, transaction: Transaction, now_ms: int) -> bool:
-        """Whether a transaction is among them."""
+        """Whether a transaction matches."""
         return (
             (not self.states or transaction.state.title in self.states)
             and (not self.producer_ids or transaction.producer_id in self.producer_ids)

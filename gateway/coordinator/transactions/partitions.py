@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
-from headgate.gateway.coordinator.transactions.effects import Partitions
+from headgate.gateway.coordinator.transactions.effects import PartitionsByTopic
 from headgate.gateway.coordinator.transactions.fencing import being_ended, check_holder, find
 from headgate.gateway.coordinator.transactions.transaction import Transaction, TransactionState
 from headgate.gateway.coordinator.transactions.transaction_shard import TransactionShard
@@ -26,7 +26,7 @@ def add(
     shard: TransactionShard,
     key: str,
     producer: ProducerIdAndEpoch,
-    partitions: Partitions,
+    partitions: PartitionsByTopic,
     client_version: int,
     ticket: Ticket,
     *,
@@ -35,7 +35,7 @@ def add(
 ) -> Decision:
     """Add partitions; the first begin the transaction. One error refuses all.
 
-    `client_version` of the protocol: 2 if a leader adds what a producer of the new protocol writes to. `respond` makes
+    `client_version` of the protocol: 2 if a leader adds the partition of a batch, in the new protocol. `respond` makes
     the reply of the code; by default it is the `results` of all partitions.
     """
     respond = respond or partial(results, key, partitions)
@@ -51,9 +51,9 @@ def add(
 
 
 def verify(
-    shard: TransactionShard, key: str, producer: ProducerIdAndEpoch, partitions: Partitions, ticket: Ticket
+    shard: TransactionShard, key: str, producer: ProducerIdAndEpoch, partitions: PartitionsByTopic, ticket: Ticket
 ) -> Decision:
-    """Whether the transaction has these partitions; TRANSACTION_ABORTABLE for those that it does not have."""
+    """Check that the transaction has these partitions; TRANSACTION_ABORTABLE for each missing one."""
     try:
         transaction = _check(shard, key, producer, knows_fenced=True)
     except KafkaError as error:
@@ -66,7 +66,7 @@ def verify(
 
 
 def _check(shard: TransactionShard, key: str, producer: ProducerIdAndEpoch, *, knows_fenced: bool) -> Transaction:
-    """The transaction of its holder; first it has to end, since the holder may have the next id already.
+    """The holder's transaction; refused while it is being ended, as the holder may have the next id already.
 
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
@@ -77,7 +77,7 @@ def _check(shard: TransactionShard, key: str, producer: ProducerIdAndEpoch, *, k
     return transaction
 
 
-def results(key: str, partitions: Partitions, code: ErrorCode) -> AddPartitionsToTxnResult:
+def results(key: str, partitions: PartitionsByTopic, code: ErrorCode) -> AddPartitionsToTxnResult:
     """The same code for each partition."""
     rows = [
         AddPartitionsToTxnTopicResult(topic, [AddPartitionsToTxnPartitionResult(index, code) for index in indexes])
@@ -87,7 +87,7 @@ def results(key: str, partitions: Partitions, code: ErrorCode) -> AddPartitionsT
 
 
 def results_of_each(
-    key: str, partitions: Partitions, code: Callable[[str, int], ErrorCode]
+    key: str, partitions: PartitionsByTopic, code: Callable[[str, int], ErrorCode]
 ) -> AddPartitionsToTxnResult:
     """A code for each partition, in the order of the request."""
     return AddPartitionsToTxnResult(

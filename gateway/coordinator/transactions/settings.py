@@ -10,9 +10,9 @@ from headgate.gateway.config import BrokerConfig
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """What a shard has to know of the settings; times in milliseconds.
+    """The settings of a shard; times in milliseconds.
 
-    max_timeout_ms     the longest timeout that a producer may ask for
+    max_timeout_ms     the longest timeout that a producer may request
     abort_interval_ms  how often overdue transactions are aborted
     """
 

@@ -18,7 +18,7 @@ from enum import IntEnum
 from typing import NamedTuple, Self
 
 from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
-from headgate.gateway.coordinator.transactions.effects import Partitions, WriteMarkers
+from headgate.gateway.coordinator.transactions.effects import PartitionsByTopic, WriteMarkers
 from headgate.protocol.internal.transactions import (
     STATES,
     PartitionsSchema,
@@ -90,7 +90,7 @@ class Transaction(NamedTuple):
 
     @property
     def holder(self) -> ProducerIdAndEpoch:
-        """The one producer that may begin, fill and end transactions."""
+        """The only producer that may begin, extend and end transactions."""
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
@@ -124,8 +124,8 @@ class Transaction(NamedTuple):
     def ended_by(self) -> ProducerIdAndEpoch | None:
         """The producer whose transaction has ended in the new protocol, with the epoch before; None in the old one.
 
-        After a fence it is the fenced producer, as in Kafka 4.1: it may repeat an abort and go on, and whoever fenced
-        it fences it again. It is None where the fence took the last epoch.
+        After a fence this is the fenced producer, as in Kafka 4.1: it may repeat an abort and continue, until the next
+        InitProducerId fences it again. None if the fence took the last epoch.
         """
         if self.client_version < EPOCH_PER_TRANSACTION or not (self.is_prepared or self.is_complete):
             return None
@@ -139,8 +139,8 @@ class Transaction(NamedTuple):
     def maybe_fenced(self) -> ProducerIdAndEpoch | None:
         """The producer that the coordinator fenced, at a level of `transaction.version` below 2, if it fenced any.
 
-        The record of such a fence is that of an abort in the old protocol. So a level that has no new protocol is the
-        only one at which this may be asked: elsewhere the producer may be one that another has replaced long since.
+        The record of such a fence equals the record of an abort in the old protocol. So this is valid only at a level
+        without the new protocol: elsewhere another producer may have replaced this one long ago.
         """
         is_abort = self.state in (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
         if not is_abort or self.client_version >= EPOCH_PER_TRANSACTION or self.producer_epoch in (0, HIGHEST_EPOCH):
@@ -151,7 +151,7 @@ class Transaction(NamedTuple):
         """Whether the transaction includes a partition."""
         return index in self.partitions.get(topic, ())
 
-    def has_all(self, partitions: Partitions) -> bool:
+    def has_all(self, partitions: PartitionsByTopic) -> bool:
         """Whether the transaction includes all these partitions."""
         known = self.partitions
         for topic, indexes in partitions.items():
@@ -175,7 +175,7 @@ class Transaction(NamedTuple):
     # Transitions
 
     def initialized(self, producer_id: int, producer_epoch: int, timeout_ms: int, now_ms: int) -> Self:
-        """InitProducerId has given out this id and epoch; a repeated request gets those that it has."""
+        """The transition of InitProducerId, to this id and epoch; a repeated request changes neither."""
         is_repeated = (producer_id, producer_epoch) == (self.producer_id, self.producer_epoch)
         previous = self.previous_producer_id if is_repeated else self.producer_id
         return self._replace(
@@ -190,8 +190,8 @@ class Transaction(NamedTuple):
             last_update_ms=now_ms,
         )
 
-    def with_partitions(self, added: Partitions, client_version: int, now_ms: int) -> Self:
-        """The transaction has begun, if it had not, and includes these partitions."""
+    def with_partitions(self, added: PartitionsByTopic, client_version: int, now_ms: int) -> Self:
+        """The transition that adds partitions, and begins the transaction if necessary."""
         return type(self)(
             self.producer_id,
             self.producer_epoch,
@@ -206,7 +206,7 @@ class Transaction(NamedTuple):
         )
 
     def prepared(self, is_commit: bool, client_version: int, next_producer_id: int, now_ms: int) -> Self:
-        """The end is decided. The new protocol raises the epoch, and may end what has not begun."""
+        """The transition that decides the end. The new protocol raises the epoch, and may abort without a begin."""
         epoch = self.producer_epoch
         if client_version >= EPOCH_PER_TRANSACTION:
             epoch = min(epoch + 1, HIGHEST_EPOCH)  # a fence may have taken the last one
@@ -224,7 +224,7 @@ class Transaction(NamedTuple):
         )
 
     def fenced(self, transaction_version: int, now_ms: int) -> Self:
-        """The coordinator aborts the transaction in the next epoch: its holder is fenced.
+        """The transition of an abort by the coordinator, in the next epoch: the holder is fenced.
 
         `transaction_version` of the cluster. The end of a transaction of the new protocol has the next epoch already.
         """
@@ -234,7 +234,7 @@ class Transaction(NamedTuple):
         return self._replace(producer_epoch=epoch).prepared(False, 0, NO_ID, now_ms)
 
     def completed(self, now_ms: int) -> Self:
-        """All markers are written."""
+        """The transition after all markers were written."""
         producer_id, epoch = self.next_holder
         return type(self)(
             producer_id,
@@ -268,7 +268,7 @@ class Transaction(NamedTuple):
         )
 
     def to_value(self) -> TransactionLogValue:
-        """The record. Without need it has no field of version 1."""
+        """The record. It has the fields of version 1 only if one of them is needed."""
         rows = [PartitionsSchema(topic, list(indexes)) for topic, indexes in self.partitions.items()]
         return TransactionLogValue(
             producer_id=self.producer_id,
@@ -319,7 +319,7 @@ def record_version(transaction: Transaction, transaction_version: int) -> int:
     return 1 if transaction_version or needs_tags else 0
 
 
-def _union(known: Mapping[str, tuple[int, ...]], added: Partitions) -> dict[str, tuple[int, ...]]:
+def _union(known: Mapping[str, tuple[int, ...]], added: PartitionsByTopic) -> dict[str, tuple[int, ...]]:
     merged = dict(known)
     for topic, indexes in added.items():
         merged[topic] = tuple(sorted({*merged.get(topic, ()), *indexes}))

@@ -16,7 +16,7 @@ from headgate.gateway.coordinator.runtime import CoordinatorRuntime
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.coordinator.transactions import expiration
 from headgate.gateway.coordinator.transactions import partitions as partition_requests
-from headgate.gateway.coordinator.transactions.effects import MarkerWriter, Partitions, WriteMarkers
+from headgate.gateway.coordinator.transactions.effects import MarkerWriter, PartitionsByTopic, WriteMarkers
 from headgate.gateway.coordinator.transactions.settings import TransactionSettings
 from headgate.gateway.coordinator.transactions.transaction import (
     EPOCH_PER_TRANSACTION,
@@ -40,11 +40,11 @@ logger = logging.getLogger("headgate.transactions")
 
 _ABORTS = {OVERDUE: "it is open for longer than its timeout", REPLACED: "another producer begins with the id"}
 WRITE_TIMEOUT_MS = 5_000
-"""So long a reply waits for the high watermark, as those of groups do by default. Kafka: the transaction's timeout."""
+"""The longest wait of a reply for the high watermark, as for groups by default. Kafka: the transaction's timeout."""
 
 
 _YES, _NO = AddPartitionsToTxnResult(), AddPartitionsToTxnResult()
-"""The word for a leader that needs no row for each partition."""
+"""The answers for a leader that needs no row for each partition."""
 
 
 def _word(code: ErrorCode) -> AddPartitionsToTxnResult:
@@ -145,7 +145,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: Partitions,
+        partitions: PartitionsByTopic,
         *,
         adds: bool,
     ) -> AddPartitionsToTxnResult | Task[AddPartitionsToTxnResult]:
@@ -159,7 +159,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         | 0 | the transaction has the partition |
         | INVALID_PRODUCER_ID_MAPPING | the transactional id is unknown, or has another producer id |
         | PRODUCER_FENCED | another epoch |
-        | CONCURRENT_TRANSACTIONS | the last transaction is being ended; come again |
+        | CONCURRENT_TRANSACTIONS | the last transaction is being ended; retry |
         | TRANSACTION_ABORTABLE | not `adds`: the transaction does not have the partition |
 
         Raises KafkaError, as may the task: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
@@ -177,7 +177,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         return cast("AddPartitionsToTxnResult | Task[AddPartitionsToTxnResult]", self._ask(transactional_id, decide))
 
     def _ask(self, transactional_id: str, decide: Callable[[TransactionShard, Ticket], Decision]) -> Any:
-        """`submit` for a leader: no records are written on the word of a transaction that may be lost."""
+        """`submit` for a leader, which must not write records for a transaction that may be lost."""
         index = self.index_of(transactional_id)
         coordinator = self._coordinators.get(index) or self._open_late(index)
         if coordinator.partition.log.staged is not None:
@@ -185,9 +185,9 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         return coordinator.submit(transactional_id, decide)
 
     def confirm(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions, *, adds: bool
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: PartitionsByTopic, *, adds: bool
     ) -> bool:
-        """Whether `verify` says yes for all partitions at once; if not, its answer has to be asked for.
+        """Whether `verify` would succeed for all partitions at once. If false, call `verify`.
 
         Raises KafkaError as `verify` does.
         """
@@ -203,7 +203,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
 
         return self._ask(transactional_id, decide) is _YES
 
-    def has_committed(self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions) -> bool:
+    def has_committed(self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: PartitionsByTopic) -> bool:
         """Whether the records below the high watermark say that the producer's open transaction has these partitions.
 
         False if anything about the id's shard is still to be written. Raises KafkaError as `index_of`.
@@ -228,10 +228,10 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
             self._markers.write(effect, leader_epoch, partial(self.complete, effect))
 
     def complete(self, effect: WriteMarkers) -> None:
-        """All markers of the effect are written: write the Complete record.
+        """Write the Complete record: all markers of the effect are written.
 
-        An effect that was performed again since does nothing, even if the two are equal: its markers may come once
-        more, and in the old protocol they would end the next transaction.
+        An effect that was performed again since is ignored, even if the two are equal: its markers may be written
+        once more, and in the old protocol they would end the next transaction.
         """
         transactional_id = effect.transactional_id
         if self._effects.get(transactional_id) is not effect:

@@ -3,7 +3,7 @@
 Pure: no log, no thread. `replay` is the only mutator of hard state, `transactions`. The requests are functions of the
 shard, in `initialization`, `partitions`, `ending` and `listing`.
 
-A Prepare record has an effect, the markers; the Complete record follows when `complete` hears that all are written.
+A Prepare record has an effect, the markers; the Complete record follows by `complete`, when all markers are written.
 After a load the effect of each Prepare state is performed again.
 """
 
@@ -75,7 +75,7 @@ class TransactionShard:
         return self.prepare(key, transaction.fenced(self.transaction_version(), self.timestamp_ms()))
 
     def complete(self, effect: WriteMarkers) -> Decision:
-        """All markers of the effect are written. An effect of the past does nothing."""
+        """Write the Complete record: all markers of the effect are written. An outdated effect is ignored."""
         key = effect.transactional_id
         transaction = self.transactions.get(key)
         if transaction is None or not transaction.is_prepared or transaction.markers(key) != effect:
@@ -93,7 +93,7 @@ class TransactionShard:
     ) -> None:
         """Change the hard state as one record says.
 
-        The state is the record's value, and not made of its message again: that took four percent of a transaction.
+        The state is the record's value itself: decoding its message again took four percent of a transaction.
         """
         assert isinstance(key, TransactionLogKey)
         if value is None:
@@ -102,7 +102,7 @@ class TransactionShard:
             self.transactions[key.transactional_id] = value
 
     def replay_marker(self, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
-        """Nothing: no transaction writes into `__transaction_state`."""
+        """Do nothing: no transaction writes to `__transaction_state`."""
 
     def record_loader(self) -> RecordLoader:
         """A function that replays records from their bytes, for one load.
@@ -122,13 +122,13 @@ class TransactionShard:
         return load
 
     def persistent_state(self) -> object:
-        """The content of the records, to be compared: live and rebuilt shards must have the same."""
+        """The content of the records, for comparison: live and rebuilt shards must have the same."""
         return self.transactions
 
     # Time
 
     def start_clocks(self, now_ms: float) -> Iterator[None]:
-        """Resume what the records leave open, one id at each step: timeouts run on, markers are written again."""
+        """Resume open transactions after a load, one id at each step: timeouts continue, markers are written again."""
         for key, transaction in self.transactions.items():
             if transaction.is_prepared:
                 self._resumed.add(key)
@@ -137,7 +137,7 @@ class TransactionShard:
             yield
 
     def note_due(self, key: str) -> None:
-        """A decision about the id was made: set the timer of its transaction."""
+        """Set the timer of the id's transaction after a decision about the id."""
         transaction = self.transactions.get(key)
         if transaction is not None and transaction.state is TransactionState.ONGOING:
             # Not in the past: a tick whose record cannot be written would be due at once again
@@ -150,7 +150,7 @@ class TransactionShard:
                 self.replaced.pop(key, None)
 
     def _deadline_ms(self, key: str, transaction: Transaction) -> float:
-        """When the transaction is overdue. Only a load asks the wall clock for the time that has passed."""
+        """The monotonic time at which the transaction is overdue. Only after a load it depends on the wall clock."""
         deadline_ms = self._deadlines_ms.get(key)
         if deadline_ms is None:
             passed_ms = max(self.timestamp_ms() - transaction.start_ms, 0)
@@ -159,7 +159,7 @@ class TransactionShard:
         return deadline_ms
 
     def _check_at(self, due_ms: float) -> float:
-        """The first multiple of the interval behind a time: overdue transactions are aborted together."""
+        """The first multiple of the interval after a time: overdue transactions are aborted together."""
         interval_ms = self.settings.abort_interval_ms
         return (due_ms // interval_ms + 1) * interval_ms
 
@@ -168,7 +168,7 @@ class TransactionShard:
         return self.timers.take(now_ms)
 
     def tick(self, key: str, now_ms: float) -> Decision:
-        """The timer of the id has fired, perhaps too early; or the last decision of a tick could not be written."""
+        """Decide for a timer that fired, perhaps too early, or because the last decision was not written."""
         transaction = self.transactions.get(key)
         if transaction is None:
             return Decision()

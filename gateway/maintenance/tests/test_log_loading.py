@@ -15,7 +15,7 @@ from headgate.gateway.app.broker import Broker
 from headgate.gateway.app.composition import Seams
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.maintenance import log_loading
-from headgate.gateway.maintenance.log_loading import LogLoader, Progress, in_order
+from headgate.gateway.maintenance.log_loading import LoadingProgress, LogLoader, in_order
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.runtime.scheduler import StoppedError
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
@@ -309,7 +309,7 @@ def test_progress_is_in_the_log_and_in_the_metrics(
 
 
 def test_the_time_that_is_left() -> None:
-    progress = Progress(partitions=10, bytes=100 << 20, began_ms=1000.0)
+    progress = LoadingProgress(partitions=10, bytes=100 << 20, began_ms=1000.0)
     assert progress.seconds_left(9000.0) == 0, "there is nothing to go by yet"
     progress.opened, progress.bytes_ended = 5, 50 << 20
     assert progress.seconds_left(9000.0) == pytest.approx(8.0)

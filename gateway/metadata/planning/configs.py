@@ -36,7 +36,7 @@ def change_broker_configs(
 ) -> list[MetadataRecord]:
     """The records that change configs of one broker, or with None of all brokers.
 
-    The check is that of the broker with this `config`. Raises KafkaError: INVALID_REQUEST, INVALID_CONFIG.
+    `config` belongs to the broker that checks the change. Raises KafkaError: INVALID_REQUEST, INVALID_CONFIG.
     """
     records = config_records("" if node_id is None else str(node_id), changes, BROKER_RESOURCE)
     of_all, own = image.apply_all(records).broker_configs(config.node_id)

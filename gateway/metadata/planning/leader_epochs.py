@@ -23,7 +23,7 @@ def register_broker(node_id: int, rack: str | None, incarnation_id: bytes, broke
 def raise_leader_epochs(image: Image, latest_epochs: Mapping[TopicPartition, int]) -> list[MetadataRecord]:
     """Records that raise the leader epoch of each partition above the epoch given with the partition.
 
-    A partition that the image does not have is passed over.
+    Partitions that the image does not have are skipped.
     """
     records: list[MetadataRecord] = []
     for (name, index), latest_epoch in latest_epochs.items():

@@ -10,7 +10,7 @@ from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecor
 BLOCK_SIZE = 1000
 
 
-class ProducerIdBlock(NamedTuple):
+class PlannedProducerIds(NamedTuple):
     """Producer ids from `first` on, `size` of them. No id may be handed out before the records are stored."""
 
     first: int
@@ -18,9 +18,9 @@ class ProducerIdBlock(NamedTuple):
     records: list[MetadataRecord]
 
 
-def take_producer_ids(image: Image, node_id: int) -> ProducerIdBlock:
+def take_producer_ids(image: Image, node_id: int) -> PlannedProducerIds:
     """The next block that no broker has taken, for the broker `node_id`."""
     first = image.next_producer_id
-    return ProducerIdBlock(
+    return PlannedProducerIds(
         first, BLOCK_SIZE, [ProducerIdsRecord(broker_id=node_id, next_producer_id=first + BLOCK_SIZE)]
     )

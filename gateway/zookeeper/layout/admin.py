@@ -1,8 +1,8 @@
 """Orders to the controller (`/admin`) and notifications of brokers.
 
-Tools of Kafka before 3.0 write the orders where they get `--zookeeper`; the controller deletes each when it is done.
-Brokers with an inter.broker.protocol.version below 2.7 tell the controller in `/isr_change_notification` of in-sync
-sets that they changed; all tell in `/log_dir_event_notification` of a failed disk.
+Tools of Kafka before 3.0 write the orders if they run with `--zookeeper`; the controller deletes each completed order.
+Brokers with an inter.broker.protocol.version below 2.7 report changed in-sync replicas to the controller in
+`/isr_change_notification`. All brokers report failed disks in `/log_dir_event_notification`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, Self
 
 from headgate.gateway.zookeeper.layout.node import (
-    Fields,
+    NodeFields,
     decode_fields,
     encode_object,
     topic_child_path,
@@ -26,11 +26,9 @@ LOG_DIR_EVENTS_PATH: Final = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX: Final = "log_dir_event_"
 _LOG_DIR_FAILURE: Final = 1
 
-TopicPartition = tuple[str, int]
-
 
 class TopicDeletion(NamedTuple):
-    """An order to delete a topic. The node has no data (3.9) or empty data (0.8.2); nobody reads them."""
+    """An order to delete a topic. The node has no data (3.9) or empty data (0.8.2), which no broker reads."""
 
     topic: str
 
@@ -46,7 +44,7 @@ class TopicDeletion(NamedTuple):
 class PartitionReassignments(NamedTuple):
     """An order to move partitions: the new replicas of each, the preferred leader first."""
 
-    replicas: Mapping[TopicPartition, tuple[int, ...]]
+    replicas: Mapping[tuple[str, int], tuple[int, ...]]
 
     @staticmethod
     def path() -> str:
@@ -63,13 +61,13 @@ class PartitionReassignments(NamedTuple):
     def decode(cls, data: bytes | None) -> Self:
         """Raises InvalidNode."""
         fields = decode_fields(REASSIGN_PARTITIONS_PATH, data)
-        return cls({_partition(one): one.integers("replicas") for one in fields.objects("partitions")})
+        return cls({_partition(row): row.integers("replicas") for row in fields.objects("partitions")})
 
 
 class PreferredReplicaElection(NamedTuple):
     """An order to give partitions back to their preferred leaders."""
 
-    partitions: tuple[TopicPartition, ...]
+    partitions: tuple[tuple[str, int], ...]
 
     @staticmethod
     def path() -> str:
@@ -87,7 +85,7 @@ class PreferredReplicaElection(NamedTuple):
 class IsrChange(NamedTuple):
     """A notification: these partitions have other in-sync replicas. The node is sequential."""
 
-    partitions: tuple[TopicPartition, ...]
+    partitions: tuple[tuple[str, int], ...]
 
     @staticmethod
     def path() -> str:
@@ -123,16 +121,16 @@ class LogDirFailure(NamedTuple):
         return cls(fields.integer("broker", low=0))
 
 
-def _encode_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
+def _encode_partitions(partitions: tuple[tuple[str, int], ...]) -> bytes:
     listed = [{"topic": topic, "partition": index} for topic, index in partitions]
     return encode_object({"version": 1, "partitions": listed})
 
 
-def _decode_partitions(path: str, data: bytes | None) -> tuple[TopicPartition, ...]:
-    return tuple([_partition(one) for one in decode_fields(path, data).objects("partitions")])
+def _decode_partitions(path: str, data: bytes | None) -> tuple[tuple[str, int], ...]:
+    return tuple([_partition(row) for row in decode_fields(path, data).objects("partitions")])
 
 
-def _partition(fields: Fields) -> TopicPartition:
+def _partition(fields: NodeFields) -> tuple[str, int]:
     topic = fields.text("topic")
     topic_child_path(fields.path, topic)
     return topic, fields.integer("partition", low=0)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Self
 
 from headgate.gateway.zookeeper.layout.node import (
     NO_FIELDS,
-    Fields,
+    NodeFields,
     child_number,
     decode_fields,
     encode_object,
@@ -23,7 +23,7 @@ _ENDPOINT: Final = re.compile(r"([^:/]+)://(?:\[([^\[\]]*)\]|([^\[\]/]*)):(-?[0-
 _MAX_PORT: Final = 65535
 
 
-class Endpoint(NamedTuple):
+class AdvertisedEndpoint(NamedTuple):
     """The advertised address of a listener. IPv6 addresses have no brackets."""
 
     listener: str
@@ -39,11 +39,11 @@ class Endpoint(NamedTuple):
 class BrokerRegistration(NamedTuple):
     """A live broker. `features`: the lowest and highest supported level by name.
 
-    `host` and `port` are those of the first endpoint without encryption, for clients of the 0.8 age; None and -1
-    without such an endpoint.
+    The node also has `host` and `port` of the first endpoint without encryption, for clients of the 0.8 age; null
+    and -1 without such an endpoint.
     """
 
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[AdvertisedEndpoint, ...]
     timestamp_ms: int = -1
     rack: str | None = None
     jmx_port: int = -1
@@ -55,9 +55,9 @@ class BrokerRegistration(NamedTuple):
         return number_child_path(BROKER_IDS_PATH, broker_id)
 
     @property
-    def plaintext(self) -> Endpoint | None:
+    def plaintext(self) -> AdvertisedEndpoint | None:
         """The endpoint that clients of the 0.8 age use."""
-        return next((one for one in self.endpoints if one.security_protocol == PLAINTEXT), None)
+        return next((endpoint for endpoint in self.endpoints if endpoint.security_protocol == PLAINTEXT), None)
 
     def encode(self) -> bytes:
         """Version 5."""
@@ -66,8 +66,10 @@ class BrokerRegistration(NamedTuple):
             "features": {
                 name: {"min_version": low, "max_version": high} for name, (low, high) in self.features.items()
             },
-            "listener_security_protocol_map": {one.listener: one.security_protocol for one in self.endpoints},
-            "endpoints": [str(one) for one in self.endpoints],
+            "listener_security_protocol_map": {
+                endpoint.listener: endpoint.security_protocol for endpoint in self.endpoints
+            },
+            "endpoints": [str(endpoint) for endpoint in self.endpoints],
             **({} if self.rack is None else {"rack": self.rack}),
             "jmx_port": self.jmx_port,
             "port": -1 if plaintext is None else plaintext.port,
@@ -88,16 +90,16 @@ class BrokerRegistration(NamedTuple):
 
 
 def broker_id_of(name: str) -> int:
-    """The id that a child of `/brokers/ids` stands for. Raises InvalidNode."""
+    """The broker id in the name of a child of `/brokers/ids`. Raises InvalidNode."""
     return child_number(BROKER_IDS_PATH, name)
 
 
-def _single_endpoint(fields: Fields) -> tuple[Endpoint, ...]:
+def _single_endpoint(fields: NodeFields) -> tuple[AdvertisedEndpoint, ...]:
     port = fields.integer("port", high=_MAX_PORT)
-    return (Endpoint(PLAINTEXT, fields.text("host"), port, PLAINTEXT),)
+    return (AdvertisedEndpoint(PLAINTEXT, fields.text("host"), port, PLAINTEXT),)
 
 
-def _endpoints(fields: Fields) -> tuple[Endpoint, ...]:
+def _endpoints(fields: NodeFields) -> tuple[AdvertisedEndpoint, ...]:
     protocols = fields.mapping_of_text("listener_security_protocol_map") or _SECURITY_PROTOCOLS
     endpoints = []
     for text in fields.texts("endpoints"):
@@ -108,11 +110,11 @@ def _endpoints(fields: Fields) -> tuple[Endpoint, ...]:
         protocol = protocols.get(listener, "")
         if protocol not in _SECURITY_PROTOCOLS:
             fields.fail(f"the security protocol of the listener {shown(listener)} is {shown(protocol)}")
-        endpoints.append(Endpoint(listener, host, port, protocol))
+        endpoints.append(AdvertisedEndpoint(listener, host, port, protocol))
     return tuple(endpoints)
 
 
-def _features(fields: Fields) -> Mapping[str, tuple[int, int]]:
+def _features(fields: NodeFields) -> Mapping[str, tuple[int, int]]:
     found = {}
     for name, levels in fields.mapping_of_objects("features"):
         found[name] = levels.integer("min_version", 1, low=0), levels.integer("max_version", low=0)

@@ -9,8 +9,8 @@ from headgate.gateway.zookeeper.layout.node import (
     MAX_INT32,
     MAX_INT64,
     NO_FIELDS,
-    Fields,
     InvalidNode,
+    NodeFields,
     decode_decimal,
     decode_fields,
     decode_json,
@@ -25,7 +25,7 @@ CLUSTER_ID_PATH: Final = "/cluster/id"
 FEATURES_PATH: Final = "/feature"
 PRODUCER_IDS_PATH: Final = "/latest_producer_id_block"
 OWN_FEATURES_PATH: Final = "/headgate/feature"
-# What else a broker of Kafka 3.9 creates at its start
+# The other nodes that a broker of Kafka 3.9 creates at its start
 PERSISTENT_PATHS: Final = (
     "/consumers",
     "/brokers/ids",
@@ -49,7 +49,7 @@ _MAX_LEVEL: Final = 2**15 - 1
 class Controller(NamedTuple):
     """The broker that is the controller; the node is ephemeral.
 
-    `kraft_controller_epoch` is -1 unless a KRaft controller has taken over (KIP-866): then nobody else may write.
+    `kraft_controller_epoch` is -1 unless a KRaft controller has taken over (KIP-866). Then no other broker may write.
     """
 
     broker_id: int
@@ -73,7 +73,7 @@ class Controller(NamedTuple):
     def decode(cls, data: bytes | None) -> Self:
         """Kafka 0.8.0 wrote the id alone. Raises InvalidNode."""
         value = decode_json(CONTROLLER_PATH, data)
-        fields = Fields(CONTROLLER_PATH, value if isinstance(value, dict) else {"brokerid": value})
+        fields = NodeFields(CONTROLLER_PATH, value if isinstance(value, dict) else {"brokerid": value})
         broker_id = fields.integer("brokerid", low=0 if not isinstance(value, dict) else -1)
         return cls(broker_id, fields.timestamp_ms(), fields.integer("kraftControllerEpoch", _NO_KRAFT))
 
@@ -115,7 +115,7 @@ class ClusterId(NamedTuple):
 
 
 class ProducerIdBlock(NamedTuple):
-    """The block of producer ids that was taken last: `first` to `last`, both included. The next begins behind it."""
+    """The last block of producer ids taken: `first` to `last`, both included. The next begins after `last`."""
 
     broker_id: int
     first: int

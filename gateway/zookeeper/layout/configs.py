@@ -1,6 +1,6 @@
 """`/config`: dynamic configs of topics, brokers, clients, users and addresses, and the notifications of changes.
 
-Names of clients and users are percent-encoded; `<default>` stands for all that have no configs of their own.
+Names of clients and users are percent-encoded; `<default>` stands for all entities without own configs.
 `groups` is Headgate's own: Kafka in ZooKeeper mode has no configs of groups.
 """
 
@@ -12,8 +12,8 @@ from urllib.parse import quote, unquote
 
 from headgate.gateway.zookeeper.layout.node import (
     NO_FIELDS,
-    Fields,
     InvalidNode,
+    NodeFields,
     child_number,
     child_path,
     decode_fields,
@@ -34,9 +34,9 @@ _TYPES: Final = (TOPICS, BROKERS, CLIENTS, USERS, IPS, GROUPS)
 
 
 class ConfigEntity(NamedTuple):
-    """The owner of configs. `name` is plain, None for the default; `client_id` is that of a user's client.
+    """The owner of configs. `name` is not encoded; it is None for the default. `client_id` names a client of a user.
 
-    `has_client` tells the default client of a user (`client_id` None) from the user.
+    `has_client` distinguishes the default client of a user (`client_id` None) from the user.
     """
 
     entity_type: str
@@ -65,7 +65,7 @@ class ConfigEntity(NamedTuple):
 
 
 class EntityConfigs(NamedTuple):
-    """The configs of one entity by Kafka's names. Writing means: the node, then a notification."""
+    """The configs of one entity by Kafka's names. A writer writes the node, then a notification."""
 
     configs: Mapping[str, str]
     unknown: Mapping[str, Any] = NO_FIELDS
@@ -80,7 +80,7 @@ class EntityConfigs(NamedTuple):
 
     @classmethod
     def decode(cls, entity: ConfigEntity, data: bytes | None) -> Self:
-        """No data are no configs: so is a user of whom only clients have configs. Raises InvalidNode."""
+        """A node without data has no configs, for example a user with configs of clients only. Raises InvalidNode."""
         if not data:
             return cls({})
         fields = decode_fields(cls.path(entity), data)
@@ -89,7 +89,7 @@ class EntityConfigs(NamedTuple):
 
 
 class ConfigChange(NamedTuple):
-    """A notification: look at the configs of this entity again. The node is sequential; brokers delete it later."""
+    """A notification of changed configs of this entity. The node is sequential; brokers delete it later."""
 
     entity: ConfigEntity
 
@@ -108,7 +108,7 @@ class ConfigChange(NamedTuple):
         path = f"{CONFIG_CHANGES_PATH}/{name}"
         value = decode_json(path, data)
         try:
-            return cls(_changed(Fields(path, value)) if isinstance(value, dict) else _changed_topic(path, value))
+            return cls(_changed(NodeFields(path, value)) if isinstance(value, dict) else _changed_topic(path, value))
         except InvalidNode as error:
             raise InvalidNode(path, error.reason) from None
 
@@ -120,7 +120,7 @@ def _changed_topic(path: str, value: object) -> ConfigEntity:
     return ConfigEntity(TOPICS, value)
 
 
-def _changed(fields: Fields) -> ConfigEntity:
+def _changed(fields: NodeFields) -> ConfigEntity:
     if fields.integer("version", low=1, high=2) == 2:
         return ConfigEntity.of(fields.text("entity_path"))
     entity_type = fields.text("entity_type")

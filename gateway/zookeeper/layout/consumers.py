@@ -1,6 +1,6 @@
 """`/consumers`: groups whose members are clients of the 0.8 age: registrations, owners of partitions, offsets.
 
-A group's id is the name of a node as it is. So a group id with `/` cannot be in ZooKeeper.
+A node's name is the unencoded group id. So a group id with `/` cannot be in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ConsumerOffset(NamedTuple):
 
     @classmethod
     def decode(cls, group: str, topic: str, partition: int, data: bytes | None) -> Self:
-        """Zeros and a plus in front are allowed, as in Kafka: people write offsets by hand. Raises InvalidNode."""
+        """Leading zeros and a plus are allowed, as in Kafka: people write offsets by hand. Raises InvalidNode."""
         path = cls.path(group, topic, partition)
         if data is not None and len(data) <= MAX_OFFSET_BYTES and _is_offset(data):
             data = encode_decimal(int(data))
@@ -126,5 +126,5 @@ def offsets_path(group: str, topic: str) -> str:
 
 
 def partition_of(parent: str, name: str) -> int:
-    """The index that a child of `owners_path` or `offsets_path` stands for. Raises InvalidNode."""
+    """The partition index in the name of a child of `owners_path` or `offsets_path`. Raises InvalidNode."""
     return child_number(parent, name)

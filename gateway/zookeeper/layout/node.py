@@ -18,14 +18,14 @@ from headgate.protocol.errors import KafkaError
 MAX_DATA_BYTES: Final = 4 << 20
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 MAX_DEPTH: Final = 64
-"""Nesting of JSON; Kafka's has at most four. Python reads and writes what is deeper, or fails, as its stack allows."""
+"""The deepest JSON; Kafka's has at most four levels. Beyond it Python may fail, depending on its stack."""
 NO_FIELDS: Final[Mapping[str, Any]] = {}
 _REQUIRED: Final[Any] = object()
 _TOO_DEEP: Final = "the JSON is nested too deeply"
 _SHOWN = 60
 
 _DECIMAL: Final = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
-# ZooKeeper's PathUtils; it sees UTF-16, so that a character beyond is a pair of surrogates to it
+# ZooKeeper's PathUtils. It sees UTF-16: a character above U+FFFF is a pair of surrogates there
 _ILLEGAL: Final = re.compile("[\x00-\x1f/\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 _SEQUENCE: Final = re.compile(r"-?[0-9]{10}", re.ASCII)
 _ESCAPES: Final = re.compile(rb"\\u00([0-9a-f]{2})")
@@ -41,13 +41,13 @@ class InvalidNode(ValueError):
 
 
 def encode_object(members: Mapping[str, Any]) -> bytes:
-    """Compact JSON in the given order. Raises ValueError for text that UTF-8 does not have (lone surrogates)."""
+    """Compact JSON in the given order. Raises ValueError for text that UTF-8 cannot encode (lone surrogates)."""
     data = json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
     # Jackson writes these escapes in capitals
     return _ESCAPES.sub(lambda found: b"\\u00" + found[1].upper(), data) if b"\\u00" in data else data
 
 
-class Fields:
+class NodeFields:
     """The members of a JSON object. Each getter raises InvalidNode for a wrong type, and for a missing member."""
 
     def __init__(self, path: str, members: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ class Fields:
         return value  # type: ignore[no-any-return]
 
     def timestamp_ms(self) -> int:
-        """`timestamp`, which nobody reads but people: text or a number, -1 where it is neither."""
+        """`timestamp`, informational only: text or a number; -1 for any other value."""
         value = self._get("timestamp", -1)
         if isinstance(value, str) and _DECIMAL.fullmatch(value):
             value = int(value)
@@ -83,7 +83,7 @@ class Fields:
 
     def texts(self, name: str) -> list[str]:
         value = self._get(name, _REQUIRED)
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(element, str) for element in value):
             self._fail(name, value, "an array of strings")
         return value
 
@@ -107,21 +107,21 @@ class Fields:
             found[index] = self._integers(f"{name}.{key}", value)
         return found
 
-    def mapping_of_objects(self, name: str) -> Iterator[tuple[str, Fields]]:
+    def mapping_of_objects(self, name: str) -> Iterator[tuple[str, NodeFields]]:
         """The members of a member, each an object; none where it is missing."""
         for key, value in self._object(name).items():
             yield key, self._fields(f"{name}.{key}", value)
 
-    def objects(self, name: str) -> Iterator[Fields]:
+    def objects(self, name: str) -> Iterator[NodeFields]:
         """A member that is an array of objects."""
         value = self._get(name, _REQUIRED)
         if not isinstance(value, list):
             self._fail(name, value, "an array")
-        for one in value:
-            yield self._fields(name, one)
+        for element in value:
+            yield self._fields(name, element)
 
     def unknown(self) -> Mapping[str, Any]:
-        """The members that nobody has asked for."""
+        """The members that no getter has read."""
         return {name: value for name, value in self._members.items() if name not in self._known} or NO_FIELDS
 
     def fail(self, reason: str) -> NoReturn:
@@ -140,10 +140,10 @@ class Fields:
             self._fail(name, value, "an object")
         return value
 
-    def _fields(self, name: str, value: object) -> Fields:
+    def _fields(self, name: str, value: object) -> NodeFields:
         if not isinstance(value, dict):
             self._fail(name, value, "an object")
-        return Fields(self.path, value)
+        return NodeFields(self.path, value)
 
     def _integer(self, name: str, value: object, low: int, high: int) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
@@ -153,18 +153,18 @@ class Fields:
     def _integers(self, name: str, value: object) -> tuple[int, ...]:
         if not isinstance(value, list):
             self._fail(name, value, "an array of integers")
-        return tuple([self._integer(name, one, 0, MAX_INT32) for one in value])
+        return tuple([self._integer(name, element, 0, MAX_INT32) for element in value])
 
     def _fail(self, name: str, value: object, wanted: str) -> NoReturn:
         self.fail(f"`{shown(name)}` must be {wanted}, and is {shown(value)}")
 
 
-def decode_fields(path: str, data: bytes | None) -> Fields:
+def decode_fields(path: str, data: bytes | None) -> NodeFields:
     """The JSON object of a node. Raises InvalidNode."""
     value = decode_json(path, data)
     if not isinstance(value, dict):
         raise InvalidNode(path, f"the data must be a JSON object, and are {shown(value)}")
-    return Fields(path, value)
+    return NodeFields(path, value)
 
 
 def decode_json(path: str, data: bytes | None) -> Any:
@@ -172,7 +172,7 @@ def decode_json(path: str, data: bytes | None) -> Any:
     text = decode_text(path, data)
     try:
         value = json.loads(text, parse_float=_refuse, parse_constant=_refuse)
-        if "\\u" in text:  # an escape can name half a character, which could not be written again
+        if "\\u" in text:  # an escape can be half a surrogate pair, which could not be written again
             encode_object({"": value})
     except RecursionError:
         raise InvalidNode(path, _TOO_DEEP) from None
@@ -196,7 +196,7 @@ def decode_text(path: str, data: bytes | None) -> str:
 
 
 def decode_decimal(path: str, data: bytes | None, *, low: int = -MAX_INT64 - 1, high: int = MAX_INT64) -> int:
-    """A decimal number as the whole data, without sign, zeros or blanks in front. Raises InvalidNode."""
+    """Data that are one decimal number, without a plus, leading zeros or blanks. Raises InvalidNode."""
     text = decode_text(path, data)
     if not _DECIMAL.fullmatch(text) or not low <= int(text) <= high:
         raise InvalidNode(path, f"{shown(text)} is not a decimal number from {low} to {high}")
@@ -234,7 +234,7 @@ def number_child_path(parent: str, number: int) -> str:
 
 
 def child_number(parent: str, name: str) -> int:
-    """The broker's id or the partition's index that a child's name is. Raises InvalidNode."""
+    """The broker's id or the partition's index in a child's name. Raises InvalidNode."""
     return decode_decimal(child_path(parent, name), name.encode(), low=0, high=MAX_INT32)
 
 
@@ -247,7 +247,7 @@ def sequence_number(name: str, prefix: str) -> int:
 
 
 def with_unknown(members: dict[str, Any], unknown: Mapping[str, Any]) -> bytes:
-    """The object of known members and then of those that were kept. A known member wins."""
+    """The known members, followed by the unknown ones. A known member takes precedence."""
     return encode_object(members | {name: value for name, value in unknown.items() if name not in members})
 
 
@@ -260,7 +260,11 @@ def shown(value: object) -> str:
 def _is_deeper(value: Any, depth: int) -> bool:
     level = [value]
     for _ in range(depth):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        inner = [
+            element.values() if isinstance(element, dict) else element
+            for element in level
+            if isinstance(element, dict | list)
+        ]
         level = list(chain.from_iterable(inner))
         if not level:
             return False

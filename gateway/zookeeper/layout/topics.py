@@ -1,6 +1,6 @@
 """`/brokers/topics`: the assignment of each topic, and the leader and in-sync replicas of each partition.
 
-`/headgate/deleted_topics`: the topics that this broker has deleted, until no group has offsets of them.
+`/headgate/deleted_topics`: notes of the topics that this broker has deleted, until no group has offsets of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 from headgate.gateway.zookeeper.layout.node import (
     MAX_INT64,
     NO_FIELDS,
-    Fields,
+    NodeFields,
     child_number,
     decode_fields,
     encode_object,
@@ -38,9 +38,9 @@ class ReplicaAssignment(NamedTuple):
 
 
 class TopicAssignment(NamedTuple):
-    """A topic. `topic_id` is None where Kafka before 2.8, or one of its tools, made the topic.
+    """A topic. `topic_id` is None if Kafka before 2.8, or one of its tools, created the topic.
 
-    `unknown` are fields of the node that are kept when it is written again.
+    `unknown`: further fields of the node, which a later write keeps.
     """
 
     topic_id: bytes | None
@@ -53,14 +53,18 @@ class TopicAssignment(NamedTuple):
         return topic_child_path(TOPICS_PATH, topic)
 
     def encode(self) -> bytes:
-        """Version 3. The partitions have the order of their numbers; Kafka's is that of its hash table."""
+        """Version 3. The partitions are in the order of their numbers, in Kafka in the order of its hash table."""
         partitions = sorted(self.partitions.items())
         members = {
-            "partitions": {str(index): one.replicas for index, one in partitions},
+            "partitions": {str(index): assignment.replicas for index, assignment in partitions},
             **({} if self.topic_id is None else {"topic_id": _encode_id(self.topic_id)}),
-            "adding_replicas": {str(index): one.adding_replicas for index, one in partitions if one.adding_replicas},
+            "adding_replicas": {
+                str(index): assignment.adding_replicas for index, assignment in partitions if assignment.adding_replicas
+            },
             "removing_replicas": {
-                str(index): one.removing_replicas for index, one in partitions if one.removing_replicas
+                str(index): assignment.removing_replicas
+                for index, assignment in partitions
+                if assignment.removing_replicas
             },
             "version": 3,
         }
@@ -82,7 +86,7 @@ class TopicAssignment(NamedTuple):
 class LeaderAndIsr(NamedTuple):
     """The leader of a partition (-1 without one), its epoch, and the in-sync replicas; written by the controller.
 
-    `controller_epoch` is that of the controller that wrote last. `leader_recovery_state` is 1 after an election from
+    `controller_epoch` belongs to the last writer. `leader_recovery_state` is 1 after an election from
     outside the in-sync replicas, until the leader has recovered (KIP-704).
     """
 
@@ -132,7 +136,7 @@ def partitions_path(topic: str) -> str:
 class DeletedTopic(NamedTuple):
     """The note of a deletion, written in the multi that deletes the topic: the topic's id, name, and the time.
 
-    A topic whose node is missing without such a note was not deleted by this broker.
+    A topic that is missing without a note was not deleted by this broker.
     """
 
     topic_id: bytes
@@ -164,7 +168,7 @@ def partition_path(topic: str, partition: int) -> str:
 
 
 def partition_of(topic: str, name: str) -> int:
-    """The index that a child of a topic's `partitions` stands for. Raises InvalidNode."""
+    """The partition index in the name of a child of a topic's `partitions`. Raises InvalidNode."""
     return child_number(partitions_path(topic), name)
 
 
@@ -172,7 +176,7 @@ def _encode_id(topic_id: bytes) -> str:
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
-def _decode_id(fields: Fields) -> bytes | None:
+def _decode_id(fields: NodeFields) -> bytes | None:
     text = fields.text("topic_id", None)
     if text is None:
         return None
@@ -183,7 +187,7 @@ def _decode_id(fields: Fields) -> bytes | None:
 
 
 def _id_of(text: str) -> bytes | None:
-    """The id that a text stands for; None if the text is no id."""
+    """The id that a text encodes; None if the text is no id."""
     try:
         topic_id = base64.b64decode(f"{text}==", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

@@ -1,7 +1,7 @@
-"""All nodes of a cluster at once, as our image and as what a conditional write needs: versions, and unknown fields.
+"""All nodes of a cluster: as an image, and with the versions and unknown fields that conditional writes need.
 
-The epoch of a partition is the version of its state's node, as in Kafka: whoever writes upon an old image is refused.
-A node that cannot be read is left out and reported; the rest is read all the same.
+The epoch of a partition is the version of its state's node, as in Kafka: ZooKeeper refuses a write from an old image.
+An unreadable node is left out and reported; the others are read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class ZNode(NamedTuple):
-    """The data of a node, how often they were set, and the transaction that created the node."""
+    """The data of a node, their version, and the transaction that created the node."""
 
     data: bytes | None
     version: int
@@ -61,7 +61,7 @@ KeepsId = Callable[[bytes, Sequence[str]], str]
 
 
 class TopicNodes(NamedTuple):
-    """The nodes of a topic that are there: `states` by partition; `parents` are the paths of their parents.
+    """The existing nodes of a topic: `states` by partition, `parents` the paths of their parents.
 
     `ClusterNodes` changes both in place.
     """
@@ -80,11 +80,11 @@ class ConfigNode(NamedTuple):
 
 
 class ClusterTree(NamedTuple):
-    """A cluster as its nodes have it.
+    """A cluster as its nodes describe it.
 
-    `without_id`: topics whose id in the image is new, and not in ZooKeeper yet. `deleting`: topics that tools have
-    marked for deletion. `invalid`: the errors of nodes that are left out, each with the path of the node. Configs that
-    are left out are empty in `configs`, and not in the image: the next change replaces them, as in Kafka.
+    `without_id`: topics whose id in the image is new, and not in ZooKeeper yet. `deleting`: topics with a deletion
+    order. `invalid`: the errors of unreadable nodes, each with the node's path. Unreadable configs are empty in
+    `configs`, and missing in the image: the next change replaces them, as in Kafka.
     """
 
     image: Image
@@ -101,7 +101,7 @@ class ClusterTree(NamedTuple):
 
 
 def oldest(_topic_id: bytes, names: Sequence[str]) -> str:
-    """The `KeepsId` of a reader that knows no topic: the others are copies of the oldest node."""
+    """The `KeepsId` of a reader without an image: the other nodes are copies of the oldest node."""
     return names[0]
 
 
@@ -113,13 +113,13 @@ def copied(name: str, keeper: str) -> InvalidNode:
 def read_cluster(tree: Tree, new_topic_id: Callable[[], bytes], keeps_id: KeepsId = oldest) -> ClusterTree:
     """The cluster of a tree. `new_topic_id` makes an id for each topic that has none.
 
-    Of several topics with one id, all but the one that `keeps_id` are left out.
+    Of several topics with one id only the topic that `keeps_id` names is kept.
     """
     return _Reading(tree, new_topic_id).cluster(keeps_id)
 
 
 class _Reading:
-    """One reading of a tree."""
+    """The state of one `read_cluster`."""
 
     def __init__(self, tree: Tree, new_topic_id: Callable[[], bytes]) -> None:
         self._tree = tree
@@ -181,8 +181,8 @@ class _Reading:
     ) -> Topic:
         found = configs.get(ConfigEntity(TOPICS, name))
         states = [
-            _partition(one.replicas, nodes.states.get(index), self._version(LeaderAndIsr.path(name, index)))
-            for index, one in sorted(nodes.assignment.partitions.items())
+            _partition(assignment.replicas, nodes.states.get(index), self._version(LeaderAndIsr.path(name, index)))
+            for index, assignment in sorted(nodes.assignment.partitions.items())
         ]
         return Topic(name, topic_id, tuple(states), {} if found is None else found.configs.configs)
 
@@ -193,7 +193,7 @@ class _Reading:
                 yield name, nodes
 
     def _with_unique_ids(self, topics: dict[str, TopicNodes], keeps_id: KeepsId) -> dict[str, TopicNodes]:
-        """The topics without copies: nodes with the id of another topic."""
+        """Remove the copies, which are nodes with the id of another topic."""
         names: dict[bytes, list[str]] = {}
         for name, nodes in topics.items():
             if nodes.assignment.topic_id is not None:
@@ -246,14 +246,16 @@ class _Reading:
     def _broker(self, name: str) -> Node:
         broker_id = broker_id_of(name)
         found = BrokerRegistration.decode(broker_id, self._tree[BrokerRegistration.path(broker_id)].data)
-        return Node(broker_id, found.rack, {one.listener: (one.host, one.port) for one in found.endpoints})
+        return Node(
+            broker_id, found.rack, {endpoint.listener: (endpoint.host, endpoint.port) for endpoint in found.endpoints}
+        )
 
     def _single(self, path: str, decode: Callable[[bytes | None], T]) -> T | None:
         node = self._tree.get(path)
         return None if node is None else self._tried(path, decode, node.data)
 
     def _tried(self, path: str, read: Callable[..., T], *arguments: object) -> T | None:
-        """What `read` makes of a node; None for an invalid one. An error of the name has the path of the parent."""
+        """Parse a node by `read`; None if the node is invalid. An error about the name has the path of the parent."""
         try:
             return read(*arguments)
         except InvalidNode as error:
@@ -273,13 +275,13 @@ def _is_parent(entity_path: str) -> bool:
 
 
 def _highest_epoch(topics: Mapping[str, TopicNodes]) -> int:
-    """The highest epoch of a controller that wrote a state: the node with the last epoch is absent, or unreadable."""
+    """The highest controller epoch in the partition states, for an absent or unreadable `/controller_epoch`."""
     epochs = (state.controller_epoch for nodes in topics.values() for state in nodes.states.values())
     return max(epochs, default=0)
 
 
 def _partition(replicas: tuple[int, ...], state: LeaderAndIsr | None, version: int) -> PartitionState:
-    """A partition that the controller has not taken up yet has no leader, no epoch and nobody in sync."""
+    """The state of a partition. Before the controller has written it: no leader, no epoch, an empty ISR."""
     if state is None:
         return PartitionState(-1, NO_EPOCH, replicas, (), ABSENT)
     return PartitionState(state.leader, state.leader_epoch, replicas, state.isr, version)

@@ -1,7 +1,7 @@
-"""The session of a start: opened and waited for before the log directories are taken, without a loop.
+"""The session of a start: the broker waits for it before it takes the log directories, without an event loop.
 
-The deadline of all waits together is `zookeeper.connection.timeout.ms`, or else the session timeout. An earlier session
-of this broker is waited out in addition.
+The deadline of all waits together is `zookeeper.connection.timeout.ms`, or else the session timeout. The wait for
+the end of an earlier session of this broker comes on top.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LONGER_MS: Final = 5_000.0
 
 
 class ZooKeeperConnection:
-    """A session that is connected, and the waits of a start for it."""
+    """A connected session, with blocking waits for the start."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, open_session: OpenSession, pump: Pump | None = None) -> None:
         """Connect. Raises ZooKeeperRefusal."""
@@ -87,7 +87,7 @@ class ZooKeeperConnection:
                 raise refusals.no_cluster(self.connect, path, meta.cluster_id, len(partitions))
 
     def create_chroot(self) -> None:
-        """Create a missing chroot, as Kafka does; the directories are new then. Raises ZooKeeperRefusal."""
+        """Create a missing chroot, as Kafka does. Raises ZooKeeperRefusal."""
         if self.has_chroot:
             return
         servers, _, chroot = self.connect.partition("/")
@@ -156,7 +156,7 @@ class ZooKeeperConnection:
         self.pump.run_until(lambda: False, self._clock.monotonic_ms() + _PAUSE_MS)
 
     def _wait(self, is_done: Callable[[], bool], deadline_ms: float, what: str) -> bool:
-        """Wait until a deadline, with a line every five seconds."""
+        """Wait until a deadline, with a log line every five seconds."""
         while True:
             now_ms = self._clock.monotonic_ms()
             if self.pump.run_until(is_done, min(deadline_ms, now_ms + LINE_MS)):

@@ -1,7 +1,7 @@
 """Joining a cluster: the checks that refuse it, and the node of this process (`owner.py`).
 
-The same steps at a start, for a new session, and for a session that was interrupted: they look at what is there, and do
-what is missing. After `Lost` and `Overtaken` they are run again. Nothing is written before all checks have passed.
+The steps are the same at a start, for a new session, and for an interrupted session: they read the present nodes and
+create the missing ones. After `Lost` and `Overtaken` they run again. Nothing is written before all checks have passed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerReg
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_PATH, ClusterId, Controller
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.membership import refusals
-from headgate.gateway.zookeeper.membership.owner import OWNERS_PATH, Owner
+from headgate.gateway.zookeeper.membership.owner import OWNERS_PATH, SessionOwner
 from headgate.gateway.zookeeper.metadata.reading import ensure_paths
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, NodeData, Operation, Refused, Session, Watch
 from headgate.gateway.zookeeper.steps import Failed, Steps, children, ensure, gather, get, multi
@@ -24,9 +24,9 @@ logger = logging.getLogger("headgate.zookeeper")
 
 
 class EarlierSession(Exception):
-    """An earlier session of this broker lives on, perhaps with its process: its end has to be awaited."""
+    """An earlier session of this broker is alive, perhaps with its process. The broker has to wait for its end."""
 
-    def __init__(self, node_id: int, session_id: int, owner: Owner) -> None:
+    def __init__(self, node_id: int, session_id: int, owner: SessionOwner) -> None:
         super().__init__(node_id, session_id)
         self.node_id = node_id
         self.session_id = session_id
@@ -34,37 +34,37 @@ class EarlierSession(Exception):
 
 
 class Overtaken(Exception):
-    """Somebody else wrote meanwhile: begin again."""
+    """Another client wrote at the same time: begin again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """This broker, as its checks need it. `connect` is for messages."""
+class JoiningBroker:
+    """The identity of a broker that joins a cluster. `connect` is for messages."""
 
     connect: str
     node_id: int
-    owner: Owner
+    owner: SessionOwner
     cluster_id: str | None = None
-    """The cluster of a broker that runs; None at a start."""
+    """The cluster of a running broker; None at a start."""
     unreadable: UnreadableNodes = field(default_factory=UnreadableNodes)
 
 
-class _Found(NamedTuple):
-    """The nodes that decide whether a cluster may be joined."""
+class _ClusterState(NamedTuple):
+    """The nodes that the checks before a join need."""
 
     owner: NodeData | None
     controller: NodeData | None
     brokers: dict[int, NodeData]
 
 
-def join(session: Session, member: Member, watch: Watch | None = None) -> Steps[None]:
+def join(session: Session, member: JoiningBroker, watch: Watch | None = None) -> Steps[None]:
     """Check the cluster, and create the node of this process.
 
-    `watch` is that of `/brokers/ids`. Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed.
+    `watch` is set on `/brokers/ids`. Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed.
     """
     if member.cluster_id is not None:
         yield from _check_cluster(session, member, member.cluster_id)
-    found = yield from _look(session, member, watch)
+    found = yield from _read_nodes(session, member, watch)
     earlier = _check(session, member, found)
     yield from ensure_paths(session)
     yield from ensure(session, OWNERS_PATH)
@@ -72,21 +72,21 @@ def join(session: Session, member: Member, watch: Watch | None = None) -> Steps[
     if earlier is not None:
         operations += _replacement(member, found)
     if found.owner is None or earlier is not None:
-        operations.append(Create(Owner.path(member.node_id), member.owner.encode(), is_ephemeral=True))
+        operations.append(Create(SessionOwner.path(member.node_id), member.owner.encode(), is_ephemeral=True))
         yield from commit(session, member, operations, "the node of this process")
     if earlier is not None:
         logger.info("the nodes of this broker's earlier process %d are replaced: it is gone", earlier.process)
 
 
-def check(session: Session, member: Member) -> Steps[None]:
+def check(session: Session, member: JoiningBroker) -> Steps[None]:
     """Check the cluster as `join` does, and write nothing. Raises ZooKeeperRefusal, EarlierSession, Failed."""
-    _check(session, member, (yield from _look(session, member, None)))
+    _check(session, member, (yield from _read_nodes(session, member, None)))
 
 
-def _check_cluster(session: Session, member: Member, cluster_id: str) -> Steps[None]:
-    """Check that the cluster is still there: without it, this broker would write a part of it. Raises ZooKeeperRefusal.
+def _check_cluster(session: Session, member: JoiningBroker, cluster_id: str) -> Steps[None]:
+    """Check that the cluster still exists: otherwise this broker would create parts of it. Raises ZooKeeperRefusal.
 
-    An id that cannot be read says nothing: anybody may have written it.
+    An unreadable id is no reason to refuse: any program may have written it.
     """
     node = yield from get(session, CLUSTER_ID_PATH)
     if node is None:
@@ -100,7 +100,7 @@ def _check_cluster(session: Session, member: Member, cluster_id: str) -> Steps[N
         raise refusals.changed_cluster(member.connect, found, cluster_id)
 
 
-def commit(session: Session, member: Member, operations: list[Operation], what: str) -> Steps[None]:
+def commit(session: Session, member: JoiningBroker, operations: list[Operation], what: str) -> Steps[None]:
     """Write all or nothing. Raises Overtaken, ZooKeeperRefusal, Lost."""
     try:
         result = yield from multi(session, operations)
@@ -112,16 +112,17 @@ def commit(session: Session, member: Member, operations: list[Operation], what: 
         raise refusals.unwritable(member.connect, what, result.error.name)
 
 
-def _look(session: Session, member: Member, watch: Watch | None) -> Steps[_Found]:
-    owner = yield from get(session, Owner.path(member.node_id))
+def _read_nodes(session: Session, member: JoiningBroker, watch: Watch | None) -> Steps[_ClusterState]:
+    owner = yield from get(session, SessionOwner.path(member.node_id))
     controller = yield from get(session, CONTROLLER_PATH)
     names = yield from children(session, BROKER_IDS_PATH, watch)
-    ids = [one for name in names if (one := _broker_id(member, name)) is not None]
-    nodes = yield from gather([get(session, BrokerRegistration.path(one)) for one in ids])
-    return _Found(owner, controller, {one: node for one, node in zip(ids, nodes, strict=True) if node is not None})
+    ids = [broker for name in names if (broker := _broker_id(member, name)) is not None]
+    nodes = yield from gather([get(session, BrokerRegistration.path(broker)) for broker in ids])
+    registered = zip(ids, nodes, strict=True)
+    return _ClusterState(owner, controller, {broker: node for broker, node in registered if node is not None})
 
 
-def _broker_id(member: Member, name: str) -> int | None:
+def _broker_id(member: JoiningBroker, name: str) -> int | None:
     try:
         return broker_id_of(name)
     except InvalidNode as error:
@@ -129,13 +130,14 @@ def _broker_id(member: Member, name: str) -> int | None:
         return None
 
 
-def _check(session: Session, member: Member, found: _Found) -> Owner | None:
+def _check(session: Session, member: JoiningBroker, found: _ClusterState) -> SessionOwner | None:
     """Return the owner of an earlier session that may be replaced. Raises ZooKeeperRefusal, EarlierSession."""
-    others = [(one, _registration(one, node)) for one, node in found.brokers.items() if one != member.node_id]
-    # A broker's node is ephemeral. The reader of the cluster names one that is neither ephemeral nor readable
-    others = [(one, known) for one, known in others if known or found.brokers[one].stat.ephemeral_owner]
-    if others:
-        raise refusals.other_brokers(member.connect, others)
+    others = {broker: node for broker, node in found.brokers.items() if broker != member.node_id}
+    registrations = [(broker, _registration(broker, node)) for broker, node in others.items()]
+    # A node that is neither readable nor ephemeral is no live broker; `read_cluster` reports it
+    live = [(broker, known) for broker, known in registrations if known or others[broker].stat.ephemeral_owner]
+    if live:
+        raise refusals.other_brokers(member.connect, live)
     mine = {session.session_id}
     registered = found.brokers.get(member.node_id)
     earlier = None
@@ -154,7 +156,7 @@ def _check(session: Session, member: Member, found: _Found) -> Owner | None:
     return earlier
 
 
-def _check_controller(member: Member, node: NodeData, mine: set[int]) -> None:
+def _check_controller(member: JoiningBroker, node: NodeData, mine: set[int]) -> None:
     try:
         controller = Controller.decode(node.data)
     except InvalidNode as error:
@@ -169,7 +171,7 @@ def _check_controller(member: Member, node: NodeData, mine: set[int]) -> None:
 
 
 def _in_use(
-    member: Member, registered: NodeData | None, owner: Owner | None, node: NodeData
+    member: JoiningBroker, registered: NodeData | None, owner: SessionOwner | None, node: NodeData
 ) -> refusals.ZooKeeperRefusal:
     registration = None if registered is None else _registration(member.node_id, registered)
     return refusals.id_in_use(member.connect, member.node_id, registration, owner, node.stat.ctime_ms)
@@ -182,17 +184,17 @@ def _registration(node_id: int, node: NodeData) -> BrokerRegistration | None:
         return None
 
 
-def _owner(node_id: int, node: NodeData) -> Owner | None:
+def _owner(node_id: int, node: NodeData) -> SessionOwner | None:
     try:
-        return Owner.decode(node_id, node.data)
+        return SessionOwner.decode(node_id, node.data)
     except InvalidNode:
         return None
 
 
-def _replacement(member: Member, found: _Found) -> list[Operation]:
-    """The deletion of an earlier session's nodes, whose process is gone; ZooKeeper would delete them at its end."""
+def _replacement(member: JoiningBroker, found: _ClusterState) -> list[Operation]:
+    """Deletions of the nodes of an earlier session whose process is gone; the timeout would delete them later."""
     nodes = (
-        (Owner.path(member.node_id), found.owner),
+        (SessionOwner.path(member.node_id), found.owner),
         (BrokerRegistration.path(member.node_id), found.brokers.get(member.node_id)),
         (CONTROLLER_PATH, found.controller),
     )

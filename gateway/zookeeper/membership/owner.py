@@ -1,10 +1,10 @@
 """`/headgate/brokers/<id>`: the process behind a session, so that its next start knows its own earlier session.
 
 ZooKeeper keeps the ephemeral nodes of a killed process until the session times out. The next process on the same
-directories may replace them where it is certain that the earlier one is gone: it holds the lock of the same file, in
-the same boot of the same machine. On another machine, or after a reboot, it waits for the end of the session.
+directories may replace them if the earlier process is certainly gone: the new process holds the lock of the same file,
+in the same boot of the same machine. On another machine, or after a reboot, it waits for the end of the session.
 
-A node of its own, because other programs read every field of `/brokers/ids/<id>`.
+The node is separate from `/brokers/ids/<id>`, because other programs read every field there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headgate.gateway.zookeeper.layout.node import decode_fields, encode_object
 OWNERS_PATH: Final = "/headgate/brokers"
 
 
-class Owner(NamedTuple):
+class SessionOwner(NamedTuple):
     """A process. `boot` identifies its machine since the last boot, `locks` its lock files by id of their directory."""
 
     host: str
@@ -56,10 +56,10 @@ class Owner(NamedTuple):
             fields.mapping_of_text("locks"),
         )
 
-    def shares_directory(self, other: Owner) -> bool:
+    def shares_directory(self, other: SessionOwner) -> bool:
         """Whether both processes use the same log directory, so that at most one of them runs."""
         return bool(self.locks.keys() & other.locks.keys())
 
-    def holds_lock_of(self, other: Owner) -> bool:
-        """Whether this process holds a lock of the other one, which is gone then."""
+    def holds_lock_of(self, other: SessionOwner) -> bool:
+        """Whether this process holds a lock that the other process held. Then the other process is gone."""
         return bool(self.boot) and self.boot == other.boot and bool(self.locks.items() & other.locks.items())

@@ -1,7 +1,7 @@
 """Callbacks of a session where no event loop runs: before the start of the broker, after its end, and in tools.
 
-A `Pump` is a `Scheduling`. `run_until` blocks and runs what has arrived. `hand_over` passes everything on to the
-scheduler of the loop, in order; `take_back` ends that.
+A `Pump` is a `SessionScheduling`. `run_until` blocks, and runs the callbacks that have arrived. `hand_over` passes all
+callbacks on to the scheduler of the loop, in order; `take_back` ends that.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.zookeeper.shared_session import Scheduling, Timer
+from headgate.gateway.zookeeper.shared_session import SessionScheduling, SessionTimer
 
 Arrived = SimpleQueue[Callable[[], None]]
 LONGEST_WAIT_S: Final = 0.5
-"""A wait never lasts longer without a look at the condition, which a clock may change too."""
+"""The longest wait before the condition is evaluated again: the clock may change it too."""
 
 
 class _PumpTimer:
-    """A function that is to run at `when_ms`."""
+    """A function that runs at `when_ms`."""
 
     def __init__(self, when_ms: float, callback: Callable[[], None]) -> None:
         self.when_ms = when_ms
@@ -46,7 +46,7 @@ def take(arrived: Arrived, seconds: float) -> Callable[[], None] | None:
 
 
 class Pump:
-    """A queue of callbacks, run by whoever waits, or by a scheduler."""
+    """A queue of callbacks. A blocking wait or a scheduler runs them."""
 
     def __init__(self, clock: Clock, take: Callable[[Arrived, float], Callable[[], None] | None] = take) -> None:
         """`take` waits for the next callback; a test moves its clock there."""
@@ -55,7 +55,7 @@ class Pump:
         self._arrived: Arrived = SimpleQueue()
         self._timers: list[tuple[float, int, _PumpTimer]] = []
         self._numbers = itertools.count()
-        self._scheduler: Scheduling | None = None
+        self._scheduler: SessionScheduling | None = None
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._arrived.put(callback)
@@ -69,7 +69,7 @@ class Pump:
         if scheduler is not None:
             scheduler.call_from_thread(self._run_next)
 
-    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+    def call_after(self, delay_ms: float, callback: Callable[[], None]) -> SessionTimer:
         if self._scheduler is not None:
             return self._scheduler.call_after(delay_ms, callback)
         timer = _PumpTimer(self._clock.monotonic_ms() + delay_ms, callback)
@@ -88,8 +88,8 @@ class Pump:
                 return is_done()
         return True
 
-    def hand_over(self, scheduler: Scheduling) -> None:
-        """Have a scheduler run all further callbacks, and those that have arrived before."""
+    def hand_over(self, scheduler: SessionScheduling) -> None:
+        """Have a scheduler run all callbacks from now on, those that have arrived already included."""
         self._scheduler = scheduler
         for _ in range(self._arrived.qsize()):
             scheduler.call_from_thread(self._run_next)
@@ -98,7 +98,7 @@ class Pump:
         self._timers.clear()
 
     def take_back(self) -> None:
-        """Collect callbacks here again, with those that the scheduler did not run before its end."""
+        """Collect callbacks here again, including those that the scheduler did not run before it stopped."""
         self._scheduler = None
 
     def _run_next(self) -> None:

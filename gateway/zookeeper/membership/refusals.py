@@ -1,4 +1,4 @@
-"""The sentences with which a start with ZooKeeper is refused: what is wrong, where, and what to do. Pure."""
+"""Error texts of a refused start with ZooKeeper: the fault, the place, and the remedy. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from headgate.gateway.zookeeper.layout.brokers import BrokerRegistration
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.steps import Failed, Lost
 from headgate.storage.errors import StorageError
 
@@ -64,7 +64,7 @@ def no_cluster(connect: str, directory: str, own: str, partitions: int) -> ZooKe
 
 
 def lost_cluster(connect: str, own: str) -> ZooKeeperRefusal:
-    """The nodes of the cluster are gone below a broker that runs."""
+    """The nodes of the cluster are gone while this broker runs."""
     return ZooKeeperRefusal(
         f"ZooKeeper at {connect} has lost cluster {own}, so that this broker cannot register there, and topics and"
         f" configs cannot be changed: {WAY_OUT}"
@@ -72,7 +72,7 @@ def lost_cluster(connect: str, own: str) -> ZooKeeperRefusal:
 
 
 def changed_cluster(connect: str, found: str, own: str) -> ZooKeeperRefusal:
-    """Another cluster is at the same place below a broker that runs."""
+    """Another cluster has taken the place of this one while this broker runs."""
     return ZooKeeperRefusal(
         f"the cluster id {found} in ZooKeeper at {connect} doesn't match {own}, the cluster of this broker, as"
         f" ZooKeeper was replaced: {WAY_OUT}"
@@ -88,7 +88,7 @@ def outdated(connect: str) -> ZooKeeperRefusal:
 
 
 def embedded_log(connect: str, directory: str) -> ZooKeeperRefusal:
-    """The directory has an embedded metadata log, which is a second truth."""
+    """The directory has an embedded metadata log: a second source of metadata."""
     return ZooKeeperRefusal(
         f"{directory} has its metadata in the embedded log __headgate_metadata-0, and zookeeper.connect={connect} names"
         " another place for them: carry them over with `headgate metadata to-zookeeper`, or remove zookeeper.connect"
@@ -96,14 +96,14 @@ def embedded_log(connect: str, directory: str) -> ZooKeeperRefusal:
 
 
 def kraft_directory(connect: str, directory: str) -> ZooKeeperRefusal:
-    """The directory is that of a Kafka without ZooKeeper."""
+    """The directory belongs to a Kafka without ZooKeeper."""
     return ZooKeeperRefusal(
         f"{directory} belongs to an Apache Kafka with KRaft, whose metadata are not in ZooKeeper at {connect}: remove"
         " zookeeper.connect and start with `headgate serve --adopt`, or set another log.dirs"
     )
 
 
-def id_in_use(connect: str, node_id: int, registration: BrokerRegistration | None, owner: Owner | None,
+def id_in_use(connect: str, node_id: int, registration: BrokerRegistration | None, owner: SessionOwner | None,
               since_ms: int) -> ZooKeeperRefusal:  # fmt: skip
     """Another process is registered under this broker's id."""
     process = "" if owner is None else f", process {owner.process} on {owner.host}"
@@ -116,7 +116,7 @@ def id_in_use(connect: str, node_id: int, registration: BrokerRegistration | Non
 
 def other_brokers(connect: str, others: Sequence[tuple[int, BrokerRegistration | None]]) -> ZooKeeperRefusal:
     """Other brokers are registered: a cluster has one broker so far."""
-    names = ", ".join(f"broker {node_id} ({_addresses(one)})" for node_id, one in others)
+    names = ", ".join(f"broker {node_id} ({_addresses(registration)})" for node_id, registration in others)
     return ZooKeeperRefusal(
         f"ZooKeeper at {connect} has {names}: Headgate serves a cluster alone so far; stop the other brokers, or set"
         " another zookeeper.connect"
@@ -147,8 +147,8 @@ def unwritable(connect: str, what: str, error: str) -> ZooKeeperRefusal:
     )
 
 
-def lives_on(connect: str, node_id: int, owner: Owner) -> ZooKeeperRefusal:
-    """The earlier session of this broker did not end: somebody keeps it alive."""
+def lives_on(connect: str, node_id: int, owner: SessionOwner) -> ZooKeeperRefusal:
+    """The earlier session of this broker did not end: its process keeps it alive."""
     return ZooKeeperRefusal(
         f"node.id={node_id} is in use in ZooKeeper at {connect} by process {owner.process} on {owner.host}, since"
         f" {_time(owner.since_ms)}, on a copy of this log directory or on the same one: stop that process; its session"
@@ -157,7 +157,7 @@ def lives_on(connect: str, node_id: int, owner: Owner) -> ZooKeeperRefusal:
 
 
 def not_registered(connect: str, node_id: int, waited_ms: float, problem: str) -> ZooKeeperRefusal:
-    """The broker runs, but is not registered: nobody would find it."""
+    """The broker runs, but is not registered: clients would not find it."""
     return ZooKeeperRefusal(
         f"broker {node_id} could not be registered in ZooKeeper at {connect} within {waited_ms / 1000:g} s:"
         f" {problem}; start again once ZooKeeper answers"
@@ -165,17 +165,17 @@ def not_registered(connect: str, node_id: int, waited_ms: float, problem: str) -
 
 
 def unreadable(connect: str, error: InvalidNode) -> ZooKeeperRefusal:
-    """A node that decides about a start has data of nobody."""
+    """The data of a node that the start depends on cannot be parsed."""
     return ZooKeeperRefusal(f"{error}; another program wrote that node below {connect}: correct or delete it")
 
 
 def of_failure(connect: str, what: str, error: Failed) -> ZooKeeperRefusal | Lost:
-    """What to raise for a request that failed: a lost connection is no reason to refuse."""
+    """The error to raise for a failed request. A lost connection is no reason for a refusal."""
     return error if isinstance(error, Lost) else unwritable(connect, what, error.error.name)
 
 
-def earlier_session(node_id: int, owner: Owner) -> str:
-    """What is waited for while an earlier session of this broker lives on."""
+def earlier_session(node_id: int, owner: SessionOwner) -> str:
+    """The text for a wait for the end of an earlier session of this broker."""
     return (
         f"the end of the earlier session of broker {node_id} (process {owner.process} on {owner.host}, since"
         f" {_time(owner.since_ms)})"

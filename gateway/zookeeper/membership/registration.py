@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headgate.gateway.config.listeners import Listener
-from headgate.gateway.zookeeper.layout.brokers import PLAINTEXT, BrokerRegistration, Endpoint
-from headgate.gateway.zookeeper.membership.joining import Member, Overtaken, commit
-from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.layout.brokers import PLAINTEXT, AdvertisedEndpoint, BrokerRegistration
+from headgate.gateway.zookeeper.membership.joining import JoiningBroker, Overtaken, commit
+from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.session import Check, Create, Operation, Session, Watch
 from headgate.gateway.zookeeper.steps import Steps, get
 
@@ -20,26 +20,26 @@ logger = logging.getLogger("headgate.zookeeper")
 
 
 def registration(config: BrokerConfig, ports: Mapping[str, int], now_ms: int) -> BrokerRegistration:
-    """What to register. `ports`: the open port of each listener; others have the configured one."""
-    endpoints = [_endpoint(config, one, ports.get(one.name, one.port)) for one in config.listeners]
+    """The registration of this broker. `ports`: open ports by listener; the others have their configured port."""
+    endpoints = [_endpoint(config, listener, ports.get(listener.name, listener.port)) for listener in config.listeners]
     return BrokerRegistration(tuple(endpoints), now_ms, config.broker_rack)
 
 
-def _endpoint(config: BrokerConfig, listener: Listener, port: int) -> Endpoint:
+def _endpoint(config: BrokerConfig, listener: Listener, port: int) -> AdvertisedEndpoint:
     host, port = config.advertised_address(listener.name, listener.host, port)
-    return Endpoint(listener.name, host, port, PLAINTEXT)
+    return AdvertisedEndpoint(listener.name, host, port, PLAINTEXT)
 
 
-def register(session: Session, member: Member, wanted: BrokerRegistration, watch: Watch) -> Steps[None]:
+def register(session: Session, member: JoiningBroker, wanted: BrokerRegistration, watch: Watch) -> Steps[None]:
     """Create the registration, unless this session has it. Raises Overtaken, ZooKeeperRefusal, Lost.
 
-    `watch` tells when the registration is gone.
+    `watch` fires when the registration is gone.
     """
     path = BrokerRegistration.path(member.node_id)
     found = yield from get(session, path, watch)
     if found is None:
         operations: list[Operation] = [
-            Check(Owner.path(member.node_id)),
+            Check(SessionOwner.path(member.node_id)),
             Create(path, wanted.encode(), is_ephemeral=True),
         ]
         yield from commit(session, member, operations, "the registration")

@@ -1,7 +1,7 @@
-"""The life of a broker's session after the start: lost, interrupted, expired, and everything back again.
+"""The life of a broker's session after the start: interruption, expiry, and the recovery from both.
 
-Clients are served on meanwhile. After each connection the broker looks whether it may (still) be here (`joining.py`),
-registers itself, and has the store go on. Until then one line says what is waited for, at growing intervals.
+The broker serves its clients meanwhile. After each reconnection it repeats the checks of a join (`joining.py`),
+registers itself, and resumes the store. Until then it logs the reason of the wait, at growing intervals.
 """
 
 from __future__ import annotations
@@ -16,51 +16,53 @@ from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.tasks import run
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration
 from headgate.gateway.zookeeper.membership import refusals
-from headgate.gateway.zookeeper.membership.joining import EarlierSession, Member, Overtaken, join
+from headgate.gateway.zookeeper.membership.joining import EarlierSession, JoiningBroker, Overtaken, join
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal, earlier_session
 from headgate.gateway.zookeeper.membership.registration import register
 from headgate.gateway.zookeeper.session import SessionEvent
-from headgate.gateway.zookeeper.shared_session import Scheduling, SharedSession, Timer
+from headgate.gateway.zookeeper.shared_session import SessionScheduling, SessionTimer, SharedSession
 from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children
 
 logger = logging.getLogger("headgate.zookeeper")
 
 RETRY_MS: Final = 500.0
-"""The time until the next look at an earlier session, or at a node that somebody else just wrote."""
+"""The wait before another attempt, after an earlier session or a concurrent write was found."""
 REFUSED_RETRY_MS: Final = 5_000.0
 FIRST_LINE_MS, LONGEST_LINE_MS = 5_000.0, 60_000.0
 
 
-class Store(Protocol):
-    """The metadata store. It learns of a lost connection by the errors of its requests."""
+class ResumableStore(Protocol):
+    """The metadata store. The errors of its requests report a lost connection to it."""
 
     def resume(self) -> None:
-        """Read everything again, become the controller again, and go on."""
+        """Read everything again, become the controller again, and continue."""
 
 
 class SessionLife:
-    """Follows the events of the session, from the end of the start on."""
+    """Handles the events of the session, from the end of the start on."""
 
-    def __init__(self, shared: SharedSession, member: Member, scheduling: Scheduling, clock: Clock) -> None:
+    def __init__(
+        self, shared: SharedSession, member: JoiningBroker, scheduling: SessionScheduling, clock: Clock
+    ) -> None:
         self._shared = shared
         self._member = member
         self._scheduling = scheduling
         self._clock = clock
-        self._store: Store | None = None
+        self._store: ResumableStore | None = None
         self._registration: BrokerRegistration | None = None
         self._announced: Callable[[ZooKeeperRefusal | None], None] | None = None
-        self._deadline: Timer | None = None
-        self._is_whole = True  # the session is connected, and everything of it is in ZooKeeper
+        self._deadline: SessionTimer | None = None
+        self._is_whole = True  # the session is connected, and all its nodes are in ZooKeeper
         self._attempt = 0
         self._lost_ms = 0.0
         self._problem = ""
         self._lines = Backoff(FIRST_LINE_MS, LONGEST_LINE_MS)
-        self._line: Timer | None = None
-        self._retry: Timer | None = None
-        shared.listeners.append(self._follow)
+        self._line: SessionTimer | None = None
+        self._retry: SessionTimer | None = None
+        shared.listeners.append(self._handle_event)
 
-    def serve(self, store: Store) -> None:
-        """The store to resume."""
+    def serve(self, store: ResumableStore) -> None:
+        """Set the store to resume."""
         self._store = store
 
     def announce(
@@ -68,7 +70,7 @@ class SessionLife:
     ) -> None:
         """Register this broker, now and after each loss.
 
-        `done` is called once it is registered for the first time, or with the reason why it is not within this time.
+        `done` gets None after the first registration, or the error if that takes longer than `within_ms`.
         """
         self._registration, self._announced = registration, done
         self._deadline = self._scheduling.call_after(within_ms, partial(self._not_announced, within_ms))
@@ -77,9 +79,9 @@ class SessionLife:
 
     def _not_announced(self, waited_ms: float) -> None:
         problem = self._problem or "no answer"
-        self._tell(refusals.not_registered(self._shared.connect, self._member.node_id, waited_ms, problem))
+        self._report(refusals.not_registered(self._shared.connect, self._member.node_id, waited_ms, problem))
 
-    def _tell(self, error: ZooKeeperRefusal | None) -> None:
+    def _report(self, error: ZooKeeperRefusal | None) -> None:
         announced, self._announced = self._announced, None
         if announced is not None:
             assert self._deadline is not None
@@ -87,15 +89,15 @@ class SessionLife:
             announced(error)
 
     def stop(self) -> None:
-        """Follow no more events."""
-        if self._follow in self._shared.listeners:
-            self._shared.listeners.remove(self._follow)
+        """Handle no further events."""
+        if self._handle_event in self._shared.listeners:
+            self._shared.listeners.remove(self._handle_event)
         self._attempt += 1
         for timer in (self._line, self._retry, self._deadline):
             if timer is not None:
                 timer.cancel()
 
-    def _follow(self, event: SessionEvent) -> None:
+    def _handle_event(self, event: SessionEvent) -> None:
         if event is SessionEvent.OUTDATED:
             self._problem = "it came back empty or from an older copy"
             logger.error("%s", refusals.outdated(self._shared.connect))
@@ -103,7 +105,7 @@ class SessionLife:
             self._problem = "no connection" if event is SessionEvent.SUSPENDED else "the session has expired"
             self._lost()
         else:
-            self._lost()  # also a new session of which the loss was not told: a kazoo that had failed
+            self._lost()  # needed for a new session without a loss event, after kazoo has failed
             self._begin(self._come_back())
 
     def _lost(self) -> None:
@@ -112,15 +114,15 @@ class SessionLife:
             self._is_whole = False
             self._lost_ms = self._clock.monotonic_ms()
             self._lines.reset()
-            self._line = self._scheduling.call_after(self._lines.next_wait_ms(), self._say)
+            self._line = self._scheduling.call_after(self._lines.next_wait_ms(), self._log_waiting)
 
-    def _say(self) -> None:
+    def _log_waiting(self) -> None:
         logger.warning(
             "waiting for ZooKeeper at %s, for %.0f s so far: %s; clients are served, and what needs ZooKeeper waits:"
             " changes of topics and configs, offsets in ZooKeeper, the registration of broker %d",
             self._shared.connect, self._seconds(), self._problem, self._member.node_id,
         )  # fmt: skip
-        self._line = self._scheduling.call_after(self._lines.next_wait_ms(), self._say)
+        self._line = self._scheduling.call_after(self._lines.next_wait_ms(), self._log_waiting)
 
     def _seconds(self) -> float:
         return (self._clock.monotonic_ms() - self._lost_ms) / 1000
@@ -128,13 +130,13 @@ class SessionLife:
     # Coming back
 
     def _come_back(self) -> Steps[None]:
-        yield from join(self._shared.session, self._member, self._look_again)
+        yield from join(self._shared.session, self._member, self._registrations_changed)
         yield from self._register()
 
     def _register(self) -> Steps[None]:
         if self._registration is not None:
-            yield from children(self._shared.session, BROKER_IDS_PATH, self._look_again)  # other brokers
-            yield from register(self._shared.session, self._member, self._registration, self._look_again)
+            yield from children(self._shared.session, BROKER_IDS_PATH, self._registrations_changed)  # other brokers
+            yield from register(self._shared.session, self._member, self._registration, self._registrations_changed)
 
     def _begin(self, steps: Steps[None]) -> None:
         self._attempt += 1
@@ -150,12 +152,12 @@ class SessionLife:
         if result is None:
             self._whole()
         elif isinstance(result, Lost):
-            pass  # an event tells when there is a connection again
+            pass  # an event reports the next connection
         elif isinstance(result, EarlierSession):
             self._problem = earlier_session(result.node_id, result.owner)
             self._try_again(RETRY_MS)
         elif isinstance(result, Overtaken | Failed):
-            logger.info("ZooKeeper at %s: %s; looking again", self._shared.connect, result)
+            logger.info("ZooKeeper at %s: %s; trying again", self._shared.connect, result)
             self._try_again(RETRY_MS)
         elif isinstance(result, Exception):
             self._refused(result)
@@ -175,14 +177,14 @@ class SessionLife:
         if self._shared.session.is_connected:
             self._begin(self._come_back())
 
-    def _look_again(self, _path: str) -> None:
-        """The registrations have changed: one's own is gone, or another broker is there."""
+    def _registrations_changed(self, _path: str) -> None:
+        """Handle a change of the registrations: this broker's is gone, or another broker has registered."""
         self._retried()
 
     def _whole(self) -> None:
         was_refused, self._problem = bool(self._problem), ""
         if self._registration is not None:
-            self._tell(None)
+            self._report(None)
         if self._is_whole and not was_refused:
             return
         if not self._is_whole:

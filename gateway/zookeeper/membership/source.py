@@ -1,4 +1,4 @@
-"""The metadata of a broker with `zookeeper.connect`: the start, and what goes on from there."""
+"""The metadata source of a broker with `zookeeper.connect`: its start, and the parts that run afterwards."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from headgate.gateway.zookeeper.layout.cluster import (
 from headgate.gateway.zookeeper.layout.topics import TOPICS_PATH
 from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_cluster
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
-from headgate.gateway.zookeeper.membership.joining import Member, Overtaken, check, commit, join
-from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.membership.joining import JoiningBroker, Overtaken, check, commit, join
+from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.registration import registration
 from headgate.gateway.zookeeper.membership.session_life import SessionLife
 from headgate.gateway.zookeeper.metadata import plans
@@ -47,8 +47,8 @@ logger = logging.getLogger("headgate.zookeeper")
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
-class Foundation(Protocol):
-    """What a source needs of the broker, see `gateway.app.composition.Foundation`."""
+class SourceParts(Protocol):
+    """The parts of the broker that a source uses, see `gateway.app.composition.Foundation`."""
 
     config: BrokerConfig
     clock: Clock
@@ -58,21 +58,21 @@ class Foundation(Protocol):
 
 
 class ZooKeeperSource:
-    """The metadata in ZooKeeper. Construction checks whether this broker may take the cluster over; `begin` does."""
+    """The metadata in ZooKeeper. The constructor checks whether the broker may serve the cluster; `begin` joins."""
 
     image: Image
 
-    def __init__(self, base: Foundation, connection: ZooKeeperConnection) -> None:
+    def __init__(self, base: SourceParts, connection: ZooKeeperConnection) -> None:
         """Check the cluster. Raises ZooKeeperRefusal, StorageError."""
         self._base = base
         self._connection = connection
         self._watches = Watches()
-        self._member = Member(connection.connect, base.config.node_id, _owner(base))
+        self._member = JoiningBroker(connection.connect, base.config.node_id, _owner(base))
         self._store: ZooKeeperMetadataStore | None = None
         base.log_manager.check_duplicates(connection.complete(self._check, "the checks of this start"))
 
     def begin(self) -> None:
-        """Join the cluster, become its controller, read it, then claim the directories: they keep the cluster's id.
+        """Join the cluster, become its controller, read it, then claim the directories: they store the cluster's id.
 
         Raises ZooKeeperRefusal, StorageError, OSError.
         """
@@ -89,7 +89,7 @@ class ZooKeeperSource:
         log_manager.resolve_duplicates(self.image.topic_id_of)
 
     def open(self, prepare: Prepare, touch: Callable[[WaitList], None]) -> tuple[MetadataStore, bool]:
-        """The store. No partition has a leader yet: the store raises the epochs once it runs."""
+        """Create the store. No partition has a leader yet: the store raises the leader epochs once it runs."""
         base = self._base
         self._store = ZooKeeperMetadataStore(
             self._connection.session,
@@ -103,18 +103,18 @@ class ZooKeeperSource:
             prepare,
             touch,
         )
-        del self.image, self._nodes  # the store has them, and changes them
+        del self.image, self._nodes  # the store owns them now
         self._life.serve(self._store)
         return self._store, True
 
     def start(self) -> None:
-        """Go on over the loop: the scheduler runs."""
+        """Continue on the loop. The scheduler must run."""
         assert self._store is not None
         self._connection.pump.hand_over(self._base.scheduler)
         self._store.start()
 
     def announce(self, ports: Mapping[str, int], done: Callable[[StorageError | None], None]) -> None:
-        """Register this broker: its listeners are open. `done` gets the reason if that takes too long."""
+        """Register this broker, whose listeners are open. `done` gets an error if that takes too long."""
         base = self._base
         self._life.announce(registration(base.config, ports, base.clock.now_ms()), self._connection.wait_ms, done)
 
@@ -129,15 +129,15 @@ class ZooKeeperSource:
         self._connection.close()
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
-        """A listener of the metadata: nothing is to be done here."""
+        """Ignore changes of the metadata."""
 
     def space_recovered(self, directory: str) -> None:
-        """There is no reserve: the metadata are not on this disk."""
+        """Ignore recovered space: the metadata are not on this disk, so there is no reserve."""
 
     def _check(self) -> Steps[Callable[[str], bytes | None]]:
         """Check everything that may refuse this start, and write nothing.
 
-        Returns the ids of topics of which two directories have a log. Raises ZooKeeperRefusal, EarlierSession, Failed.
+        Returns the ids of topics that have a log in two directories. Raises ZooKeeperRefusal, EarlierSession, Failed.
         """
         session = self._connection.session
         yield from check(session, self._member)
@@ -176,9 +176,11 @@ class ZooKeeperSource:
         """Become the controller, unless this session is. Returns the version of `/controller_epoch`."""
         node_id, now_ms = self._base.config.node_id, self._base.clock.now_ms()
         cluster = read_cluster((yield from read_node(session, CONTROLLER_EPOCH_PATH)), self._new_topic_id)
-        if cluster.invalid or cluster.controller_epoch_version == ABSENT:  # then the highest that is in a state counts
+        if (
+            cluster.invalid or cluster.controller_epoch_version == ABSENT
+        ):  # then the highest epoch in a partition state counts
             cluster = yield from self._read(session, cluster.controller_epoch_version)
-        if (yield from get(session, CONTROLLER_PATH)) is not None:  # ours, as `join` has found
+        if (yield from get(session, CONTROLLER_PATH)) is not None:  # ours: `join` has checked that
             return cluster.controller_epoch_version
         operations = list(plans.become_controller(cluster, node_id, now_ms))
         yield from commit(session, self._member, operations, "the controllership")
@@ -186,14 +188,14 @@ class ZooKeeperSource:
         return cluster.controller_epoch_version + 1
 
     def _keeps_id(self, topic_id: bytes, names: Sequence[str]) -> str:
-        """The topic whose log is here, otherwise the oldest one, keeps an id that several have."""
+        """The topic that keeps an id shared by several: the one whose log is here, otherwise the oldest."""
         if len(names) == 1:
             return names[0]
         known = self._base.log_manager.topic_ids(names)
         return next((name for name in names if known.get(name) == topic_id), names[0])
 
     def _with_ids_of_logs(self, cluster: ClusterTree) -> ClusterTree:
-        """Topics without an id have the id of their logs: tools before 2.8 drop the id when they add partitions."""
+        """Give topics without an id the id of their logs: tools before 2.8 drop the id when they add partitions."""
         topics, names = dict(cluster.image.topics), dict(cluster.image.topic_names)
         for name, topic_id in self._base.log_manager.topic_ids(cluster.without_id).items():
             if topic_id not in names:
@@ -205,15 +207,15 @@ class ZooKeeperSource:
         return new_topic_id(self._base.random, ())
 
 
-def _owner(base: Foundation) -> Owner:
+def _owner(base: SourceParts) -> SessionOwner:
     """This process, by the lock files that it holds."""
     files = base.log_manager.files
-    locks = {one.meta.directory_id: f"{one.directory}/{LOCK}" for one in base.log_manager}
+    locks = {log_directory.meta.directory_id: f"{log_directory.directory}/{LOCK}" for log_directory in base.log_manager}
     try:
         boot = files.read(_BOOT_ID).decode().strip()
         process = int(files.read(next(iter(locks.values()))))
-    except (OSError, ValueError):  # not Linux, or a full disk: an earlier session is waited out
+    except (OSError, ValueError):  # not Linux, or a full disk: the broker waits for the end of an earlier session
         boot, process = "", 0
     identities = {directory_id: files.identity(path) for directory_id, path in locks.items()}
     timeout_ms = base.config.zookeeper_session_timeout_ms
-    return Owner(gethostname(), process, base.clock.now_ms(), timeout_ms, boot, identities)
+    return SessionOwner(gethostname(), process, base.clock.now_ms(), timeout_ms, boot, identities)

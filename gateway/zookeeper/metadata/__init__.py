@@ -1,1 +1,1 @@
-"""The metadata of a cluster in ZooKeeper: read, followed, changed, and carried to and from a broker's own log."""
+"""The metadata of a cluster in ZooKeeper: read, watched, changed, and transferred to and from a broker's own log."""

@@ -1,4 +1,4 @@
-"""What this broker knows of the cluster's nodes: versions, parents, unknown fields. Conditional writes need them.
+"""The known state of the cluster's nodes: versions, parents, unknown fields. Conditional writes need them.
 
 Reads and own writes are applied in the order of their answers, which is the order of ZooKeeper.
 """
@@ -33,14 +33,14 @@ class ClusterNodes:
         self.unreadable = UnreadableNodes() if unreadable is None else unreadable
         self.unreadable.note((), cluster.invalid)
         self.has_producer_ids = _has_producer_ids(cluster)
-        """Whether the last block of producer ids was readable once: without it, the next one is not known."""
+        """Whether the last block of producer ids was readable at least once: the next block follows from it."""
         self._cluster = cluster._replace(image=Image.empty(), invalid=())
         self._topics = dict(cluster.topics)
         self._configs = dict(cluster.configs)
         self._deleting = set(cluster.deleting)
 
     def tree(self, image: Image) -> ClusterTree:
-        """The nodes with an image, as plans take them: valid until the nodes change."""
+        """The nodes together with an image, as the input of a plan. Valid until the nodes change."""
         return self._cluster._replace(
             image=image, topics=self._topics, configs=self._configs, deleting=frozenset(self._deleting)
         )
@@ -51,12 +51,12 @@ class ClusterNodes:
 
     @property
     def deleting(self) -> AbstractSet[str]:
-        """The topics that tools have ordered to delete."""
+        """The topics with a pending deletion order of a tool."""
         return self._deleting
 
     @property
     def controller_epoch_version(self) -> int:
-        """The version that every write of this controller is conditional on."""
+        """The version of `/controller_epoch`; every write of this controller is conditional on it."""
         return self._cluster.controller_epoch_version
 
     @property
@@ -64,10 +64,10 @@ class ClusterNodes:
         """The epoch of the last controller."""
         return self._cluster.controller_epoch
 
-    # What was read
+    # Nodes that were read
 
     def put_topic(self, name: str, part: ClusterTree, entity: ConfigEntity) -> None:
-        """A topic was read: `part` has it and its configs, as far as they are there."""
+        """Apply a read of a topic. `part` has the topic and its configs, as far as they exist."""
         if name in part.topics:
             self._topics[name] = part.topics[name]
         else:
@@ -75,34 +75,34 @@ class ClusterNodes:
         self.put_configs(entity, part)
 
     def put_configs(self, entity: ConfigEntity, part: ClusterTree) -> None:
-        """Configs were read."""
+        """Apply a read of an entity's configs."""
         if entity in part.configs:
             self._configs[entity] = part.configs[entity]
         else:
             self._configs.pop(entity, None)
 
     def put_versions(self, part: ClusterTree) -> None:
-        """The nodes of producer ids and features were read."""
+        """Apply a read of the nodes of producer ids and features."""
         self.has_producer_ids |= _has_producer_ids(part)
         self._cluster = self._cluster._replace(
             producer_ids_version=part.producer_ids_version, features_version=part.features_version
         )
 
     def put_controller_epoch(self, part: ClusterTree) -> None:
-        """The epoch of the last controller was read; it never falls, whatever the node has."""
+        """Apply a read of the controller epoch. The known epoch never falls, whatever the node has."""
         self._cluster = self._cluster._replace(
             controller_epoch=max(part.controller_epoch, self._cluster.controller_epoch),
             controller_epoch_version=part.controller_epoch_version,
         )
 
     def put_deleting(self, names: Sequence[str]) -> None:
-        """The orders to delete topics were read."""
+        """Apply a read of the deletion orders."""
         self._deleting = set(names)
 
-    # What was written
+    # Nodes that were written
 
     def apply(self, multi: Multi, results: Results) -> None:
-        """A multi took effect."""
+        """Apply a multi that took effect."""
         for operation, result in zip(multi, results, strict=True):
             if not isinstance(operation, Check):
                 self._apply(operation, result.version if isinstance(result, Stat) else 0)

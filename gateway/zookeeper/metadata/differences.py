@@ -1,4 +1,4 @@
-"""What others changed in ZooKeeper, as records: from what the image has to what was read. Pure."""
+"""Differences between an image and a later read of ZooKeeper, as metadata records. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headgate.protocol.internal.metadata import (
 
 
 def topic_records(old: Topic | None, new: Topic | None) -> list[MetadataRecord]:
-    """The records that turn a topic into another of its name. The number of partitions never falls."""
+    """The records that turn the topic `old` into `new`, of the same name. The number of partitions never falls."""
     records: list[MetadataRecord] = []
     if old is not None and (new is None or new.topic_id != old.topic_id):
         records.append(RemoveTopicRecord(topic_id=old.topic_id))
@@ -36,15 +36,15 @@ def topic_records(old: Topic | None, new: Topic | None) -> list[MetadataRecord]:
 
 
 def changed_configs(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str | None]:
-    """The configs that were set or removed; None for the latter."""
+    """The configs that differ: the new value, or None for a removed config."""
     changed: dict[str, str | None] = {name: None for name in old if name not in new}
     return changed | {name: value for name, value in new.items() if old.get(name) != value}
 
 
 def overlay(image: Image, records: Sequence[MetadataRecord]) -> Image:
-    """The image after a change of which a part, or all, may be there already.
+    """Apply a change to an image that may have a part of the change, or all of it, already.
 
-    Raises ValueError if somebody else's change is there instead.
+    Raises ValueError if the image has a conflicting change instead.
     """
     return image.apply_all(_missing(image, records))
 
@@ -58,7 +58,7 @@ def _missing(image: Image, records: Sequence[MetadataRecord]) -> Iterator[Metada
 
 
 class Touched(NamedTuple):
-    """What records change: topics by name; the configs of other resources; whether producer ids or features too."""
+    """The subjects of records: topics by name, other resources with configs; producer ids or features."""
 
     topics: set[str]
     resources: set[tuple[int, str]]
@@ -66,14 +66,16 @@ class Touched(NamedTuple):
 
 
 def touched(records: Sequence[MetadataRecord], *images: Image) -> Touched:
-    """What records change; one of the images has the topics."""
+    """The subjects that records change. Topic ids are looked up in the images."""
     topics, resources, has_others = set[str](), set[tuple[int, str]](), False
     for record in records:
         match record:
             case TopicRecord():
                 topics.add(record.name)
             case PartitionRecord() | RemoveTopicRecord():
-                topics.update(one.topic_names[record.topic_id] for one in images if record.topic_id in one.topic_names)
+                topics.update(
+                    image.topic_names[record.topic_id] for image in images if record.topic_id in image.topic_names
+                )
             case ConfigRecord(resource_type=resource_type) if resource_type == TOPIC_RESOURCE:
                 topics.add(record.resource_name)
             case ConfigRecord():

@@ -1,7 +1,8 @@
 """The controller: one broker at a time, by an ephemeral node, with an epoch that rises with each election.
 
 Each write of the controller is conditional on the version of `/controller_epoch`, so a controller that was replaced
-unnoticed writes nothing. Whoever deletes `/controller` has the next one elected: operators of Kafka do that on purpose.
+unnoticed writes nothing. The deletion of
+`/controller` starts the next election: operators of Kafka delete the node on purpose.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ _OVERTAKEN: Final = {KeeperError.NODE_EXISTS, KeeperError.BAD_VERSION, KeeperErr
 
 
 class ControllerElection:
-    """Whether this broker is the controller, and how it becomes it again."""
+    """The state of this broker's controllership, and the steps of an election."""
 
     def __init__(
         self, session: Session, nodes: ClusterNodes, node_id: int, now_ms: Callable[[], int], watch: Watch
     ) -> None:
         self.is_elected = False
         self.others_wrote = False
-        """Another controller, or an unknown one, may have written since this broker was the controller."""
+        """Another controller may have written to ZooKeeper since this broker last was the controller."""
         self._session = session
         self._nodes = nodes
         self._node_id = node_id
         self._now_ms = now_ms
         self._watch = watch
-        self._told = ""
+        self._logged = ""
 
     def elect(self) -> Steps[bool]:
-        """Become the controller, unless another broker is; then the watch tells when it is not any more.
+        """Become the controller, unless another broker is. The watch fires when the controller changes.
 
-        Returns true if this is a new election. Raises Failed.
+        Returns true if this broker won a new election. Raises Failed.
         """
         self.is_elected = False
         for _ in range(_ATTEMPTS):
@@ -53,15 +54,15 @@ class ControllerElection:
             if stat is None:
                 self.is_elected = yield from self._become()
                 if self.is_elected:
-                    self._told = ""
+                    self._logged = ""
                     return True
             elif stat.ephemeral_owner != self._session.session_id:
-                yield from self._tell_other()
+                yield from self._log_other()
                 return False
             elif not (yield from self._read_epoch()):
                 self.is_elected = True
                 return False
-            else:  # the epoch is not known to be ours: only a new one is
+            else:  # the present epoch may be another controller's: force a new election
                 self.others_wrote = True
                 yield from delete(self._session, CONTROLLER_PATH, stat.version)
         raise Failed(CONTROLLER_PATH, KeeperError.BAD_VERSION)
@@ -79,7 +80,7 @@ class ControllerElection:
         return True
 
     def _read_epoch(self) -> Steps[bool]:
-        """Whether the epoch was written since this broker read it."""
+        """Read the controller epoch. Returns whether the node has changed since this broker read it last."""
         known = self._nodes.controller_epoch_version
         tree = yield from read_node(self._session, CONTROLLER_EPOCH_PATH)
         part = read_cluster(tree, bytes)
@@ -87,7 +88,7 @@ class ControllerElection:
         self._nodes.put_controller_epoch(part)
         return self._nodes.controller_epoch_version != known
 
-    def _tell_other(self) -> Steps[None]:
+    def _log_other(self) -> Steps[None]:
         found = yield from get(self._session, CONTROLLER_PATH)
         if found is None:
             return
@@ -95,11 +96,11 @@ class ControllerElection:
             other = f"broker {Controller.decode(found.data).broker_id}"
         except InvalidNode as error:
             other = f"an unknown broker ({error})"
-        told = f"{other} in session 0x{found.stat.ephemeral_owner & 0xFFFF_FFFF_FFFF_FFFF:x}"
-        if told != self._told:
-            self._told = told
+        controller = f"{other} in session 0x{found.stat.ephemeral_owner & 0xFFFF_FFFF_FFFF_FFFF:x}"
+        if controller != self._logged:
+            self._logged = controller
             logger.error(
                 "%s is the controller in ZooKeeper: this broker changes no metadata until that session has ended; "
                 "clusters of several brokers are not supported yet: stop the other one",
-                told,
+                controller,
             )

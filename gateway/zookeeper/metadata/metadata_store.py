@@ -1,15 +1,15 @@
-"""The metadata of a broker of one in ZooKeeper, which others change too: tools, and whoever writes there.
+"""The metadata store of a single broker with ZooKeeper. Tools and other programs write to the same nodes.
 
-One thing is done at a time, as a generator of requests (`steps.py`): a look at what has changed, an election, or the
-write of the oldest change. So what is known of the nodes (`cluster_nodes.py`) is as old as the last answer, and never
-mixed. A change is one or more multis, conditional on the versions of what it was planned upon. If ZooKeeper refuses
-one, or the connection ends before the answer, the store looks at what the change touches, and completes it or gives it
-up: nothing is guessed.
+The store runs one task at a time, as a generator of requests (`steps.py`): a refresh of changed nodes, an election, or
+the write of the oldest change. So the known nodes (`cluster_nodes.py`) all date from the last answer. A
+change is one or more multis, conditional on the versions of the nodes that it was planned with. If ZooKeeper refuses a
+multi, or the connection ends before the answer, the store reads the nodes of the change, and completes the change or
+fails it. It never guesses.
 
-Without a connection changes wait for `CHANGE_WITHIN_MS`, then fail with an error after which clients ask again.
+Without a connection changes wait for `CHANGE_WITHIN_MS`, then fail with an error after which clients retry.
 
-Leader epochs rise by ordinary changes, `RAISED_AT_ONCE` partitions in each. In the image a partition that this broker
-leads in ZooKeeper has no leader until that: so it is served once its own epoch is written, whoever created it.
+Leader epochs rise by ordinary changes, `RAISED_AT_ONCE` partitions in each. A partition whose leader in ZooKeeper is
+this broker has no leader in the image until the broker has written the next leader epoch.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.differences import overlay, touched
 from headgate.gateway.zookeeper.metadata.election import ControllerElection
-from headgate.gateway.zookeeper.metadata.follower import ClusterFollower
+from headgate.gateway.zookeeper.metadata.metadata_watcher import MetadataWatcher
 from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths
-from headgate.gateway.zookeeper.metadata.served_image import broker_of_one
+from headgate.gateway.zookeeper.metadata.served_image import served_image
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused, Session
 from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children, delete, exists, gather, multi, remove
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
@@ -56,44 +56,44 @@ logger = logging.getLogger("headgate.zookeeper")
 CHANGE_WITHIN_MS: Final = 15_000.0
 """The longest wait of a change for ZooKeeper; clients give up a request after 30 s or more."""
 MAX_WAITING: Final = 256
-"""Changes that wait at most. Each has an image of its own."""
+"""The most pending changes. Each has an image of its own."""
 RAISED_AT_ONCE: Final = 32
-"""The leader epochs in one change: about two milliseconds of the loop."""
+"""The leader epochs in one change: the loop needs about two milliseconds for them."""
 PAUSE_MS: Final = 1_000.0
-"""The wait after an error that another attempt may not have."""
+"""The wait before the next attempt after an error."""
 AGAIN_LINE_MS: Final = 60_000.0
-"""The least time between two lines about what is tried again every PAUSE_MS."""
+"""The least time between two log lines about changes that are retried every PAUSE_MS."""
 LIST_EVERY_MS: Final = 100.0
-"""The least time between two looks at a long list: one of 10,000 names takes some milliseconds."""
+"""The least time between two reads of a long list: 10,000 names take some milliseconds."""
 _LISTS: Final = (TOPICS_PATH, CONFIG_CHANGES_PATH)
 _ATTEMPTS: Final = 3
 
 
 class NotController(Exception):
-    """ZooKeeper has another epoch of the controller than this broker."""
+    """The controller epoch in ZooKeeper is not the epoch of this broker."""
 
 
 class ClusterGone(Exception):
-    """The nodes of this cluster are not in ZooKeeper any more: a change would leave a part of a cluster there."""
+    """The nodes of this cluster are gone from ZooKeeper. A change would create fragments of a cluster there."""
 
 
 class _Submitted:
-    """A change that waits, or is being written; `is_in_doubt`: a part of it may be in ZooKeeper."""
+    """A pending change. `is_in_doubt`: ZooKeeper may have a part of the change, or all of it."""
 
     __slots__ = ("change", "image", "is_in_doubt", "is_over", "timer", "until_ms")
 
     def __init__(self, change: Change, until_ms: float) -> None:
         self.change = change
-        self.image: Image | None = None  # what the change was planned upon last
+        self.image: Image | None = None  # the base image of the latest plan
         self.until_ms = until_ms
         self.timer: Timer | None = None
         self.is_in_doubt = self.is_over = False
 
 
 def first_image(cluster: ClusterTree, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
-    """The image of a start: this broker is the only one, and leads nothing yet."""
+    """The image at the start: this broker is the only one, and leads no partition yet."""
     node_id = config.node_id
-    image = broker_of_one(cluster.image, config, unreadable)
+    image = served_image(cluster.image, config, unreadable)
     return image._replace(controller_id=node_id, brokers={node_id: Node(node_id, config.broker_rack, {})})
 
 
@@ -113,7 +113,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         prepare: Prepare = prepare_nothing,
         touch: Callable[[WaitList], None] = lambda _: None,
     ) -> None:
-        """`nodes` and `image` (see `first_image`) are of one reading, with this broker as the controller."""
+        """`nodes` and `image` (see `first_image`) are of one read, after this broker became the controller."""
         super().__init__(image, config, random, prepare, touch)
         self._session = session
         self._watches = watches
@@ -123,13 +123,13 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._queue: deque[_Submitted] = deque()
         self._election = ControllerElection(session, nodes, config.node_id, clock.now_ms, watches.note)
         self._election.is_elected = True
-        self._follower = ClusterFollower(session, watches, nodes, config, random, clock, self)
+        self._watcher = MetadataWatcher(session, watches, nodes, config, random, clock, self)
         self._log = LimitedLog(logger, clock, lines=1, interval_ms=AGAIN_LINE_MS)
         self._raising: Change | None = None
         self._raised_at_once = RAISED_AT_ONCE
-        self._failure = ""  # the last one of a reading or an election
+        self._failure = ""  # the last failure of a refresh or an election
         self._is_busy = self._is_paused = self._is_waiting = False
-        self._looked_ms: dict[str, float] = {}
+        self._listed_ms: dict[str, float] = {}
         self._is_started = False
         self._connections = 0
         self._is_connected = True
@@ -137,7 +137,7 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     @property
     def end_offset(self) -> int:
-        """The number of changes since the start, those of others included."""
+        """The number of changes since the start, external ones included."""
         return self._end_offset
 
     @property
@@ -148,30 +148,30 @@ class ZooKeeperMetadataStore(MetadataStore):
     @property
     def leaderless(self) -> int:
         """How many partitions wait for their first leader epoch of this start."""
-        return len(self._follower.leaderless)
+        return len(self._watcher.leaderless)
 
     def start(self) -> None:
-        """Raise leader epochs, and do what tools have ordered. The scheduler runs."""
+        """Begin to raise leader epochs and to carry out the orders of tools. The scheduler must run."""
         self._is_started = True
         self._watches.notify = self._go_on
-        self._follower.begin()
+        self._watcher.begin()
         self._go_on()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Begin no further task."""
         self._is_started = False
 
     def resume(self) -> None:
-        """The session is connected, again or as a new one (then this broker is registered): look at everything."""
+        """Continue after a reconnection, or with a new session after its registration: read everything again."""
         self._connections += 1
         self._is_connected = True
-        self._follower.look_at_everything()
+        self._watcher.schedule_full_refresh()
         self._go_on()
 
     # Changes
 
     def take_producer_ids(self) -> tuple[range, Change]:
-        """As every store. Without the last block no id is safe: another broker or an earlier start may have it."""
+        """See `MetadataStore`. Refused while the last block is unknown: its ids may be in use already."""
         if not self._nodes.has_producer_ids:
             self._watches.note(PRODUCER_IDS_PATH)
             message = f"ZooKeeper's {PRODUCER_IDS_PATH} cannot be read: correct that node"
@@ -186,13 +186,13 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._queue.append(submitted)
         self._go_on()
 
-    def tell(self, records: Sequence[MetadataRecord]) -> None:
-        """Others have changed this."""
+    def apply_external(self, records: Sequence[MetadataRecord]) -> None:
+        """Apply changes that other programs have written to ZooKeeper."""
         self._end_offset += 1
         self._written_by_others(records)
 
     def _expire(self) -> None:
-        """Give up the changes that have waited too long: the oldest ones."""
+        """Fail the changes that have waited too long. The oldest are the first in the queue."""
         while self._queue and self._queue[0].until_ms <= self._clock.monotonic_ms():
             submitted = self._queue[0]
             state = "has not answered" if self._session.is_connected else "has not been reachable"
@@ -200,11 +200,11 @@ class ZooKeeperMetadataStore(MetadataStore):
             self._finish(submitted, _timed_out(f"ZooKeeper {state} for {CHANGE_WITHIN_MS / 1000:.0f} s{kept}"))
 
     def _finish(self, submitted: _Submitted, error: KafkaError | None, *, is_final: bool = False) -> None:
-        """A change is in ZooKeeper, or is given up. `is_final`: a further attempt would fail too."""
+        """End a change that succeeded, or failed with `error`. `is_final`: a further attempt would fail too."""
         change = submitted.change
         if error is not None or submitted.is_over:
-            self._follower.look_closely(touched(change.records, self.written_image, change.image))
-            self._follower.may_be_deleted(change.records if submitted.is_in_doubt else ())
+            self._watcher.schedule_refresh(touched(change.records, self.written_image, change.image))
+            self._watcher.note_possible_deletions(change.records if submitted.is_in_doubt else ())
         if submitted.is_over:
             return
         assert submitted is self._queue[0]
@@ -215,15 +215,15 @@ class ZooKeeperMetadataStore(MetadataStore):
         is_own = change is self._raising
         if is_own:
             self._raised(error, is_final=is_final)
-        if (self._follower.ended(change, is_final=is_final) or is_own) and error is not None:
+        if (self._watcher.change_ended(change, is_final=is_final) or is_own) and error is not None:
             outcome = "failed" if is_final else "is tried again"
-            self._log.warning("changes tried again", "a change that this broker makes by itself %s: %s", outcome,
+            self._log.warning("changes tried again", "a change of this broker's own %s: %s", outcome,
                               error.message)  # fmt: skip
             self._pause()
         self._end_offset += 1
         self._written(change, error)
 
-    # One thing at a time
+    # One task at a time
 
     def _go_on(self) -> None:
         if not self._is_busy:
@@ -231,14 +231,14 @@ class ZooKeeperMetadataStore(MetadataStore):
             run(self._work(), self._rest)
 
     def _rest(self, result: object) -> None:
-        """Nothing is left to do now."""
+        """Handle the end of `_work`: nothing is left to do now, or a fault ended it."""
         self._is_busy = False
         if isinstance(result, Exception):
-            logger.error("the metadata in ZooKeeper: %s; changes are taken up again", result, exc_info=result)
+            logger.error("the metadata in ZooKeeper: %s; the broker tries again", result, exc_info=result)
             self._pause()
 
     def _work(self) -> Steps[None]:
-        """One thing after the other. Whatever one of them raises, the next follows."""
+        """Run one task after the other. An error of a task does not stop the next."""
         while self._is_started and self._is_connected and not self._is_paused:
             connections = self._connections
             try:
@@ -255,14 +255,14 @@ class ZooKeeperMetadataStore(MetadataStore):
                 self._failed(error)
 
     def _failed(self, error: Exception) -> None:
-        """A reading or an election has failed. The traceback of an error that comes again is logged once."""
+        """Handle a failed refresh or election. The traceback of a repeated error is logged once."""
         is_new, self._failure = repr(error) != self._failure, repr(error)
         self._log.error(
             self._failure[:200], "the metadata in ZooKeeper: %s; the next attempt follows", error,
             exc_info=error if is_new else None,
         )  # fmt: skip
         self._pause()
-        self._follower.look_at_everything()
+        self._watcher.schedule_full_refresh()
 
     def _next(self) -> Steps[None] | None:
         changed = self._watches.changed
@@ -275,7 +275,7 @@ class ZooKeeperMetadataStore(MetadataStore):
             return self._store(head)
         paths = self._due_paths()
         if paths:
-            return self._follower.look(paths)
+            return self._watcher.refresh(paths)
         if is_elected:
             if len(self._queue) < MAX_WAITING:
                 self._raise_some()
@@ -284,14 +284,14 @@ class ZooKeeperMetadataStore(MetadataStore):
         return None
 
     def _due_paths(self) -> list[str]:
-        """What to look at now: long lists not too often."""
+        """Take the paths that are due for a refresh. Long lists have a minimum interval."""
         changed, now_ms = self._watches.changed, self._clock.monotonic_ms()
-        later = [path for path in changed if self._looked_ms.get(path, -LIST_EVERY_MS) + LIST_EVERY_MS > now_ms]
+        later = [path for path in changed if self._listed_ms.get(path, -LIST_EVERY_MS) + LIST_EVERY_MS > now_ms]
         due = [path for path in changed if path not in later]
         for path in due:
             del changed[path]
             if path in _LISTS:
-                self._looked_ms[path] = now_ms
+                self._listed_ms[path] = now_ms
         if later and not self._is_waiting:
             self._is_waiting = True
             self._scheduler.call_after(LIST_EVERY_MS, self._waited)
@@ -312,13 +312,13 @@ class ZooKeeperMetadataStore(MetadataStore):
 
     def _elect(self) -> Steps[None]:
         if (yield from self._election.elect()):
-            self._follower.look_at_everything(closely=self._election.others_wrote)
+            self._watcher.schedule_full_refresh(with_states=self._election.others_wrote)
             self._election.others_wrote = False
 
     # The oldest change
 
     def _store(self, head: _Submitted) -> Steps[None]:
-        """Write a change. Whatever it raises, it has ended then: but for a lost connection, or another controller."""
+        """Write a change, and end it. Only a lost connection or another controller leaves it pending."""
         is_final = False
         try:
             error = yield from self._attempt(head)
@@ -347,54 +347,56 @@ class ZooKeeperMetadataStore(MetadataStore):
         return KafkaError(ErrorCode.NOT_CONTROLLER, "others changed the same in ZooKeeper; ask again")
 
     def _plan(self, head: _Submitted) -> Steps[list[plans.Multi]]:
-        """The multis that are still missing. Raises ValueError if others have changed the same."""
+        """The multis that are still missing. Raises ValueError if an external change conflicts."""
         records, image = head.change.records, self.written_image
         if head.is_in_doubt:
-            self._follower.may_be_deleted(records)
-            image = yield from self._follower.look_again(image, touched(records, image, head.change.image))
+            self._watcher.note_possible_deletions(records)
+            image = yield from self._watcher.read_subjects(image, touched(records, image, head.change.image))
         head.image = image
         self._check_producer_ids(head, image)
         wanted = overlay(image, records) if head.is_in_doubt else image.apply_all(records)
         names = touched(records, image, wanted).topics
         nodes, now_ms = self._nodes.tree(image), self._clock.now_ms()
-        missing = plans.note_deletions(nodes, (yield from self._follower.deleted_without_note(records, image)), now_ms)
+        missing = plans.note_deletions(nodes, (yield from self._watcher.deleted_without_note(records, image)), now_ms)
         return missing + plans.change_image(nodes, wanted, names, self._config.node_id, now_ms)
 
     def _check_producer_ids(self, head: _Submitted, image: Image) -> None:
         """Raises ValueError if another broker has taken these producer ids."""
         for record in head.change.records:
             if isinstance(record, ProducerIdsRecord):
-                is_ours = head.is_in_doubt and self._follower.has_last_block
+                is_ours = head.is_in_doubt and self._watcher.has_last_block
                 if record.next_producer_id - BLOCK_SIZE < image.next_producer_id and not (
                     is_ours and record.next_producer_id == image.next_producer_id
                 ):
                     raise ValueError(f"producer ids are taken up to {image.next_producer_id}")
 
     def _send(self, head: _Submitted, wanted: Sequence[plans.Multi]) -> Steps[bool]:
-        """Whether all of it took effect. Raises Failed, NotController."""
-        for one in wanted:
+        """Send multis. Returns whether all of them took effect. Raises Failed, NotController."""
+        for operations in wanted:
             if head.is_over:
                 return False
             head.is_in_doubt = True
-            results = yield from multi(self._session, one)
+            results = yield from multi(self._session, operations)
             if isinstance(results, Refused):
                 if results.place == 0:
                     raise NotController
-                if results.error is KeeperError.NO_NODE and isinstance(one[results.place], Create):
+                if results.error is KeeperError.NO_NODE and isinstance(operations[results.place], Create):
                     yield from self._restore_paths()
                 if results.error is KeeperError.NOT_EMPTY:
-                    yield from self._remove_below(one)
-                if results.error is KeeperError.NODE_EXISTS and plans.is_note(one[results.place]):
-                    yield from delete(self._session, one[results.place].path)  # of an earlier deletion of that id
+                    yield from self._remove_below(operations)
+                if results.error is KeeperError.NODE_EXISTS and plans.is_note(operations[results.place]):
+                    yield from delete(
+                        self._session, operations[results.place].path
+                    )  # of an earlier deletion of that id
                 return False
-            self._nodes.apply(one, results)
-            for operation, result in zip(one, results, strict=True):
+            self._nodes.apply(operations, results)
+            for operation, result in zip(operations, results, strict=True):
                 if isinstance(operation, Create) and operation.is_sequential:
-                    self._follower.know_notification(str(result))
+                    self._watcher.know_notification(str(result))
         return True
 
     def _restore_paths(self) -> Steps[None]:
-        """Create the directories that somebody has deleted. Raises ClusterGone, Failed."""
+        """Create the parent nodes that another program has deleted. Raises ClusterGone, Failed."""
         if (yield from exists(self._session, CLUSTER_ID_PATH)) is None:
             raise ClusterGone(
                 f"ZooKeeper has lost this cluster: {CLUSTER_ID_PATH} is not there; the broker's log says what to do"
@@ -402,7 +404,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         yield from ensure_paths(self._session)
 
     def _remove_below(self, wanted: plans.Multi) -> Steps[None]:
-        """Remove what others wrote below the nodes that a multi deletes. Kafka deletes topics with all below them."""
+        """Remove unknown children of the nodes that a multi deletes, as Kafka does for deleted topics."""
         paths = {operation.path for operation in wanted if isinstance(operation, Delete)}
         names = yield from gather([children(self._session, path) for path in paths])
         below = {f"{path}/{name}" for path, found in zip(paths, names, strict=True) for name in found}
@@ -411,7 +413,7 @@ class ZooKeeperMetadataStore(MetadataStore):
     # Leader epochs
 
     def _raise_some(self) -> None:
-        """Lead some of the partitions that wait for it."""
+        """Submit the next leader epochs of some partitions in `leaderless`."""
         if self._raising is not None:
             return
         records = self._raised_states()
@@ -419,27 +421,30 @@ class ZooKeeperMetadataStore(MetadataStore):
             self._raising = self.submit(records)
         else:
             self._raised_at_once = RAISED_AT_ONCE
-            self._follower.all_are_led()
+            self._watcher.all_are_led()
 
     def _raised(self, error: KafkaError | None, *, is_final: bool) -> None:
-        """Some partitions are led, or cannot be: then each is tried alone, and one that fails alone is left out."""
+        """Handle the end of a change of leader epochs.
+
+        After a final failure each partition is tried alone. A partition that fails alone is given up.
+        """
         self._raising = None
         if error is None or not is_final:
             return
         if self._raised_at_once == 1:
-            name, index = next(iter(self._follower.leaderless))
-            self._follower.give_up_leader(name, index)
+            name, index = next(iter(self._watcher.leaderless))
+            self._watcher.give_up_leader(name, index)
             logger.error("partition %s-%d has no leader: its leader epoch cannot be written: %s", name, index,
                          error.message)  # fmt: skip
         self._raised_at_once = 1
 
     def _raised_states(self) -> list[MetadataRecord]:
-        node_id, leaderless, planned = self._config.node_id, self._follower.leaderless, self.planned
+        node_id, leaderless, planned = self._config.node_id, self._watcher.leaderless, self.planned
         records: list[MetadataRecord] = []
         while leaderless and not records:
             for name, index in list(islice(leaderless, self._raised_at_once)):
                 topic = planned.topics.get(name)
-                # Somebody may have removed the topic's node: the other partitions do not wait for that one
+                # A topic whose node was removed must not block the other partitions
                 if topic is None or self._nodes.topic(name) is None or _is_led(topic, index, node_id):
                     del leaderless[name, index]
                 else:
@@ -449,14 +454,14 @@ class ZooKeeperMetadataStore(MetadataStore):
 
 
 def _is_led(topic: Topic, index: int, node_id: int) -> bool:
-    """Whether a partition needs no leader: the broker leads it, or it is gone."""
+    """Whether a partition needs no leader: this broker leads it, or the partition is gone."""
     return index >= len(topic.partitions) or topic.partitions[index].leader == node_id
 
 
 def _refusal(head: _Submitted, error: ValueError) -> KafkaError:
-    """The error of a change that does not fit what others have written."""
+    """The error of a change that conflicts with external changes."""
     records, image = head.change.records, head.image
-    created = [one.name for one in records if isinstance(one, TopicRecord)]
+    created = [record.name for record in records if isinstance(record, TopicRecord)]
     if isinstance(error, InvalidNode):
         if created:
             return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{error}; correct or delete that node")

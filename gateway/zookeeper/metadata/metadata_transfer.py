@@ -1,7 +1,7 @@
-"""The metadata of a broker on their way between its own log and ZooKeeper, as plans. Pure.
+"""Plans that transfer a broker's metadata between its own log and ZooKeeper. Pure.
 
-Nothing is guessed and nothing is overwritten: what the other side has must be a part of what is carried, as an
-interrupted transfer leaves it. So a transfer can be stopped at any point, and asked for again.
+A transfer guesses nothing and overwrites nothing: the metadata at the target must be a part of the metadata of the
+source, as an interrupted transfer leaves them. So a transfer can be stopped at any point, and run again.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _SHOWN: Final = 5
 
 
 class TransferRefused(StorageError):
-    """The metadata cannot be carried as they are; the text says why, and what to do. Nothing has changed."""
+    """The metadata cannot be transferred as they are; the text says why, and what to do. Nothing has changed."""
 
 
 def check(cluster: ClusterTree, cluster_id: str) -> None:
-    """Check that nobody uses the cluster in ZooKeeper, and that the directories are its own. Raises TransferRefused."""
+    """Check that no broker uses the cluster in ZooKeeper, and that its id fits. Raises TransferRefused."""
     if cluster.invalid:
         raise TransferRefused(f"{cluster.invalid[0]}; repair or delete that node")
     if cluster.image.brokers:
         raise TransferRefused(
-            f"{_named('broker', [str(one) for one in cluster.image.brokers])} is registered in ZooKeeper; stop it, or"
+            f"{_named('broker', [*map(str, cluster.image.brokers)])} is registered in ZooKeeper; stop it, or"
             " wait until its session has ended"
         )
     if cluster.controller is not None:
@@ -45,9 +45,9 @@ def check(cluster: ClusterTree, cluster_id: str) -> None:
 
 
 def check_groups(image: Image, marked: Sequence[str]) -> None:
-    """Check that no group is in both stores: one of them grows old on the way. Raises TransferRefused.
+    """Check that no group keeps its offsets in both stores: one of them would become outdated. Raises TransferRefused.
 
-    `marked`: the groups whose offsets have been carried over to both stores, by their nodes.
+    `marked`: the groups whose nodes say that both stores have their offsets.
     """
     dual = {
         name
@@ -63,9 +63,9 @@ def check_groups(image: Image, marked: Sequence[str]) -> None:
 
 
 def into_zookeeper(image: Image, cluster: ClusterTree, node_id: int) -> list[Multi]:
-    """The multis that make the cluster in ZooKeeper what an image is; none if it is. Raises TransferRefused.
+    """The multis that turn the cluster in ZooKeeper into an image; none if they are equal. Raises TransferRefused.
 
-    Leader epochs are carried; the next start raises them. A partition's epoch begins anew with the version of its node.
+    Leader epochs are kept; the next start raises them. A partition's epoch restarts with the version of its node.
     """
     ids = {name: topic.topic_id for name, topic in cluster.image.topics.items()}
     others = [name for name, topic_id in ids.items() if image.topic_id_of(name) != topic_id] + sorted(cluster.deleting)
@@ -87,7 +87,7 @@ def into_zookeeper(image: Image, cluster: ClusterTree, node_id: int) -> list[Mul
 
 
 def _check_not_newer(there: Topic, here: Topic) -> None:
-    """A leader epoch never falls: consumers would not see that records were lost. Raises TransferRefused."""
+    """Check that no leader epoch would fall: consumers would not see that records were lost. Raises TransferRefused."""
     if len(there.partitions) > len(here.partitions):
         raise TransferRefused(
             f"ZooKeeper has {len(there.partitions)} partitions of {here.name}, and the own log {len(here.partitions)}:"
@@ -138,7 +138,7 @@ def out_of_zookeeper(cluster: ClusterTree, node_id: int) -> Image:
 
 
 def _led_here(topic: Topic, node_id: int) -> Topic:
-    """The topic as the next start expects it, which raises the epochs of what this broker leads."""
+    """The topic with this broker as the only replica and leader. The next start raises the leader epochs."""
     states = [
         PartitionState(node_id, max(state.leader_epoch, 0), (node_id,), (node_id,), max(state.partition_epoch, 0))
         for state in topic.partitions
@@ -147,7 +147,7 @@ def _led_here(topic: Topic, node_id: int) -> Topic:
 
 
 def left_behind(entities: Sequence[str], groups: int) -> Iterator[str]:
-    """Sentences about what stays in ZooKeeper alone. `entities`: paths of configs that are not carried."""
+    """Sentences about the nodes that are not transferred. `entities`: paths of configs that stay in ZooKeeper."""
     if entities:
         yield f"{_named('the configs of', entities)} stay in ZooKeeper alone"
     if groups:
@@ -159,7 +159,7 @@ def left_behind(entities: Sequence[str], groups: int) -> Iterator[str]:
 
 
 def describe(image: Image) -> Iterator[str]:
-    """A line for each topic, and one for all else, for a dry run."""
+    """A line for each topic, and one with the totals, for a dry run."""
     for name, topic in sorted(image.topics.items()):
         own = " ".join(f"{key}={value}" for key, value in sorted(topic.configs.items())) or "no configs of its own"
         yield f"{name}: {len(topic.partitions)} partitions, id {format_id(topic.topic_id)}, {own}"

@@ -1,7 +1,7 @@
-"""Orders of tools to the controller, as a broker of one can do them: decisions only, from an image. Pure.
+"""Decisions about orders of tools to the controller, where the cluster has one broker: from an image. Pure.
 
-`kafka-reassign-partitions` and `kafka-preferred-replica-election` before 3.0 write these orders where they get
-`--zookeeper`, and wait until the controller has deleted them.
+`kafka-reassign-partitions` and `kafka-preferred-replica-election` before 3.0 write these orders if they run
+with `--zookeeper`, and wait until the controller has deleted them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from headgate.gateway.zookeeper.layout.admin import PartitionReassignments, Pref
 from headgate.protocol.internal.metadata import MetadataRecord
 
 
-class Decision(NamedTuple):
-    """What an order changes, and why a part of it is refused. Without records the order is done."""
+class OrderDecision(NamedTuple):
+    """The records that carry out an order, and the reasons why parts of it are refused. Without records it is done."""
 
     records: list[MetadataRecord]
     refusals: list[str]
 
 
-def reassign(image: Image, node_id: int, order: PartitionReassignments) -> Decision:
-    """Partitions cannot move from a broker of one; but brokers that are gone can leave the replicas."""
+def reassign(image: Image, node_id: int, order: PartitionReassignments) -> OrderDecision:
+    """Refuse to move partitions to other brokers. Brokers that are gone may be removed from the replicas."""
     records: list[MetadataRecord] = []
     refusals = []
     for (name, index), replicas in order.replicas.items():
@@ -39,11 +39,11 @@ def reassign(image: Image, node_id: int, order: PartitionReassignments) -> Decis
         else:
             moved = raised_by(state, 1)._replace(replicas=replicas, isr=replicas)
             records += partition_records(image.topics[name].topic_id, index, (moved,))
-    return Decision(records, refusals)
+    return OrderDecision(records, refusals)
 
 
-def elect_preferred(image: Image, node_id: int, order: PreferredReplicaElection) -> Decision:
-    """A broker of one leads whatever it can lead already."""
+def elect_preferred(image: Image, node_id: int, order: PreferredReplicaElection) -> OrderDecision:
+    """Change nothing, as the broker already leads every partition that it can lead. Refuse other preferred leaders."""
     refusals = []
     for name, index in order.partitions:
         state = _state(image, name, index)
@@ -52,7 +52,7 @@ def elect_preferred(image: Image, node_id: int, order: PreferredReplicaElection)
         elif state.replicas[:1] != (node_id,):
             preferred = f"broker {state.replicas[0]}, which is not alive" if state.replicas else "no broker"
             refusals.append(f"{name}-{index} prefers {preferred}")
-    return Decision([], refusals)
+    return OrderDecision([], refusals)
 
 
 def _state(image: Image, name: str, index: int) -> PartitionState | None:

@@ -1,9 +1,9 @@
 """Plans of the controller: from a cluster's nodes and the wanted image to multis. Pure; nothing is written here.
 
 Every multi begins with a check of `/controller_epoch`, so that a controller that was replaced unnoticed writes nothing.
-Every write of a node that was there is conditional on the version that the plan was made upon. ZooKeeper does a multi
-as a whole or not at all, but several multis one by one: their order is such that a stop in between leaves what Kafka
-leaves too, and what the next controller completes.
+Every write of an existing node is conditional on the version that the plan has read. A multi is atomic, but a sequence
+of multis is not: their order is such that an interrupted sequence leaves a state that Kafka leaves too, and that the
+next controller completes.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from headgate.gateway.zookeeper.session import OVERHEAD_BYTES, Check, Create, De
 from headgate.protocol.internal.metadata import BROKER_RESOURCE, GROUP_RESOURCE
 
 MULTI_BYTES: Final = 256 * 1024
-"""About the most of one multi, which ZooKeeper does in one piece while others wait."""
+"""About the largest size of a multi: ZooKeeper serves no other request while it applies one."""
 ENTITY_TYPES: Final = {BROKER_RESOURCE: BROKERS, GROUP_RESOURCE: GROUPS}
 
 Multi = tuple[Operation, ...]
 
 
 def become_controller(cluster: ClusterTree, node_id: int, now_ms: int) -> Multi:
-    """The multi that makes a broker the controller, with the next epoch. Refused while another is the controller.
+    """The multi that makes a broker the controller, with the next epoch. Refused while `/controller` exists.
 
-    Behind the highest number, which only other programs write, there is no next epoch: it stays.
+    The highest epoch, which only a foreign program writes, has no next one: the epoch stays.
     """
     epoch = ControllerEpoch(min(cluster.controller_epoch + 1, MAX_INT32)).encode()
     if cluster.controller_epoch_version == ABSENT:
@@ -59,7 +59,7 @@ def become_controller(cluster: ClusterTree, node_id: int, now_ms: int) -> Multi:
 
 
 def give_topic_ids(cluster: ClusterTree) -> list[Multi]:
-    """Multis that write the image's ids of topics that have none in ZooKeeper."""
+    """Multis that write the ids in the image of those topics that have no id in ZooKeeper."""
     return _guarded(
         cluster,
         (
@@ -70,9 +70,9 @@ def give_topic_ids(cluster: ClusterTree) -> list[Multi]:
 
 
 def raise_leader_epochs(cluster: ClusterTree, node_id: int) -> list[Multi]:
-    """Multis for a start: this broker leads with the next leader epoch, and dead brokers are not in sync any more.
+    """Multis that begin this broker's leadership, with the next leader epochs and without dead brokers in the ISR.
 
-    That is for the partitions of `may_lead`. The image's leaders are those of ZooKeeper here.
+    They cover the partitions that this broker may lead (`may_lead`). The image must have the leaders of ZooKeeper.
     """
     alive = {node_id, *cluster.image.brokers}
     wanted = []
@@ -84,16 +84,16 @@ def raise_leader_epochs(cluster: ClusterTree, node_id: int) -> list[Multi]:
 
 
 def may_lead(state: PartitionState, node_id: int, alive: Container[int]) -> bool:
-    """Whether a broker leads a partition by the state in ZooKeeper, or has to take it.
+    """Whether a broker is the leader of a partition in ZooKeeper, or has to become it.
 
-    It takes a partition without a live leader where it is in sync, or where there is no state yet.
+    A partition without a live leader goes to a broker in the ISR, or to any replica if the partition is new.
     """
     candidates = state.replicas if state.leader_epoch == NO_EPOCH else state.isr
     return state.leader == node_id or (state.leader not in alive and node_id in candidates)
 
 
 def led_by(state: PartitionState, node_id: int, alive: Container[int]) -> PartitionState:
-    """The next state of a partition, in which this broker leads, and of the others the live ones are in sync."""
+    """The next state of a partition: this broker leads, and only live brokers stay in the ISR."""
     isr = tuple([broker for broker in state.isr if broker in alive]) or (node_id,)
     return PartitionState(node_id, state.leader_epoch + 1, state.replicas, isr, state.partition_epoch + 1)
 
@@ -124,9 +124,9 @@ def change_image(
     if taken:
         operations += take_producer_ids(cluster, node_id, taken)
     multis = _guarded(cluster, operations)
-    if len(multis) > 1:  # a deletion that stops in between has to go on, instead of leaving a topic without data
+    if len(multis) > 1:  # an interrupted deletion must continue, not leave a topic without data
         orders = [TopicDeletion(name) for name in names if name not in new.topics and name not in cluster.deleting]
-        multis = _guarded(cluster, [Create(one.path(one.topic)) for one in orders]) + multis if orders else multis
+        multis = _guarded(cluster, [Create(order.path(order.topic)) for order in orders]) + multis if orders else multis
     return multis
 
 
@@ -138,12 +138,12 @@ def take_producer_ids(cluster: ClusterTree, node_id: int, size: int) -> Multi:
 
 
 def _put(path: str, data: bytes, version: int) -> Operation:
-    """Write a node with this version, or one that is absent."""
+    """Write a node that has this version, or create an absent one."""
     return Create(path, data) if version == ABSENT else SetData(path, data, version)
 
 
 def _create_topic(cluster: ClusterTree, topic: Topic) -> Iterator[Operation]:
-    """Kafka's order: configs first, as brokers look for them when the topic appears; states last."""
+    """Kafka's order: first the configs, as brokers read them when the topic appears; last the states."""
     yield from _write_configs(cluster, ConfigEntity(TOPICS, topic.name), topic.configs, is_new=True)
     partitions = {index: ReplicaAssignment(state.replicas) for index, state in enumerate(topic.partitions)}
     yield Create(TopicAssignment.path(topic.name), TopicAssignment(topic.topic_id, partitions).encode())
@@ -171,9 +171,10 @@ def _change_topic(cluster: ClusterTree, old: Topic, topic: Topic) -> Iterator[Op
 
 
 def _delete_topic(cluster: ClusterTree, topic: Topic, now_ms: int) -> Iterator[Operation]:
-    """Children first; the order to delete last, so that the next controller goes on with it.
+    """Delete the children first and the deletion order last, so that the next controller can continue.
 
-    The note goes with the topic's node: so an absent topic without a note was not deleted by a broker.
+    The deletion note is written with the deletion of the topic's node. So a missing topic without a note was not
+    deleted by a broker.
     """
     nodes = cluster.topics.get(topic.name)
     if nodes is not None:
@@ -192,7 +193,7 @@ def _delete_topic(cluster: ClusterTree, topic: Topic, now_ms: int) -> Iterator[O
 
 
 def note_deletions(cluster: ClusterTree, topics: Iterable[Topic], now_ms: int) -> list[Multi]:
-    """Multis with the notes of topics that were deleted here, and whose nodes somebody else has removed."""
+    """Multis that write deletion notes for topics whose nodes another program has removed."""
     return _guarded(cluster, (_note(topic, now_ms) for topic in topics))
 
 
@@ -213,7 +214,7 @@ def _write_state(cluster: ClusterTree, name: str, index: int, state: PartitionSt
     if known is None:
         parents = [partitions_path(name)] if index == 0 else []
         there = frozenset[str]() if nodes is None else nodes.parents
-        yield from (Create(one) for one in (*parents, partition_path(name, index)) if one not in there)
+        yield from (Create(parent) for parent in (*parents, partition_path(name, index)) if parent not in there)
         yield Create(path, node.encode())
         return
     old = cluster.image.topics[name].partitions[index].partition_epoch
@@ -225,7 +226,7 @@ def _write_state(cluster: ClusterTree, name: str, index: int, state: PartitionSt
 def _write_configs(
     cluster: ClusterTree, entity: ConfigEntity, configs: Mapping[str, str], *, is_new: bool = False
 ) -> Iterator[Operation]:
-    """A topic that was deleted by an old Kafka may have left its configs: then the node is there already."""
+    """Write an entity's configs. Those of a new topic may exist: an old Kafka leaves the configs of a deleted topic."""
     path = EntityConfigs.path(entity)
     known: ConfigNode | None = cluster.configs.get(entity)
     if known is None:
@@ -238,7 +239,7 @@ def _write_configs(
 
 
 def _refused_configs(cluster: ClusterTree, entity: ConfigEntity, known: ConfigNode) -> Mapping[str, str]:
-    """What others wrote and the image does not have, as this version refuses it: it stays in the node."""
+    """The configs in a node that the image lacks, as this version refuses them. They stay in the node."""
     if entity.entity_type == TOPICS:
         topic = cluster.image.topics.get(entity.name or "")
         image = {} if topic is None else topic.configs
@@ -255,7 +256,7 @@ def _with_id(cluster: ClusterTree, name: str) -> TopicAssignment:
 def _guarded(cluster: ClusterTree, operations: Iterable[Operation]) -> list[Multi]:
     """Multis of about MULTI_BYTES, each with the check of the controller's epoch.
 
-    The note of a deletion and the operation behind it are in one multi.
+    A deletion note and the next operation, the deletion of the topic's node, stay in one multi.
     """
     guard = Check(CONTROLLER_EPOCH_PATH, cluster.controller_epoch_version)
     multis: list[list[Operation]] = []

@@ -1,6 +1,7 @@
-"""Reads of the cluster's nodes: all at a start, single topics later. Each returns a part of the tree by path.
+"""Reads of the cluster's nodes: all at a start, single topics later. Each returns nodes by path.
 
-Whatever others may change is read with a watch. A watch only collects the path (`Watches`); the store looks again.
+Nodes that other programs may change are read with a watch. A watch only collects the path (`Watches`); the store then
+reads the path again.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from headgate.gateway.zookeeper.layout.tree import ZNode
 from headgate.gateway.zookeeper.session import NodeData, Session, Watch
 from headgate.gateway.zookeeper.steps import Steps, children, ensure, exists, gather, get, get_many
 
-Tree = dict[str, ZNode]
+NodesByPath = dict[str, ZNode]
 
 CONFIGURED: Final = tuple(f"{CONFIG_PATH}/{kind}" for kind in (BROKERS, GROUPS))
-"""The parents of configs without an owner elsewhere in the tree."""
+"""The parents of the configs of brokers and groups. Configs of topics are read with the topics."""
 _OWN_PATHS: Final = (f"{CONFIG_PATH}/{GROUPS}", OWN_FEATURES_PATH.rpartition("/")[0], DELETED_TOPICS_PATH)
 _ORDERS: Final = (REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
 
@@ -59,10 +60,12 @@ def ensure_paths(session: Session) -> Steps[None]:
         yield from ensure(session, path)
 
 
-def read_tree(session: Session, watch: Watch) -> Steps[Tree]:
-    """All nodes of the cluster that a broker of one uses. Raises Failed."""
-    yield from children(session, CONFIG_CHANGES_PATH, watch)  # configs are read behind their notifications
-    parts: list[Tree] = []
+def read_tree(session: Session, watch: Watch) -> Steps[NodesByPath]:
+    """All nodes that the only broker of a cluster uses. Raises Failed."""
+    yield from children(
+        session, CONFIG_CHANGES_PATH, watch
+    )  # before the configs: a later change of configs fires this watch
+    parts: list[NodesByPath] = []
     parts += yield from gather([_watched(session, path, watch) for path in (CONTROLLER_PATH, *_ORDERS)])
     singles = (CONTROLLER_EPOCH_PATH, CLUSTER_ID_PATH, OWN_FEATURES_PATH, PRODUCER_IDS_PATH)
     parts += yield from gather([read_node(session, path) for path in singles])
@@ -76,8 +79,8 @@ def read_tree(session: Session, watch: Watch) -> Steps[Tree]:
     return _joined(parts)
 
 
-def _read_topics(session: Session, names: Sequence[str], watch: Watch) -> Steps[Tree]:
-    """All topics: their partitions are those of the assignments, unless a state is missing."""
+def _read_topics(session: Session, names: Sequence[str], watch: Watch) -> Steps[NodesByPath]:
+    """All topics. The partitions come from the assignment; a topic with a missing state is listed instead."""
     tree = _joined((yield from gather([read_node(session, f"{TOPICS_PATH}/{name}", watch) for name in names])))
     states = {name: _state_paths(name, tree) for name in names}
     tree |= yield from _read_many(session, [f"{CONFIG_PATH}/{TOPICS}/{name}" for name in names])
@@ -89,7 +92,7 @@ def _read_topics(session: Session, names: Sequence[str], watch: Watch) -> Steps[
     return _joined([tree, *(yield from gather([_read_partitions(session, name) for name in incomplete]))])
 
 
-def _state_paths(name: str, tree: Tree) -> AbstractSet[str]:
+def _state_paths(name: str, tree: NodesByPath) -> AbstractSet[str]:
     try:
         assignment = TopicAssignment.decode(name, tree[f"{TOPICS_PATH}/{name}"].data)
     except (InvalidNode, KeyError):
@@ -97,10 +100,10 @@ def _state_paths(name: str, tree: Tree) -> AbstractSet[str]:
     return {LeaderAndIsr.path(name, index) for index in assignment.partitions}
 
 
-def read_topic(session: Session, name: str, watch: Watch | None) -> Steps[Tree]:
+def read_topic(session: Session, name: str, watch: Watch | None) -> Steps[NodesByPath]:
     """A topic with its partitions and configs, as far as they exist. The watch is on its assignment.
 
-    A topic that does not exist may have configs: an old Kafka has left them, or a tool wrote them before.
+    A missing topic may have configs: an old Kafka left them, or a tool wrote them before the topic.
     """
     tree = yield from read_node(session, f"{TOPICS_PATH}/{name}", watch)
     if tree:
@@ -108,8 +111,8 @@ def read_topic(session: Session, name: str, watch: Watch | None) -> Steps[Tree]:
     return tree | (yield from read_node(session, f"{CONFIG_PATH}/{TOPICS}/{name}"))
 
 
-def _read_partitions(session: Session, name: str) -> Steps[Tree]:
-    """All partitions that are there, whatever the assignment says."""
+def _read_partitions(session: Session, name: str) -> Steps[NodesByPath]:
+    """All existing partitions, listed or not in the assignment."""
     parent = f"{TOPICS_PATH}/{name}/partitions"
     names = yield from children(session, parent)
     if not names:
@@ -118,31 +121,31 @@ def _read_partitions(session: Session, name: str) -> Steps[Tree]:
     return tree | (yield from _read_many(session, [f"{parent}/{child}/state" for child in names]))
 
 
-def read_all_configs(session: Session, parent: str) -> Steps[Tree]:
+def read_all_configs(session: Session, parent: str) -> Steps[NodesByPath]:
     """The configs of all entities of a type. Raises Failed."""
     names = yield from children(session, parent)
     return (yield from _read_many(session, [f"{parent}/{name}" for name in names]))
 
 
-def _read_many(session: Session, paths: Sequence[str]) -> Steps[Tree]:
+def _read_many(session: Session, paths: Sequence[str]) -> Steps[NodesByPath]:
     found = yield from get_many(session, paths)
     pairs = zip(paths, found, strict=True)
-    return {path: ZNode(one.data, one.stat.version, one.stat.czxid) for path, one in pairs if one is not None}
+    return {path: ZNode(node.data, node.stat.version, node.stat.czxid) for path, node in pairs if node is not None}
 
 
-def read_node(session: Session, path: str, watch: Watch | None = None) -> Steps[Tree]:
+def read_node(session: Session, path: str, watch: Watch | None = None) -> Steps[NodesByPath]:
     """One node; empty if it does not exist. Raises Failed."""
     found: NodeData | None = yield from get(session, path, watch)
     return {} if found is None else {path: ZNode(found.data, found.stat.version, found.stat.czxid)}
 
 
-def _watched(session: Session, path: str, watch: Watch) -> Steps[Tree]:
-    """One node that may come and go: the watch is set in any case."""
+def _watched(session: Session, path: str, watch: Watch) -> Steps[NodesByPath]:
+    """One node that may not exist: the watch is set in any case."""
     if (yield from exists(session, path, watch)) is None:
         return {}
     return (yield from read_node(session, path))
 
 
-def _joined(parts: list[Tree]) -> Tree:
+def _joined(parts: list[NodesByPath]) -> NodesByPath:
     items: Iterator[tuple[str, ZNode]] = chain.from_iterable(map(dict.items, parts))
     return dict(items)

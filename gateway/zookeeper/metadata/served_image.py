@@ -1,4 +1,4 @@
-"""What this broker serves of the topics and configs that it read in ZooKeeper: its own leaders, and legal configs."""
+"""The image that this broker serves, from the image read in ZooKeeper: only own leaders, and only valid configs."""
 
 from __future__ import annotations
 
@@ -18,48 +18,46 @@ if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
 
 
-def broker_of_one(found: Image, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
-    """The image that was read at a start: this broker leads nothing yet, and configs that it refuses are left out."""
-    topics = {name: told_topic(topic, None, config, unreadable) for name, topic in found.topics.items()}
+def served_image(found: Image, config: BrokerConfig, unreadable: UnreadableNodes) -> Image:
+    """The served image of a start: no partition has a leader yet, and invalid configs are left out."""
+    topics = {name: served_topic(topic, None, config, unreadable) for name, topic in found.topics.items()}
     configs = {
-        key: accepted_group_configs(config, key[1], one, unreadable) if key[0] == GROUP_RESOURCE else one
-        for key, one in found.configs.items()
+        key: accepted_group_configs(config, key[1], configs, unreadable) if key[0] == GROUP_RESOURCE else configs
+        for key, configs in found.configs.items()
     }
     return found._replace(topics=topics, configs=configs)
 
 
-def told_topic(topic: Topic, before: Topic | None, config: BrokerConfig, unreadable: UnreadableNodes) -> Topic:
-    """A topic that was read: nobody leads but this broker, and it leads only what it led before."""
+def served_topic(topic: Topic, before: Topic | None, config: BrokerConfig, unreadable: UnreadableNodes) -> Topic:
+    """The served form of a topic. Partitions keep their leader only if this broker already leads them in `before`."""
     known: Sequence[PartitionState] = ()
     if before is not None and before.topic_id == topic.topic_id:
         known = before.partitions
     states = [
-        _told_state(state, known[index] if index < len(known) else None, config.node_id)
+        _served_state(state, known[index] if index < len(known) else None, config.node_id)
         for index, state in enumerate(topic.partitions)
     ]
     configs = accepted_topic_configs(topic.name, topic.configs, unreadable)
     return topic._replace(partitions=tuple(states), configs=configs)
 
 
-def _told_state(state: PartitionState, known: PartitionState | None, node_id: int) -> PartitionState:
+def _served_state(state: PartitionState, known: PartitionState | None, node_id: int) -> PartitionState:
     if known is not None and state.leader == known.leader == node_id:
         return state
-    if (
-        known is not None and state.leader_epoch < known.leader_epoch
-    ):  # the node was lost; the epochs go on all the same
+    if known is not None and state.leader_epoch < known.leader_epoch:  # the node was lost; epochs must not fall
         state = state._replace(leader_epoch=known.leader_epoch, isr=state.isr or (node_id,))
     return state._replace(leader=-1)
 
 
 def accepted_topic_configs(name: str, configs: Mapping[str, str], unreadable: UnreadableNodes) -> Mapping[str, str]:
-    """The configs of a topic that this version accepts."""
+    """The valid configs of a topic."""
     return _accepted(f"{CONFIG_PATH}/{TOPICS}/{name}", configs, topic_configs.check, unreadable)
 
 
 def accepted_group_configs(
     config: BrokerConfig, group_id: str, configs: Mapping[str, str], unreadable: UnreadableNodes
 ) -> Mapping[str, str]:
-    """The configs of a group that this version accepts."""
+    """The valid configs of a group."""
     path = EntityConfigs.path(ConfigEntity(GROUPS, group_id or None))
     return _accepted(path, configs, partial(group_configs.check, config), unreadable)
 
@@ -67,7 +65,7 @@ def accepted_group_configs(
 def _accepted(
     path: str, configs: Mapping[str, str], check: Callable[[dict[str, str]], None], unreadable: UnreadableNodes
 ) -> Mapping[str, str]:
-    """All configs, or those that are right with what was accepted before them."""
+    """The valid configs. Each is checked together with the valid ones before it; the others are logged."""
     accepted: dict[str, str] = {}
     try:
         check(dict(configs))

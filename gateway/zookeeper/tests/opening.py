@@ -10,7 +10,7 @@ from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 from headgate.gateway.zookeeper.membership.pump import Arrived, Pump
 from headgate.gateway.zookeeper.session import SessionEvent
-from headgate.gateway.zookeeper.shared_session import OpenSession, Scheduling
+from headgate.gateway.zookeeper.shared_session import OpenSession, SessionScheduling
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
 
 
@@ -21,7 +21,7 @@ def opener(keeper: ZooKeeperModel) -> OpenSession:
         keeper.step()
 
     def open_session(
-        connect: str, _timeout_ms: int, scheduling: Scheduling, on_event: Callable[[SessionEvent], None]
+        connect: str, _timeout_ms: int, scheduling: SessionScheduling, on_event: Callable[[SessionEvent], None]
     ) -> ModelSession:
         keeper.on_way = lambda: scheduling.call_soon(step)
         _, slash, chroot = connect.partition("/")

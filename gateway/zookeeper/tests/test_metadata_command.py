@@ -16,7 +16,7 @@ from headgate.gateway.tests.builders import Node
 from headgate.gateway.zookeeper import metadata_command
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 from headgate.gateway.zookeeper.metadata.metadata_transfer import TransferRefused
-from headgate.gateway.zookeeper.metadata_command import World, to_embedded, to_zookeeper
+from headgate.gateway.zookeeper.metadata_command import TransferParts, to_embedded, to_zookeeper
 from headgate.gateway.zookeeper.session import Create, Operation
 from headgate.gateway.zookeeper.tests.model import Fault, ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import connector
@@ -48,7 +48,9 @@ class Carrier:
 
     def run(self, command: Callable[..., list[str]], *, execute: bool = True) -> list[str]:
         with self.connection() as connection:
-            return command(self.config, connection, World(Files(), Random(0), 1_700_000_000_000), execute=execute)
+            return command(
+                self.config, connection, TransferParts(Files(), Random(0), 1_700_000_000_000), execute=execute
+            )
 
     def names(self) -> set[str]:
         return {path.name for path in self.directory.iterdir() if path.name.startswith("__headgate")}
@@ -191,6 +193,6 @@ def test_a_lost_connection_is_no_end(carrier: Carrier, fault: Fault, place: int)
             carrier.keeper.connect(lost)  # type: ignore[arg-type]
 
         carrier.keeper.cut = cut  # type: ignore[method-assign, assignment]
-        to_zookeeper(carrier.config, connection, World(Files(), Random(0), 1), execute=True)
+        to_zookeeper(carrier.config, connection, TransferParts(Files(), Random(0), 1), execute=True)
         carrier.keeper.cut = reconnect  # type: ignore[method-assign]
     assert carrier.names() == {CARRIED_METADATA}

@@ -40,7 +40,7 @@ class Sync(NamedTuple):
     work: Callable[[], None]
 
 
-Request = Collect | Rewrite | Sync
+CompactionStep = Collect | Rewrite | Sync
 
 
 class CompactionAborted(Exception):
@@ -77,7 +77,7 @@ class LogCompaction:
         self.before_bytes = log.size
         self.records = self.kept_records = self.unreadable_batches = 0
 
-    def steps(self) -> Generator[Request, Any, None]:
+    def steps(self) -> Generator[CompactionStep, Any, None]:
         """The whole compaction. The caller sends the answer to each yielded request, or throws its exception.
 
         Raises OSError, KafkaError and BadFile for a damaged index, CompactionAborted, and every thrown exception.
@@ -100,7 +100,7 @@ class LogCompaction:
                 yield from self._rewrite(bases)
             self._check()
 
-    def _planned(self, make: Callable[..., J], what: object, end_offset: int) -> Generator[Request, Any, J]:
+    def _planned(self, make: Callable[..., J], what: object, end_offset: int) -> Generator[CompactionStep, Any, J]:
         """The job up to an offset. A thread first reads what is not in memory; evicted again, it is read here."""
         sizes = {"table_bytes": self._table_bytes, "read_bytes": self._read_bytes}
         warmed = set[FilePosition]()
@@ -127,7 +127,7 @@ class LogCompaction:
         if not self._is_valid:
             raise CompactionAborted("the log was deleted or cut, or is not compacted any more")
 
-    def _finish_last(self) -> Generator[Request, Any, None]:
+    def _finish_last(self) -> Generator[CompactionStep, Any, None]:
         """Finish the outstanding renames of the last replacement."""
         log, last = self._log, self._log.compacted.unfinished
         if last is None:
@@ -143,7 +143,7 @@ class LogCompaction:
             raise CompactionAborted("the log was deleted")
         log.compacted.finish()
 
-    def _rewrite(self, bases: list[int]) -> Generator[Request, Any, Rewritten]:
+    def _rewrite(self, bases: list[int]) -> Generator[CompactionStep, Any, Rewritten]:
         """Have a group of segments rewritten, and swap the new segment in.
 
         Raises CompactionAborted if the segments were deleted; OSError, also without disk space.
@@ -164,7 +164,7 @@ class LogCompaction:
             raise CompactionAborted("segments were deleted")
         return old
 
-    def _replace(self, bases: list[int], rewritten: Rewritten) -> Generator[Request, Any, None]:
+    def _replace(self, bases: list[int], rewritten: Rewritten) -> Generator[CompactionStep, Any, None]:
         log = self._log
         old = log.compacted.closed(bases)
         if old is None or not self._is_valid:
@@ -194,6 +194,6 @@ def _check_room(files: Files, directory: str, needed: int) -> None:
         raise OSError(errno.ENOSPC, f"a new segment may need {needed} bytes of space, but only {free} are free")
 
 
-def advance(steps: Generator[Request, Any, None], answer: object) -> Request:
+def advance(steps: Generator[CompactionStep, Any, None], answer: object) -> CompactionStep:
     """The next request of a compaction after an answer, None at first; an exception is thrown. Raises StopIteration."""
     return steps.throw(answer) if isinstance(answer, BaseException) else steps.send(answer)

@@ -211,7 +211,7 @@ def batch_retention(
     """The decision about a batch; `last` is the last batch of its producer. Pure.
 
     The last batch of a producer stays, so that its sequence and epoch are known after a restart. The last batch of a
-    group of segments stays too: the end of a segment never changes, so recovery can tell a gap from a lost file.
+    group of segments stays too: the end of a segment never changes, so recovery can distinguish a gap from a lost file.
     """
     is_last = last is not None and (
         header.last_offset == last.last_offset

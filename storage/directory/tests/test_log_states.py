@@ -7,7 +7,7 @@ import pytest
 
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_opening import LogOpening
-from headgate.storage.directory.log_states import TRANSITIONS, LogState, LogStates, Record
+from headgate.storage.directory.log_states import TRANSITIONS, LogPhase, LogStates, LogStateValue
 from headgate.storage.errors import StorageError
 from headgate.storage.files import Files
 from headgate.storage.log.log import Log
@@ -15,36 +15,36 @@ from headgate.storage.recovery.recovery_input import RecoveryInput
 
 KEY = ("t", 0)
 WAYS = {
-    LogState.NONE: [],
-    LogState.UNOPENED: [LogState.UNOPENED],
-    LogState.OPENING: [LogState.UNOPENED, LogState.OPENING],
-    LogState.OPEN: [LogState.CREATING, LogState.OPEN],
-    LogState.FAILED: [LogState.UNOPENED, LogState.OPENING, LogState.FAILED],
-    LogState.CREATING: [LogState.CREATING],
+    LogPhase.NONE: [],
+    LogPhase.UNOPENED: [LogPhase.UNOPENED],
+    LogPhase.OPENING: [LogPhase.UNOPENED, LogPhase.OPENING],
+    LogPhase.OPEN: [LogPhase.CREATING, LogPhase.OPEN],
+    LogPhase.FAILED: [LogPhase.UNOPENED, LogPhase.OPENING, LogPhase.FAILED],
+    LogPhase.CREATING: [LogPhase.CREATING],
 }
 
 
-def record(state: LogState) -> Record:
+def record(state: LogPhase) -> LogStateValue:
     match state:
-        case LogState.OPEN:
+        case LogPhase.OPEN:
             return Mock(spec=Log)
-        case LogState.FAILED:
+        case LogPhase.FAILED:
             return StorageError("damaged")
-        case LogState.OPENING:
+        case LogPhase.OPENING:
             return LogOpening(Files(), Mock(spec=RecoveryInput), LogConfig(), Random(0), 0)
     return state
 
 
-def in_state(state: LogState) -> LogStates:
+def in_state(state: LogPhase) -> LogStates:
     states = LogStates()
     for step in WAYS[state]:
         states.move(KEY, record(step))
     return states
 
 
-@pytest.mark.parametrize("before", LogState)
-@pytest.mark.parametrize("after", LogState)
-def test_a_partition_takes_only_the_ways_of_the_table(before: LogState, after: LogState) -> None:
+@pytest.mark.parametrize("before", LogPhase)
+@pytest.mark.parametrize("after", LogPhase)
+def test_a_partition_takes_only_the_ways_of_the_table(before: LogPhase, after: LogPhase) -> None:
     states = in_state(before)
     if after not in TRANSITIONS[before]:
         with pytest.raises(AssertionError, match=f"t-0 cannot go from {before.name} to {after.name}"):
@@ -52,6 +52,6 @@ def test_a_partition_takes_only_the_ways_of_the_table(before: LogState, after: L
         assert states.state(KEY) is before
         return
     open_log = states.move(KEY, record(after))
-    assert (open_log is not None) == (before is LogState.OPEN)
+    assert (open_log is not None) == (before is LogPhase.OPEN)
     assert states.state(KEY) is after
-    assert (len(states), KEY in states) == ((0, False) if after is LogState.NONE else (1, True))
+    assert (len(states), KEY in states) == ((0, False) if after is LogPhase.NONE else (1, True))

@@ -21,13 +21,13 @@ def test_lost_indexes_are_seen() -> None:
     segment = new_segment(batches=20)
     segment.seal()
     files, size = segment.pool.files, segment.size
-    assert has_indexes(reopened(segment), INTERVAL, look_into_them=True)
+    assert has_indexes(reopened(segment), INTERVAL, checks_content=True)
     whole = [size, segment.offsets.size, segment.times.size]
     for sizes in ([size, -1, whole[2]], [size, whole[1], -1], [size, 0, whole[2]], [size, whole[1], 0], [size, 9, 12]):
         damaged = Segment(segment.pool, "/d", 100, [*sizes, -1])
-        assert not has_indexes(damaged, INTERVAL, look_into_them=False)
+        assert not has_indexes(damaged, INTERVAL, checks_content=False)
     files.write(segment.offsets.path, b"\x00\x00\x00\x05\x7f\xff\xff\xff")
-    assert not has_indexes(reopened(segment), INTERVAL, look_into_them=True)
+    assert not has_indexes(reopened(segment), INTERVAL, checks_content=True)
 
 
 def test_a_partition_that_was_idle_is_not_scanned_after_a_crash() -> None:

@@ -22,7 +22,7 @@ def test_a_new_segment() -> None:
     assert (segment.path, segment.size) == ("/d/00000000000000000100.log", 0)
     assert (segment.max_timestamp, segment.first_timestamp, segment.end_offset()) == (-1, -1, 100)
     assert segment.locate(100) == 0
-    assert has_indexes(segment, INTERVAL, look_into_them=True)
+    assert has_indexes(segment, INTERVAL, checks_content=True)
 
 
 @pytest.mark.parametrize("offset", range(98, 123))

@@ -4,7 +4,7 @@ import pytest
 
 from headgate.tools.development.tidy import (
     PLANNED,
-    Length,
+    LineCount,
     changed_logs,
     exists,
     function_lengths,
@@ -24,13 +24,13 @@ from headgate.tools.development.tidy import (
 LIMITS = (10, 50, 70)
 
 
-def lengths(*lines: int) -> list[Length]:
-    return [Length(f"file.py:{number} f", count) for number, count in enumerate(lines)]
+def lengths(*lines: int) -> list[LineCount]:
+    return [LineCount(f"file.py:{number} f", count) for number, count in enumerate(lines)]
 
 
 def test_a_function_is_measured_from_def_to_its_last_line() -> None:
     source = "@decorated\ndef outer():\n    async def inner():\n        pass\n    return inner\n"
-    assert list(function_lengths("a.py", source)) == [Length("a.py:2 outer", 4), Length("a.py:3 inner", 2)]
+    assert list(function_lengths("a.py", source)) == [LineCount("a.py:2 outer", 4), LineCount("a.py:3 inner", 2)]
 
 
 def test_within_the_budget_is_silent() -> None:

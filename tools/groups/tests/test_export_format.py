@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.export_format import build_document, drop_foreign_epochs, parse_document
-from headgate.tools.groups.members import Group
+from headgate.tools.groups.members import GroupDescription
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
 from headgate.tools.output import UsageError
 from headgate.tools.tests.model_cluster import Log, ModelCluster, opened
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
-GROUP = Group("g", "Empty", "classic", "consumer", "range", "127.0.0.1:9092", [])
+GROUP = GroupDescription("g", "Empty", "classic", "consumer", "range", "127.0.0.1:9092", [])
 EXPORT = {
     "format": "headgate group offsets",
     "version": 1,

@@ -10,9 +10,9 @@ from headgate.protocol.messages.list_groups import ListGroupsRequest, ListGroups
 from headgate.protocol.schema import Message
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.groups.members import (
-    Group,
+    GroupDescription,
     GroupListing,
-    Member,
+    MemberDescription,
     complete_states,
     delete_groups,
     describe_groups,
@@ -82,14 +82,14 @@ def test_groups_of_both_protocols_are_described(model: ModelCluster) -> None:
         groups, failed = describe_groups(cluster, ["old", "new", "empty"])
     partitions = [A0, A1, B0]
     members = [
-        Member("m1", "static", "app", "/10.0.0.1", partitions),
-        Member("m2", None, "app", "/10.0.0.1", []),
+        MemberDescription("m1", "static", "app", "/10.0.0.1", partitions),
+        MemberDescription("m2", None, "app", "/10.0.0.1", []),
     ]
-    assert groups["old"] == Group("old", "Stable", "classic", "consumer", "range", "127.0.0.1:9092", members)
-    assert groups["new"] == Group(
+    assert groups["old"] == GroupDescription("old", "Stable", "classic", "consumer", "range", "127.0.0.1:9092", members)
+    assert groups["new"] == GroupDescription(
         "new", "Stable", "consumer", "consumer", "uniform", "127.0.0.1:9093", [members[0]._replace(epoch=7)]
     )
-    assert groups["empty"] == Group("empty", "Empty", "classic", "consumer", "", "127.0.0.1:9094", [])
+    assert groups["empty"] == GroupDescription("empty", "Empty", "classic", "consumer", "", "127.0.0.1:9094", [])
     assert not failed
 
 
@@ -149,8 +149,8 @@ def test_an_unreadable_assignment_has_no_partitions(
     ],
 )
 def test_members_are_named_five_at_most(state: str, count: int, is_active: bool, who: str) -> None:
-    members = [Member(f"m{i}", None, "app", "/h", []) for i in range(count)]
-    group = Group("g", state, "classic", "consumer", "", "b", members)
+    members = [MemberDescription(f"m{i}", None, "app", "/h", []) for i in range(count)]
+    group = GroupDescription("g", state, "classic", "consumer", "", "b", members)
     assert (group.is_active, group.member_names()) == (is_active, who)
 
 

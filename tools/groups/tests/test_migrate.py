@@ -225,7 +225,7 @@ def test_a_status_without_zookeeper_has_the_error(run: Run, model: ModelCluster)
         ("app-b", "separate", None),
     ]
     assert "COORDINATOR_LOAD_IN_PROGRESS" in shown.rows[1]["status"]
-    assert shown.errors[0].endswith("; perhaps it waits for ZooKeeper: the broker's log tells")
+    assert shown.errors[0].endswith("; perhaps it waits for ZooKeeper: see the broker's log")
 
 
 def test_the_tool_waits_for_the_carry_over(run: Run, model: ModelCluster) -> None:

@@ -3,15 +3,24 @@
 import pytest
 
 from headgate.tools.cluster import Failure, TopicPartition
-from headgate.tools.groups.members import ZOOKEEPER, Member
-from headgate.tools.groups.migration import Decision, Effect, GroupStores, Step, compare, decide, effects, have_moved
+from headgate.tools.groups.members import ZOOKEEPER, MemberDescription
+from headgate.tools.groups.migration import (
+    GroupStores,
+    MigrationStep,
+    StepDecision,
+    StepEffect,
+    compare,
+    decide,
+    effects,
+    have_moved,
+)
 from headgate.tools.groups.offsets import CommittedOffsets, OffsetAndMetadata
 from headgate.tools.groups.stores import StoreSettings, ZooKeeperOffsets
 
 SEPARATE, KAFKA = StoreSettings("separate"), StoreSettings("kafka")
 CARRIED, CARRYING = StoreSettings("dual", "zookeeper", "carried"), StoreSettings("dual", "zookeeper", "carrying")
-OLD_MEMBER = Member("g_host-1", None, ZOOKEEPER, "/host", [])
-NEW_MEMBER = Member("m-1", None, "app", "/host", [])
+OLD_MEMBER = MemberDescription("g_host-1", None, ZOOKEEPER, "/host", [])
+NEW_MEMBER = MemberDescription("m-1", None, "app", "/host", [])
 
 
 def offsets(*numbers: int | None) -> CommittedOffsets:
@@ -20,7 +29,7 @@ def offsets(*numbers: int | None) -> CommittedOffsets:
 
 
 def group(
-    settings: StoreSettings, zookeeper: CommittedOffsets, kafka: CommittedOffsets, *members: Member
+    settings: StoreSettings, zookeeper: CommittedOffsets, kafka: CommittedOffsets, *members: MemberDescription
 ) -> GroupStores:
     ours = [member for member in members if member.is_of_zookeeper]
     theirs = [member for member in members if not member.is_of_zookeeper]
@@ -30,38 +39,42 @@ def group(
 @pytest.mark.parametrize(
     "settings, step, after",
     [
-        (SEPARATE, Step.START, StoreSettings("dual", "zookeeper")),
-        (CARRIED, Step.START, None),
-        (CARRYING, Step.START, None),
-        (CARRIED, Step.FINISH, KAFKA),
-        (StoreSettings("dual", "kafka"), Step.FINISH, KAFKA),
-        (KAFKA, Step.FINISH, None),
-        (KAFKA, Step.BACK, StoreSettings("dual", "kafka")),
-        (CARRIED, Step.BACK, None),
-        (CARRIED, Step.FINISH_IN_ZOOKEEPER, SEPARATE),
-        (SEPARATE, Step.FINISH_IN_ZOOKEEPER, None),
+        (SEPARATE, MigrationStep.START, StoreSettings("dual", "zookeeper")),
+        (CARRIED, MigrationStep.START, None),
+        (CARRYING, MigrationStep.START, None),
+        (CARRIED, MigrationStep.FINISH, KAFKA),
+        (StoreSettings("dual", "kafka"), MigrationStep.FINISH, KAFKA),
+        (KAFKA, MigrationStep.FINISH, None),
+        (KAFKA, MigrationStep.BACK, StoreSettings("dual", "kafka")),
+        (CARRIED, MigrationStep.BACK, None),
+        (CARRIED, MigrationStep.FINISH_IN_ZOOKEEPER, SEPARATE),
+        (SEPARATE, MigrationStep.FINISH_IN_ZOOKEEPER, None),
     ],
 )
-def test_a_step_is_made_once(settings: StoreSettings, step: Step, after: StoreSettings | None) -> None:
-    assert decide(group(settings, offsets(5), offsets(5)), step) == Decision(after)
+def test_a_step_is_made_once(settings: StoreSettings, step: MigrationStep, after: StoreSettings | None) -> None:
+    assert decide(group(settings, offsets(5), offsets(5)), step) == StepDecision(after)
 
 
 @pytest.mark.parametrize(
     "settings, step, refusal",
     [
-        (KAFKA, Step.START, "its offsets are the coordinator's alone already; `back` returns it to both stores"),
-        (SEPARATE, Step.FINISH, "it is separate, not dual; `start` comes first"),
-        (KAFKA, Step.FINISH_IN_ZOOKEEPER, "it is kafka, not dual; `back` comes first"),
-        (SEPARATE, Step.BACK, "its stores are separate; `start --source kafka`"),
-        (CARRYING, Step.FINISH, "its offsets are not in both stores yet: carrying"),
+        (
+            KAFKA,
+            MigrationStep.START,
+            "its offsets are the coordinator's alone already; `back` returns it to both stores",
+        ),
+        (SEPARATE, MigrationStep.FINISH, "it is separate, not dual; `start` comes first"),
+        (KAFKA, MigrationStep.FINISH_IN_ZOOKEEPER, "it is kafka, not dual; `back` comes first"),
+        (SEPARATE, MigrationStep.BACK, "its stores are separate; `start --source kafka`"),
+        (CARRYING, MigrationStep.FINISH, "its offsets are not in both stores yet: carrying"),
         (
             StoreSettings("dual", "kafka", "carrying"),
-            Step.START,
+            MigrationStep.START,
             "are carried over from the coordinator at this moment",
         ),
     ],
 )
-def test_a_step_that_does_not_follow_is_refused(settings: StoreSettings, step: Step, refusal: str) -> None:
+def test_a_step_that_does_not_follow_is_refused(settings: StoreSettings, step: MigrationStep, refusal: str) -> None:
     decision = decide(group(settings, offsets(5), offsets(5)), step)
     assert decision.settings is None
     assert refusal in decision.refusal
@@ -69,20 +82,20 @@ def test_a_step_that_does_not_follow_is_refused(settings: StoreSettings, step: S
 
 def test_a_finish_is_refused_while_the_stores_differ() -> None:
     different = group(CARRIED, offsets(5, 6), offsets(5, 7))
-    decision = decide(different, Step.FINISH, differences=list(compare(different)), is_forced=True)
+    decision = decide(different, MigrationStep.FINISH, differences=list(compare(different)), is_forced=True)
     assert decision.refusal == "the stores differ in t-1; `verify` says why"
 
 
 @pytest.mark.parametrize(
     "settings, step, member, word",
     [
-        (SEPARATE, Step.START, NEW_MEMBER, "ZooKeeper's offsets would replace those"),
-        (CARRIED, Step.FINISH, OLD_MEMBER, "only you know their offsets.storage: g_host-1"),
-        (CARRIED, Step.FINISH_IN_ZOOKEEPER, NEW_MEMBER, "commit to Kafka: m-1"),
+        (SEPARATE, MigrationStep.START, NEW_MEMBER, "ZooKeeper's offsets would replace those"),
+        (CARRIED, MigrationStep.FINISH, OLD_MEMBER, "only you know their offsets.storage: g_host-1"),
+        (CARRIED, MigrationStep.FINISH_IN_ZOOKEEPER, NEW_MEMBER, "commit to Kafka: m-1"),
     ],
 )
 def test_members_of_the_other_side_are_in_the_way(
-    settings: StoreSettings, step: Step, member: Member, word: str
+    settings: StoreSettings, step: MigrationStep, member: MemberDescription, word: str
 ) -> None:
     live = group(settings, offsets(5), offsets(5), member)
     assert word in decide(live, step).refusal
@@ -91,21 +104,21 @@ def test_members_of_the_other_side_are_in_the_way(
 
 def test_a_group_with_a_slash_does_not_start() -> None:
     named = group(SEPARATE, {}, offsets(5))._replace(name="a/b")
-    assert "has a slash" in decide(named, Step.START, "kafka").refusal
+    assert "has a slash" in decide(named, MigrationStep.START, "kafka").refusal
 
 
 def test_the_side_that_leads_wins_and_the_other_fills_its_gaps() -> None:
     both = group(SEPARATE, offsets(5, 6, 7), offsets(5, 9, None, 3))
     t1, t2, t3 = (TopicPartition("t", number) for number in (1, 2, 3))
     assert list(effects(both, "zookeeper")) == [
-        Effect(t1, 6, 9, 6, "kafka moves by -3"),
-        Effect(t2, 7, None, 7, "kafka gets it"),
-        Effect(t3, None, 3, 3, "zookeeper gets it"),
+        StepEffect(t1, 6, 9, 6, "kafka moves by -3"),
+        StepEffect(t2, 7, None, 7, "kafka gets it"),
+        StepEffect(t3, None, 3, 3, "zookeeper gets it"),
     ]
     assert list(effects(both, "kafka")) == [
-        Effect(t1, 6, 9, 9, "zookeeper moves by +3"),
-        Effect(t2, 7, None, 7, "kafka gets it"),
-        Effect(t3, None, 3, 3, "zookeeper gets it"),
+        StepEffect(t1, 6, 9, 9, "zookeeper moves by +3"),
+        StepEffect(t2, 7, None, 7, "kafka gets it"),
+        StepEffect(t3, None, 3, 3, "zookeeper gets it"),
     ]
 
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from headgate.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from headgate.protocol.records.control import Marker
-from headgate.tools.log.offset_gaps import Batch, Gap, find_aborted_transactions, find_gaps
+from headgate.tools.log.offset_gaps import BatchOffsets, Gap, find_aborted_transactions, find_gaps
 
 
-def data(first: int, last: int, producer_id: int = -1, offsets: list[int] | None = None) -> Batch:
+def data(first: int, last: int, producer_id: int = -1, offsets: list[int] | None = None) -> BatchOffsets:
     held = list(range(first, last + 1)) if offsets is None else offsets
     attributes = TRANSACTIONAL if producer_id >= 0 else 0
     header = BatchHeader(first, 49, 0, 2, 0, attributes, last - first, 0, 0, producer_id, 0, 0, len(held))
-    return Batch(header, lambda: None, lambda: held)
+    return BatchOffsets(header, lambda: None, lambda: held)
 
 
-def marker(offset: int, producer_id: int, *, is_abort: bool) -> Batch:
+def marker(offset: int, producer_id: int, *, is_abort: bool) -> BatchOffsets:
     header = BatchHeader(offset, 49, 0, 2, 0, TRANSACTIONAL | CONTROL, 0, 0, 0, producer_id, 0, -1, 1)
-    return Batch(header, lambda: Marker(not is_abort, 0), lambda: [offset])
+    return BatchOffsets(header, lambda: Marker(not is_abort, 0), lambda: [offset])
 
 
-def found(batches: list[Batch], log_start: int = 0, compacted_to: int = 0) -> list[Gap]:
+def found(batches: list[BatchOffsets], log_start: int = 0, compacted_to: int = 0) -> list[Gap]:
     return list(find_gaps(batches, log_start, compacted_to, find_aborted_transactions(batches)))
 
 

@@ -58,12 +58,12 @@ class IndexCheck:
 
     @property
     def wrong_offset_entries(self) -> int:
-        """The number of wrong entries of the offset index, including entries behind the last batch."""
+        """The number of wrong entries of the offset index, including entries after the last batch."""
         return self._wrong_offsets + len(self._offsets) - self._at_offset
 
     @property
     def wrong_time_entries(self) -> int:
-        """The number of wrong entries of the time index, including entries behind the last batch."""
+        """The number of wrong entries of the time index, including entries after the last batch."""
         return self._wrong_times + len(self._times) - self._at_time
 
     @property

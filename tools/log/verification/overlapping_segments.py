@@ -1,7 +1,7 @@
 """Superseded segments: an earlier segment, written by a compaction, covers the same offsets.
 
 The new segment has the name of the first old segment. Both remain if the disk keeps the rename of the new segment and
-loses those of the other old segments, or if somebody restores an old file from a backup. Then only the new segment
+loses the renames of the other old segments, or if an old file is restored from a backup. Then only the new segment
 counts: compaction has removed every record that the new segment lacks.
 """
 

@@ -2,7 +2,7 @@
 
 Kinds of findings:
 corrupt     damaged or missing batches below the recovery point, or after a clean shutdown: they were on the disk once
-torn        the same behind the recovery point, as a crash leaves it; the next start truncates there
+torn        the same after the recovery point, as a crash leaves it; the next start truncates there
 index, snapshot, epochs
             a derived file contradicts the batches; the next start or a repair rebuilds the file
 file        an auxiliary file that cannot be read
@@ -49,7 +49,7 @@ Advance = Callable[[int, str], None]
 """Called with (bytes, name of the partition): so many more bytes are checked."""
 
 
-class Finding(NamedTuple):
+class PartitionFinding(NamedTuple):
     """One thing that is wrong: its kind, its file, and a sentence."""
 
     kind: str
@@ -87,12 +87,12 @@ class SegmentReport:
 class PartitionReport:
     """The results for a partition. `superseded`: segments with offsets that an earlier one of `segments` holds.
 
-    `missing_offsets`: the number of offsets in no batch, behind the compacted part: the reason is unknown.
+    `missing_offsets`: the number of offsets in no batch, after the compacted part: the reason is unknown.
     """
 
     partition: PartitionDirectory
     segments: list[SegmentReport]
-    findings: list[Finding]
+    findings: list[PartitionFinding]
     start_offset: int = 0
     end_offset: int = 0
     missing_offsets: int = 0
@@ -134,7 +134,7 @@ class _Verification:
         return self._segments[0].base_offset if self._segments else 0
 
     def _add(self, kind: str, path: str, problem: str) -> None:
-        self._report.findings.append(Finding(kind, path, problem))
+        self._report.findings.append(PartitionFinding(kind, path, problem))
 
     def _add_file(self, path: str, error: BadFile, remedy: str = "") -> None:
         self._add(FILE, path, str(error).removeprefix(path).lstrip(": ") + remedy)

@@ -24,8 +24,8 @@ Visit = Callable[[int, BatchHeader], None]
 class DamagedRange(NamedTuple):
     """Bytes from `start` to before `end` that are no valid batches. Lost: offsets `first_offset` to `next_offset` - 1.
 
-    `next_offset`: the offset of the valid batch behind the range; None if the segment has none. `end_offset`: the
-    offset behind the last batch of the range if these are batches of another segment, else None.
+    `next_offset`: the offset of the valid batch after the range; None if the segment has none. `end_offset`: the
+    offset after the last batch of the range if these are batches of another segment, else None.
     """
 
     start: int

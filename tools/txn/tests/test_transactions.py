@@ -9,7 +9,7 @@ from headgate.protocol.messages.list_transactions import ListTransactionsRequest
 from headgate.tools.cluster import TopicPartition
 from headgate.tools.tests.model_cluster import ModelCluster, ModelTransaction, opened
 from headgate.tools.txn.transactions import (
-    Transaction,
+    ListedTransaction,
     TransactionFilters,
     TransactionListing,
     describe_transactions,
@@ -84,8 +84,8 @@ def test_transactions_are_described_by_their_coordinators(model: ModelCluster) -
         found, failed = describe_transactions(cluster, ["b", "none", "a"])
     partitions = frozenset((TopicPartition("t", 0), TopicPartition("t", 1)))
     assert found == {
-        "a": Transaction("a", "Empty", 8, 1, 60_000, None, "127.0.0.1:9093", frozenset()),
-        "b": Transaction("b", "Ongoing", 7, 1, 60_000, 1000, "127.0.0.1:9092", partitions),
+        "a": ListedTransaction("a", "Empty", 8, 1, 60_000, None, "127.0.0.1:9093", frozenset()),
+        "b": ListedTransaction("b", "Ongoing", 7, 1, 60_000, 1000, "127.0.0.1:9092", partitions),
     }
     assert failed["none"].code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert failed["none"].text == "there is no such transactional id; `headgate txn list` shows all"

@@ -20,7 +20,7 @@ import math
 from collections.abc import Collection
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, Records
-from headgate.gateway.coordinator.groups.classic.members import Member, Members
+from headgate.gateway.coordinator.groups.classic.members import ClassicMember, ClassicMembers
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.internal import consumer_protocol
@@ -35,7 +35,7 @@ PENDING_MS = 1_000
 LOG_LINES, LOG_INTERVAL_MS = 20, 10_000
 
 
-class State(enum.StrEnum):
+class GroupState(enum.StrEnum):
     """The state of a group, by the names in Kafka's tools."""
 
     EMPTY = "Empty"
@@ -45,7 +45,7 @@ class State(enum.StrEnum):
     DEAD = "Dead"
 
 
-REBALANCING = (State.PREPARING, State.COMPLETING)
+REBALANCING = (GroupState.PREPARING, GroupState.COMPLETING)
 """States that no record ever has."""
 
 
@@ -67,12 +67,12 @@ class ClassicGroup:
         "due_ms",
         "generation",
         "group_id",
-        "is_fresh",
+        "has_new_members",
+        "has_replayed_members",
         "is_initial",
         "join_due_ms",
         "leader",
         "members",
-        "newcomers",
         "pending",
         "pending_sync",
         "protocol",
@@ -88,19 +88,19 @@ class ClassicGroup:
 
     def __init__(self, group_id: str, state_timestamp_ms: int = -1) -> None:
         self.group_id = group_id
-        self.state = State.EMPTY
+        self.state = GroupState.EMPTY
         self.state_timestamp_ms = state_timestamp_ms
         self.generation = 0
         self.protocol_type = ""
         self.protocol: str | None = None
         self.leader: str | None = None
-        self.members = Members()
+        self.members = ClassicMembers()
         self.recorded: GroupMetadataValue | None = None
         self.pending: dict[str, float] = {}
         self.pending_sync: set[str] = set()
-        self.arriving: dict[str, Member] = {}
+        self.arriving: dict[str, ClassicMember] = {}
         self.due_ms = self.join_due_ms = self.sync_due_ms = NEVER
-        self.is_initial = self.newcomers = self.is_fresh = False
+        self.is_initial = self.has_new_members = self.has_replayed_members = False
         self.remaining_delay_ms = 0.0
         self._log_begun_ms, self._log_lines = -NEVER, 0
         self._topics: tuple[object, frozenset[str] | None] = (None, None)
@@ -121,8 +121,8 @@ class ClassicGroup:
         for record in value.members:
             member = self.members.by_id.get(record.member_id) or self.arriving.get(record.member_id)
             if member is None:
-                member = Member(record.member_id, None, "", "", 0, 0, {})
-                self.is_fresh, self.due_ms = True, -NEVER
+                member = ClassicMember(record.member_id, None, "", "", 0, 0, {})
+                self.has_replayed_members, self.due_ms = True, -NEVER
             member.set_recorded(record, protocol)
             members.append(member)
         self.members.reset(members)
@@ -130,7 +130,7 @@ class ClassicGroup:
         self.generation, self.leader = value.generation, value.leader
         self.protocol_type, self.protocol = value.protocol_type, value.protocol
         self.state_timestamp_ms = value.current_state_timestamp
-        self.state = State.STABLE if members else State.EMPTY
+        self.state = GroupState.STABLE if members else GroupState.EMPTY
         self.pending_sync &= self.members.by_id.keys()
         if not self.pending_sync:
             self.sync_due_ms = NEVER
@@ -162,7 +162,7 @@ class ClassicGroup:
         for member in self.members:
             if member.deadline_ms == NEVER and member.join is None and member.sync is None:
                 member.begin_session(now_ms)
-        self.due_ms = now_ms if self.is_fresh and len(self.members) else self.next_due_ms()
+        self.due_ms = now_ms if self.has_replayed_members and len(self.members) else self.next_due_ms()
 
     def next_due_ms(self) -> float:
         """The earliest deadline: of a session, a pending id, or a half of a rebalance."""
@@ -185,7 +185,7 @@ class ClassicGroup:
 
     # Soft state
 
-    def move_to(self, state: State, timestamp_ms: int) -> None:
+    def move_to(self, state: GroupState, timestamp_ms: int) -> None:
         """Enter a state."""
         self.state, self.state_timestamp_ms = state, timestamp_ms
 
@@ -197,13 +197,13 @@ class ClassicGroup:
         self.pending[member_id] = expires_ms
         self.wake_at(expires_ms)
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicMember) -> None:
         """Add a member; the first becomes the leader."""
         self.pending.pop(member.member_id, None)
         self.members.add(member)
         self.leader = self.leader or member.member_id
 
-    def remove(self, member_id: str) -> Member:
+    def remove(self, member_id: str) -> ClassicMember:
         """Remove a member. If the member led, another one becomes the leader."""
         self.pending_sync.discard(member_id)
         member = self.members.remove(member_id)
@@ -211,14 +211,14 @@ class ClassicGroup:
             self.leader = next(iter(self.members.by_id), None)
         return member
 
-    def replace(self, old: Member, new: Member) -> None:
+    def replace(self, old: ClassicMember, new: ClassicMember) -> None:
         """Replace a static member by its restarted instance; the old member's tickets are answered already."""
         self.pending_sync.discard(old.member_id)
         self.members.replace(old, new)
         if self.leader == old.member_id:
             self.leader = new.member_id
 
-    def protocol_with(self, old: Member, new: Member) -> str:
+    def protocol_with(self, old: ClassicMember, new: ClassicMember) -> str:
         """The protocol that the group would select with one member in the place of another."""
         leader = new.member_id if self.leader == old.member_id else self.leader
         self.members.replace(old, new)
@@ -242,18 +242,18 @@ class ClassicGroup:
 
         Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
         """
-        if generation < 0 and self.state is State.EMPTY:
+        if generation < 0 and self.state is GroupState.EMPTY:
             return
         if generation < 0 and not member_id and instance_id is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.group_id} has members: only they may commit")
         self._check_member(member_id, instance_id, generation)
-        if self.state is State.COMPLETING:
+        if self.state is GroupState.COMPLETING:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self.wake_at(self.members.by_id[member_id].begin_session(now_ms))
 
     def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
         """A rebalance does not matter; old producers name no member (KIP-447)."""
-        if generation < 0 and (self.state is State.EMPTY or (not member_id and instance_id is None)):
+        if generation < 0 and (self.state is GroupState.EMPTY or (not member_id and instance_id is None)):
             return
         self._check_member(member_id, instance_id, generation)
 
@@ -269,7 +269,7 @@ class ClassicGroup:
 
     def check_delete(self) -> None:
         """Raises NON_EMPTY_GROUP while the group has or awaits members."""
-        if self.state is not State.EMPTY:
+        if self.state is not GroupState.EMPTY:
             raise KafkaError(
                 ErrorCode.NON_EMPTY_GROUP, f"group {self.group_id} is {self.state}: stop its members first"
             )
@@ -293,10 +293,10 @@ class ClassicGroup:
         """
         if not self.protocol_type:
             return committed_ms
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             return committed_ms if self.state_timestamp_ms < 0 else self.state_timestamp_ms
         is_known = self.protocol_type == consumer_protocol.PROTOCOL_TYPE and self.topics() is not None
-        return committed_ms if is_known and self.state is State.STABLE else None
+        return committed_ms if is_known and self.state is GroupState.STABLE else None
 
     def topics(self) -> frozenset[str] | None:
         """The topics in the subscriptions of the last record's members; None if unknown."""
@@ -317,7 +317,7 @@ class ClassicGroup:
 
     def describe(self) -> DescribedGroup:
         """The row of DescribeGroups, with metadata and protocol only while the group is stable, as in Kafka."""
-        stable = self.state is State.STABLE
+        stable = self.state is GroupState.STABLE
         protocol = self.protocol or ""
         return DescribedGroup(
             ErrorCode.NONE,
@@ -371,7 +371,7 @@ def replay(shard: GroupShard, key: GroupMetadataKey, value: GroupMetadataValue |
     group = shard.groups.get(key.group)
     if value is None:
         if isinstance(group, ClassicGroup):
-            group.state = State.DEAD
+            group.state = GroupState.DEAD
             del shard.groups[key.group]
         return
     if not isinstance(group, ClassicGroup):

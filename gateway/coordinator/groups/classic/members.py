@@ -18,7 +18,7 @@ from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupReq
 _PROTOCOL_OVERHEAD_BYTES = 128
 
 
-class Member:
+class ClassicMember:
     """One member: its description, its assignment, and its requests that wait for a reply.
 
     protocols      name -> metadata, in the member's order of preference
@@ -115,12 +115,14 @@ def protocols_of(protocols: Sequence[JoinGroupRequestProtocol]) -> dict[str, byt
     return kept
 
 
-def new_member(member_id: str, request: JoinGroupRequest, client_id: str, client_host: str, version: int) -> Member:
+def new_member(
+    member_id: str, request: JoinGroupRequest, client_id: str, client_host: str, version: int
+) -> ClassicMember:
     """A member as described by its JoinGroup."""
     protocols = protocols_of(request.protocols)
     instance_id, session_ms = request.group_instance_id, request.session_timeout_ms
     rebalance_ms = rebalance_timeout_ms(request, version)
-    return Member(member_id, instance_id, client_id, client_host, rebalance_ms, session_ms, protocols)
+    return ClassicMember(member_id, instance_id, client_id, client_host, rebalance_ms, session_ms, protocols)
 
 
 def rebalance_timeout_ms(request: JoinGroupRequest, version: int) -> int:
@@ -129,13 +131,13 @@ def rebalance_timeout_ms(request: JoinGroupRequest, version: int) -> int:
     return request.session_timeout_ms if unsaid else request.rebalance_timeout_ms
 
 
-class Members:
+class ClassicMembers:
     """All members, in the order in which they joined. Only this class changes protocols, join tickets, membership."""
 
     __slots__ = ("_supported", "by_id", "by_instance", "joining")
 
     def __init__(self) -> None:
-        self.by_id: dict[str, Member] = {}
+        self.by_id: dict[str, ClassicMember] = {}
         self.by_instance: dict[str, str] = {}
         self.joining = 0  # the number of members that wait for the reply to a JoinGroup
         self._supported: dict[str, int] = {}
@@ -143,7 +145,7 @@ class Members:
     def __len__(self) -> int:
         return len(self.by_id)
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[ClassicMember]:
         return iter(self.by_id.values())
 
     @property
@@ -151,7 +153,7 @@ class Members:
         """Whether all members wait for the next generation; also true without members."""
         return self.joining == len(self.by_id)
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicMember) -> None:
         """Add a member."""
         self.by_id[member.member_id] = member
         if member.instance_id is not None:
@@ -159,7 +161,7 @@ class Members:
         self._count(member, 1)
         self.joining += member.join is not None
 
-    def remove(self, member_id: str) -> Member:
+    def remove(self, member_id: str) -> ClassicMember:
         """Remove the member. The caller has answered its tickets."""
         member = self.by_id.pop(member_id)
         if member.instance_id is not None and self.by_instance.get(member.instance_id) == member_id:
@@ -168,30 +170,30 @@ class Members:
         self.joining -= member.join is not None
         return member
 
-    def replace(self, old: Member, new: Member) -> None:
+    def replace(self, old: ClassicMember, new: ClassicMember) -> None:
         """Put one member in the place of another."""
         self.reset([new if member is old else member for member in self])
 
-    def reset(self, members: Sequence[Member]) -> None:
+    def reset(self, members: Sequence[ClassicMember]) -> None:
         """Replace all members by these."""
         self.by_id, self.by_instance, self._supported, self.joining = {}, {}, {}, 0
         for member in members:
             self.add(member)
 
-    def set_protocols(self, member: Member, protocols: dict[str, bytes]) -> None:
+    def set_protocols(self, member: ClassicMember, protocols: dict[str, bytes]) -> None:
         """Replace the protocols of a member."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
 
-    def park_join(self, member: Member, ticket: Ticket, version: int) -> Ticket | None:
+    def park_join(self, member: ClassicMember, ticket: Ticket, version: int) -> Ticket | None:
         """Park a member until the next generation; return its earlier ticket, for the caller to answer."""
         earlier = self.take_join(member)
         member.join, member.join_version = ticket, version
         self.joining += 1
         return earlier
 
-    def take_join(self, member: Member) -> Ticket | None:
+    def take_join(self, member: ClassicMember) -> Ticket | None:
         """Remove and return the ticket of the member's JoinGroup, for the caller to answer."""
         ticket, member.join = member.join, None
         self.joining -= ticket is not None
@@ -227,7 +229,7 @@ class Members:
                 return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if member_id in self.by_id else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def _count(self, member: Member, by: int) -> None:
+    def _count(self, member: ClassicMember, by: int) -> None:
         for name in member.protocols:
             count = self._supported.get(name, 0) + by
             if count:

@@ -17,8 +17,8 @@ import logging
 from collections.abc import Iterable
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, Ticket
-from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, State, join_refused
-from headgate.gateway.coordinator.groups.classic.members import Member
+from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, GroupState, join_refused
+from headgate.gateway.coordinator.groups.classic.members import ClassicMember
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.sync_group import SyncGroupResponse
@@ -48,24 +48,24 @@ class RebalanceStep:
 
     # Replies
 
-    def refuse_join(self, member: Member, code: ErrorCode, member_id: str = "") -> None:
+    def refuse_join(self, member: ClassicMember, code: ErrorCode, member_id: str = "") -> None:
         """Answer the member's waiting JoinGroup with an error, if any. Without an id the client starts over."""
         version, ticket = member.join_version, self.group.members.take_join(member)
         if ticket is not None:
             self.decision.replies.append((ticket, join_refused(code, member_id, version)))
 
-    def refuse_sync(self, member: Member, code: ErrorCode) -> None:
+    def refuse_sync(self, member: ClassicMember, code: ErrorCode) -> None:
         """Answer the member's waiting SyncGroup with an error, if any, and start a session: the client is alive."""
         ticket, member.sync = member.sync, None
         if ticket is not None:
             self.decision.replies.append((ticket, SyncGroupResponse(error_code=code)))
             self.begin_session(member)
 
-    def begin_session(self, member: Member) -> None:
+    def begin_session(self, member: ClassicMember) -> None:
         """Start a session of the member."""
         self.group.wake_at(member.begin_session(self.now_ms))
 
-    def park_join(self, member: Member, ticket: Ticket, version: int) -> None:
+    def park_join(self, member: ClassicMember, ticket: Ticket, version: int) -> None:
         """Park a member until the next generation. An earlier parked JoinGroup is answered with an error."""
         earlier_version = member.join_version
         earlier = self.group.members.park_join(member, ticket, version)
@@ -76,8 +76,8 @@ class RebalanceStep:
     # The first half
 
     def rebalance_or_complete(self, reason: str) -> None:
-        """Begin a rebalance after a change; in the first half of one, continue if no member is missing any more."""
-        if self.group.state is State.PREPARING:
+        """Begin a rebalance after a change. In the first half of one, continue if all members have joined now."""
+        if self.group.state is GroupState.PREPARING:
             self.complete_if_all_joined()
         else:
             self.prepare(reason)
@@ -85,14 +85,14 @@ class RebalanceStep:
     def prepare(self, reason: str) -> None:
         """Begin a rebalance: every member has to join again."""
         group = self.group
-        if group.state is State.COMPLETING:
+        if group.state is GroupState.COMPLETING:
             for member in group.members:
                 self.refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
         group.sync_due_ms = NEVER
         self.log("group %r rebalances after generation %d: %s", group.group_id, group.generation, reason)
-        group.is_initial = group.state is State.EMPTY
-        group.move_to(State.PREPARING, self.shard.timestamp_ms())
+        group.is_initial = group.state is GroupState.EMPTY
+        group.move_to(GroupState.PREPARING, self.shard.timestamp_ms())
         if group.is_initial:
             self._wait_for_more()
         elif self._all_joined():
@@ -102,16 +102,16 @@ class RebalanceStep:
 
     def complete_if_all_joined(self) -> None:
         """Continue if no member is missing; a new group waits for its time in any case."""
-        if self.group.state is State.PREPARING and not self.group.is_initial and self._all_joined():
+        if self.group.state is GroupState.PREPARING and not self.group.is_initial and self._all_joined():
             self.complete()
 
     def join_timeout(self) -> None:
         """End the first half; a new group gets more time if members joined since the last extension."""
         group = self.group
-        if not group.is_initial or not group.newcomers or not group.remaining_delay_ms:
+        if not group.is_initial or not group.has_new_members or not group.remaining_delay_ms:
             self.complete()
             return
-        group.newcomers = False
+        group.has_new_members = False
         delay_ms = min(self.shard.settings.initial_rebalance_delay_ms, group.remaining_delay_ms)
         group.remaining_delay_ms -= delay_ms
         group.join_due_ms = self.now_ms + delay_ms
@@ -127,14 +127,14 @@ class RebalanceStep:
             self._wait_for_joins(NOBODY_JOINED_MS)
             return
         group.generation += 1
-        group.is_initial = group.newcomers = False
+        group.is_initial = group.has_new_members = False
         timestamp_ms = self.shard.timestamp_ms()
         if len(group.members):
-            group.move_to(State.COMPLETING, timestamp_ms)
+            group.move_to(GroupState.COMPLETING, timestamp_ms)
             self._announce_generation()
         else:
             group.protocol = group.leader = None
-            group.move_to(State.EMPTY, timestamp_ms)
+            group.move_to(GroupState.EMPTY, timestamp_ms)
             self.decision.records.append(group.record(timestamp_ms))
             self.log("group %r has no more members; generation %d", group.group_id, group.generation)
 
@@ -147,7 +147,7 @@ class RebalanceStep:
         if delay_ms <= 0:
             self.complete()
             return
-        group.newcomers = False
+        group.has_new_members = False
         group.remaining_delay_ms = max(group.members.rebalance_timeout_ms() - delay_ms, 0)
         group.join_due_ms = self.now_ms + delay_ms
         group.wake_at(group.join_due_ms)
@@ -199,7 +199,7 @@ class RebalanceStep:
 
     # Members that go
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: ClassicMember) -> None:
         """Remove a member. A waiting request gets UNKNOWN_MEMBER_ID, so that a live client starts over."""
         self.refuse_join(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self.refuse_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -210,7 +210,7 @@ class RebalanceStep:
         group = self.group
         group.sync_due_ms = NEVER
         late = [group.members.by_id[member_id] for member_id in group.pending_sync if member_id in group.members.by_id]
-        if group.state in {State.COMPLETING, State.STABLE} and late:
+        if group.state in {GroupState.COMPLETING, GroupState.STABLE} and late:
             for member in late:
                 self.remove(member)
             self.prepare(f"{len(late)} members did not send SyncGroup in time")
@@ -232,7 +232,7 @@ class RebalanceStep:
         if gone:
             names = listed(member.member_id for member in gone)
             self.log("group %r: the session of %d members is over: %s", group.group_id, len(gone), names)
-            if group.state is State.PREPARING:
+            if group.state is GroupState.PREPARING:
                 self.complete_if_all_joined()
             else:
                 self.prepare(f"{len(gone)} members sent no more heartbeats")

@@ -1,7 +1,7 @@
 """The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and ticks. Pure.
 
 The broker ensures that at most one generation is alive and that all its members know it. The members decide everything
-else: the leader reads the others' metadata and assigns. The rules are those of Apache Kafka's group coordinator: KIP-62
+else: the leader reads the others' metadata and assigns. The rules follow Apache Kafka's group coordinator: KIP-62
 (rebalance timeouts), KIP-134 (initial delay), KIP-345 and KIP-814 (static members), KIP-394 (member ids first), KIP-559
 (protocol in SyncGroup) and KIP-800 (reasons). The deliberate differences:
 
@@ -21,7 +21,7 @@ else: the leader reads the others' metadata and assigns. The rules are those of 
 | `rebalance.py` | from one generation to the next |
 | `requests.py` | requests and ticks |
 
-A consumer group has methods of its own for these requests (`ClassicProtocol`).
+A consumer group has methods of its own for these requests (`ClassicRequests`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,13 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, RequestContext, Ticket
-from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, State, join_refused
-from headgate.gateway.coordinator.groups.classic.members import Member, new_member, protocols_of, rebalance_timeout_ms
+from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, GroupState, join_refused
+from headgate.gateway.coordinator.groups.classic.members import (
+    ClassicMember,
+    new_member,
+    protocols_of,
+    rebalance_timeout_ms,
+)
 from headgate.gateway.coordinator.groups.classic.rebalance import RebalanceStep, listed, quoted
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.groups.settings import MAX_NAME_BYTES
@@ -49,7 +54,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
 """A member without a generation cannot send heartbeats: so long its first JoinGroup may wait, as in Kafka."""
 
 
-class ClassicProtocol(Protocol):
+class ClassicRequests(Protocol):
     """The classic requests to a consumer group, some of whose members use the classic protocol (KIP-848)."""
 
     def classic_join(
@@ -107,7 +112,7 @@ def join(
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         return _refuse_join(ticket, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id, request_context)
     other = _other_kind(shard, request.group_id)
-    if other is not None and shard.groups[request.group_id].state != State.EMPTY:
+    if other is not None and shard.groups[request.group_id].state != GroupState.EMPTY:
         return other.classic_join(shard, request, request_context, ticket, now_ms)
     group = shard.groups.get(request.group_id)
     if isinstance(group, ClassicGroup):
@@ -125,7 +130,7 @@ def _join_new_group(
     before = shard.groups.get(group_id)
     group = ClassicGroup(group_id, shard.timestamp_ms())
     decision = Join(shard, group, request, request_context, ticket, now_ms).decide()
-    if group.state is State.EMPTY and not group.pending:
+    if group.state is GroupState.EMPTY and not group.pending:
         return decision  # the JoinGroup is refused
     shard.groups[group_id] = group
     created = GroupMetadataKey(group_id), GroupMetadataValue("", 0, None, None, shard.timestamp_ms())
@@ -199,9 +204,9 @@ class Join(RebalanceStep):
         group, limit = self.group, self.shard.settings.max_size
         member_id = self.request.member_id or group.members.by_instance.get(self.request.group_instance_id or "", "")
         member = group.members.by_id.get(member_id)
-        if group.state is State.PREPARING:
+        if group.state is GroupState.PREPARING:
             return group.members.joining < limit or (member is not None and member.join is not None)
-        return group.state is State.EMPTY or member is not None or len(group.members) < limit
+        return group.state is GroupState.EMPTY or member is not None or len(group.members) < limit
 
     def _kick(self, member_id: str) -> None:
         """Remove a member that found no room: the others need not wait for it."""
@@ -239,7 +244,7 @@ class Join(RebalanceStep):
         else:
             self._add(member_id)
 
-    def _new(self, member_id: str) -> Member:
+    def _new(self, member_id: str) -> ClassicMember:
         request_context = self.request_context
         return new_member(
             member_id, self.request, request_context.client_id, request_context.client_host, request_context.version
@@ -254,18 +259,19 @@ class Join(RebalanceStep):
         member.deadline_ms = self.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
         group.wake_at(member.deadline_ms)
         group.add(member)
-        group.newcomers = True
+        group.has_new_members = True
         self.park_join(member, self.ticket, self.request_context.version)
         self.rebalance_or_complete(f"new member {quoted(member_id)}, reason: {quoted(self.request.reason)}")
 
     # Known members
 
-    def _rejoin(self, member: Member) -> None:
+    def _rejoin(self, member: ClassicMember) -> None:
         """Answer with the present generation if nothing has changed; else rebalance."""
         group = self.group
         unchanged = list(member.protocols.items()) == list(protocols_of(self.request.protocols).items())
         if unchanged and (
-            group.state is State.COMPLETING or (group.state is State.STABLE and member.member_id != group.leader)
+            group.state is GroupState.COMPLETING
+            or (group.state is GroupState.STABLE and member.member_id != group.leader)
         ):
             self._reply(group.joined(member.member_id))  # the last reply got lost
         else:  # the leader of a stable group joins again to assign again
@@ -275,21 +281,21 @@ class Join(RebalanceStep):
                 f"{quoted(member.member_id)} joined again, reason: {quoted(self.request.reason)}"
             )
 
-    def _update(self, member: Member) -> None:
+    def _update(self, member: ClassicMember) -> None:
         self.group.members.set_protocols(member, protocols_of(self.request.protocols))
         member.session_timeout_ms = self.request.session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms(self.request, self.request_context.version)
 
     # Static members (KIP-345)
 
-    def _replace(self, old: Member, member_id: str) -> None:
+    def _replace(self, old: ClassicMember, member_id: str) -> None:
         """Give a static member without its id a new one, and fence the old one."""
         group = self.group
         new = self._new(member_id)
         new.assignment = old.assignment
         new.begin_session(self.now_ms)
         group.wake_at(new.deadline_ms)
-        if group.state is State.STABLE and self._keeps_assignment(old, new):
+        if group.state is GroupState.STABLE and self._keeps_assignment(old, new):
             self._replace_quietly(old, new)
             return
         self.refuse_join(old, ErrorCode.FENCED_INSTANCE_ID, old.member_id)
@@ -301,7 +307,7 @@ class Join(RebalanceStep):
             f"static member {quoted(new.instance_id)} came back, reason: {quoted(self.request.reason)}"
         )
 
-    def _keeps_assignment(self, old: Member, new: Member) -> bool:
+    def _keeps_assignment(self, old: ClassicMember, new: ClassicMember) -> bool:
         """Whether the new instance changes nothing for the group: the same protocol, the same topics."""
         group = self.group
         protocol = group.protocol or ""
@@ -311,7 +317,7 @@ class Join(RebalanceStep):
             group.protocol_type, old.protocols[protocol], new.protocols[protocol]
         )
 
-    def _replace_quietly(self, old: Member, new: Member) -> None:
+    def _replace_quietly(self, old: ClassicMember, new: ClassicMember) -> None:
         """Replace the member without a rebalance: write a record with the new id in the place of the old one.
 
         From v9 on, the reply says that the member leads and has nothing to assign (KIP-814). Before v9, the reply names
@@ -372,7 +378,7 @@ def sync(
         return Decision.reply(ticket, SyncGroupResponse(error_code=code))
     assert isinstance(group, ClassicGroup)  # by _check_sync
     member = group.members.by_id[request.member_id]
-    if group.state is State.STABLE:
+    if group.state is GroupState.STABLE:
         _synced(group, member.member_id)
         return Decision.reply(ticket, group.synced(member.assignment))
     largest = max((len(each.assignment) for each in request.assignments), default=0)
@@ -402,12 +408,12 @@ def _check_sync(group: object, request: SyncGroupRequest, request_context: Reque
         return ErrorCode.ILLEGAL_GENERATION
     if request.protocol_type not in {None, group.protocol_type} or request.protocol_name not in {None, group.protocol}:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else ErrorCode.NONE
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else ErrorCode.NONE
 
 
 def _synced(group: ClassicGroup, member_id: str) -> None:
     group.pending_sync.discard(member_id)
-    if not group.pending_sync and group.state is State.STABLE:
+    if not group.pending_sync and group.state is GroupState.STABLE:
         group.sync_due_ms = NEVER
 
 
@@ -457,7 +463,7 @@ def heartbeat(
     if request.generation_id != group.generation:
         return Decision([], [(ticket, HeartbeatResponse(0, ErrorCode.ILLEGAL_GENERATION))])
     group.wake_at(member.begin_session(now_ms))
-    code = ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else ErrorCode.NONE
+    code = ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else ErrorCode.NONE
     return Decision([], [(ticket, HeartbeatResponse(0, code))])
 
 
@@ -520,23 +526,23 @@ def left(leaving: Sequence[MemberIdentity], codes: Sequence[ErrorCode], *, batch
 def tick(shard: GroupShard, group: ClassicGroup, now_ms: float) -> Decision:
     """End expired sessions, pending ids, and waits for JoinGroup and SyncGroup."""
     turn = RebalanceStep(shard, group, now_ms)
-    if group.is_fresh:
+    if group.has_replayed_members:
         group.loaded(now_ms)
-        group.is_fresh = False
-        if group.state is State.STABLE and len(group.members) > shard.settings.max_size:
+        group.has_replayed_members = False
+        if group.state is GroupState.STABLE and len(group.members) > shard.settings.max_size:
             turn.prepare(f"the loaded group has {len(group.members)} members, more than group.max.size")
-        elif group.state is State.STABLE and group.leader is None:
+        elif group.state is GroupState.STABLE and group.leader is None:
             turn.prepare("the last member with the consumer protocol is gone")  # see migration.py
     turn.expire()
     if group.sync_due_ms <= now_ms:
         turn.sync_timeout()
-    if group.join_due_ms <= now_ms and group.state is State.PREPARING:
+    if group.join_due_ms <= now_ms and group.state is GroupState.PREPARING:
         turn.join_timeout()
     group.due_ms = group.next_due_ms()
     return turn.decision
 
 
-def _other_kind(shard: GroupShard, group_id: str) -> ClassicProtocol | None:
+def _other_kind(shard: GroupShard, group_id: str) -> ClassicRequests | None:
     """The group of that name, if it is not a classic group."""
     group = shard.groups.get(group_id)
-    return None if group is None or isinstance(group, ClassicGroup) else cast("ClassicProtocol", group)
+    return None if group is None or isinstance(group, ClassicGroup) else cast("ClassicRequests", group)

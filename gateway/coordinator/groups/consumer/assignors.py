@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 TopicId: TypeAlias = bytes
-Partitions: TypeAlias = frozenset[int]
-Assignment: TypeAlias = Mapping[TopicId, Partitions]
+PartitionSet: TypeAlias = frozenset[int]
+Assignment: TypeAlias = Mapping[TopicId, PartitionSet]
 """Partitions by topic, without empty sets."""
 
 NOTHING: Final[Assignment] = {}
@@ -53,7 +53,7 @@ def uniform(members: Mapping[str, Subscriber], counts: Mapping[TopicId, int]) ->
 
 def ranges(members: Mapping[str, Subscriber], counts: Mapping[TopicId, int]) -> dict[str, Assignment]:
     """Assign runs of partitions, static members first: so a static member with a new id gets its own run again."""
-    targets: dict[str, dict[TopicId, Partitions]] = {member_id: {} for member_id in members}
+    targets: dict[str, dict[TopicId, PartitionSet]] = {member_id: {} for member_id in members}
     order = sorted(members, key=lambda member_id: _range_order(member_id, members[member_id]))
     subscribers: dict[TopicId, list[str]] = {}
     for member_id in order:

@@ -18,8 +18,8 @@ from headgate.gateway.coordinator.decision import NEVER, Decision, RequestContex
 from headgate.gateway.coordinator.groups.classic.members import new_member
 from headgate.gateway.coordinator.groups.consumer import migration
 from headgate.gateway.coordinator.groups.consumer.draft import Draft, static_holder, succeed, update_subscription
-from headgate.gateway.coordinator.groups.consumer.group import Clock, ConsumerGroup
-from headgate.gateway.coordinator.groups.consumer.members import Member
+from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup, MemberClock
+from headgate.gateway.coordinator.groups.consumer.members import ConsumerMember
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from headgate.protocol.internal import consumer_protocol
@@ -125,17 +125,17 @@ def _subscription(group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerPr
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from None
 
 
-def _find(draft: Draft, request: JoinGroupRequest, request_context: RequestContext) -> Member:
+def _find(draft: Draft, request: JoinGroupRequest, request_context: RequestContext) -> ConsumerMember:
     """The joining member. An unknown id makes a new member, as in Kafka."""
     instance_id = request.group_instance_id
     if instance_id is None:
         member_id = request.member_id or draft.shard.new_member_id(request_context.client_id)
-        return draft.group.members.get(member_id) or Member(member_id)
+        return draft.group.members.get(member_id) or ConsumerMember(member_id)
     holder = draft.group.static_member(instance_id)
     if request.member_id:
         return static_holder(holder, instance_id, request.member_id)
     member_id = draft.shard.new_member_id(instance_id)
-    return Member(member_id) if holder is None else succeed(draft, holder, member_id, is_classic=True)
+    return ConsumerMember(member_id) if holder is None else succeed(draft, holder, member_id, is_classic=True)
 
 
 # SyncGroup, Heartbeat
@@ -181,7 +181,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, ticket: Ticket, n
     return Decision.reply(ticket, HeartbeatResponse(0, code))
 
 
-def _may_get_more(group: ConsumerGroup, member: Member) -> bool:
+def _may_get_more(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Whether all partitions that the member still waits for are free."""
     if member.state != UNRELEASED_PARTITIONS:
         return False
@@ -192,21 +192,25 @@ def _may_get_more(group: ConsumerGroup, member: Member) -> bool:
     )
 
 
-def _restart_session(group: ConsumerGroup, member: Member, classic: ClassicMemberMetadata, now_ms: float) -> Clock:
+def _restart_session(
+    group: ConsumerGroup, member: ConsumerMember, classic: ClassicMemberMetadata, now_ms: float
+) -> MemberClock:
     return group.clock(member.member_id, now_ms + classic.session_timeout_ms)
 
 
-def _expect_join(group: ConsumerGroup, member: Member, clock: Clock, now_ms: float) -> None:
+def _expect_join(group: ConsumerGroup, member: ConsumerMember, clock: MemberClock, now_ms: float) -> None:
     """Start the time for joining again, unless an earlier reply started it."""
     if clock.join_ms == NEVER:
         clock.join_ms = now_ms + member.rebalance_timeout_ms
         group.wake_at(clock.join_ms)
 
 
-def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tuple[Member, ClassicMemberMetadata]:
+def _member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> tuple[ConsumerMember, ClassicMemberMetadata]:
     """The member, if it uses the classic protocol. Raises KafkaError(UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID)."""
     if instance_id is not None:
-        member: Member | None = static_holder(group.static_member(instance_id), instance_id, member_id)
+        member: ConsumerMember | None = static_holder(group.static_member(instance_id), instance_id, member_id)
     else:
         member = group.members.get(member_id)
     if member is None or member.classic is None:
@@ -214,7 +218,7 @@ def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tu
     return member, member.classic
 
 
-def _check_generation(member: Member, generation: int) -> None:
+def _check_generation(member: ConsumerMember, generation: int) -> None:
     if generation != member.epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
@@ -245,7 +249,7 @@ def leave(
     return Decision(draft.records, [(ticket, response)])
 
 
-def _leaver(group: ConsumerGroup, identity: MemberIdentity) -> Member:
+def _leaver(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
     """The leaving member; an administrator may name a static member by its instance id alone. Raises KafkaError."""
     holder = group.static_member(identity.group_instance_id or "")
     member_id = identity.member_id or (holder.member_id if holder is not None else "")

@@ -9,7 +9,7 @@ from headgate.gateway.coordinator.groups.classic.group import ClassicGroup
 from headgate.gateway.coordinator.groups.consumer import group_records, subscriptions, targets
 from headgate.gateway.coordinator.groups.consumer.assignors import NOTHING
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
-from headgate.gateway.coordinator.groups.consumer.members import Member, Owned, reconcile
+from headgate.gateway.coordinator.groups.consumer.members import ConsumerMember, Owned, reconcile
 from headgate.gateway.coordinator.groups.consumer.subscriptions import Resolved
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.groups.settings import MAX_NAME_BYTES, GroupSettings
@@ -21,7 +21,9 @@ from headgate.protocol.messages.consumer_group_heartbeat import LEAVE_STATIC_EPO
 class Draft:
     """A group after the records decided so far: the input of the next step."""
 
-    def __init__(self, shard: GroupShard, group: ConsumerGroup, records: Iterable[group_records.Record] = ()) -> None:
+    def __init__(
+        self, shard: GroupShard, group: ConsumerGroup, records: Iterable[group_records.GroupRecord] = ()
+    ) -> None:
         self.shard = shard
         self.live = group
         self.group = group
@@ -30,7 +32,7 @@ class Draft:
         for record in records:
             self.add(record)
 
-    def add(self, record: group_records.Record) -> None:
+    def add(self, record: group_records.GroupRecord) -> None:
         """Add a record and apply it to `group`. A record of the converted classic group changes nothing in `group`."""
         self.records.append(record)
         if isinstance(record[0], GroupMetadataKey):
@@ -39,18 +41,18 @@ class Draft:
             self.group = self.live.copy()
         self.group.apply(*record)
 
-    def put(self, member: Member) -> None:
+    def put(self, member: ConsumerMember) -> None:
         """Add the record of a member's description."""
         self.add(group_records.member(self.group.group_id, member))
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: ConsumerMember) -> None:
         """Remove the member, and its expression unless another member has it."""
         for record in group_records.no_member(self.group.group_id, member.member_id):
             self.add(record)
         self.forget(member.expression)
 
     def forget(self, expression: str | None) -> None:
-        """Remove an expression that no member has any more."""
+        """Remove an expression after its last member."""
         if expression and expression in self.group.resolved and not self.group.uses(expression):
             self.add(group_records.no_resolved(self.group.group_id, expression))
 
@@ -68,7 +70,7 @@ class Draft:
         return changed
 
     def check_topics(self, *, bump: bool) -> None:
-        """Begin the next epoch with `bump`, or if the topics differ from those of the present epoch."""
+        """Begin the next epoch with `bump`, or if the topics have changed since the present epoch."""
         group = self.group
         fingerprint = subscriptions.fingerprint(group.subscribed(), self.shard.topics)
         if bump or fingerprint != group.metadata_hash:
@@ -82,7 +84,7 @@ class Draft:
             for record in targets.compute(self.group, self.shard.topics, self.shard.settings):
                 self.add(record)
 
-    def step(self, member: Member, reported: Owned | None, *, has_resubscribed: bool) -> Member:
+    def step(self, member: ConsumerMember, reported: Owned | None, *, has_resubscribed: bool) -> ConsumerMember:
         """The member after its next step. Call this last: the step does not change `group`, which saves a copy."""
         group = self.group
         target = group.targets.get(member.member_id, NOTHING)
@@ -95,7 +97,7 @@ class Draft:
         return after
 
 
-def static_holder(member: Member | None, instance_id: str, member_id: str) -> Member:
+def static_holder(member: ConsumerMember | None, instance_id: str, member_id: str) -> ConsumerMember:
     """The holder of the instance id, if it has this member id. Raises KafkaError."""
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the instance id {instance_id!r}")
@@ -106,7 +108,7 @@ def static_holder(member: Member | None, instance_id: str, member_id: str) -> Me
     return member
 
 
-def succeed(draft: Draft, member: Member, member_id: str, *, is_classic: bool = False) -> Member:
+def succeed(draft: Draft, member: ConsumerMember, member_id: str, *, is_classic: bool = False) -> ConsumerMember:
     """Give a returning static member its old place, if the old member has left or either of the two is classic.
 
     Raises KafkaError(UNRELEASED_INSTANCE_ID).
@@ -125,7 +127,7 @@ def succeed(draft: Draft, member: Member, member_id: str, *, is_classic: bool = 
     return successor
 
 
-def check_size(member: Member, settings: GroupSettings) -> None:
+def check_size(member: ConsumerMember, settings: GroupSettings) -> None:
     for name in (member.member_id, member.instance_id, member.client_id):
         if name and len(name.encode()) > MAX_NAME_BYTES:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name[:100]!r}... has more than {MAX_NAME_BYTES} bytes")
@@ -138,7 +140,7 @@ def check_size(member: Member, settings: GroupSettings) -> None:
         )
 
 
-def update_subscription(draft: Draft, before: Member, member: Member, now_ms: float) -> bool:
+def update_subscription(draft: Draft, before: ConsumerMember, member: ConsumerMember, now_ms: float) -> bool:
     """Update expressions and the group's epoch after `put`; return whether the member's subscription has changed."""
     live = draft.live
     new_expression = member.expression != before.expression

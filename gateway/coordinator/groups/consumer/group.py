@@ -19,7 +19,7 @@ from typing import Any, Final
 from headgate.gateway.coordinator.decision import NEVER, Decision, Records, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.consumer import group_records
 from headgate.gateway.coordinator.groups.consumer.assignors import NOTHING, Assignment, TopicId
-from headgate.gateway.coordinator.groups.consumer.members import Member
+from headgate.gateway.coordinator.groups.consumer.members import ConsumerMember
 from headgate.gateway.coordinator.groups.consumer.subscriptions import Resolved
 from headgate.gateway.coordinator.groups.group_shard import GroupShard, TopicsView
 from headgate.gateway.coordinator.groups.settings import GroupSettings
@@ -35,7 +35,7 @@ from headgate.protocol.messages.sync_group import SyncGroupRequest
 from headgate.protocol.schema import Message
 
 
-class Clock:
+class MemberClock:
     """The deadlines of one member, and the reply to its heartbeat while nothing changes.
 
     session_ms    end of the session                  revoked_ms  deadline for giving up revoked partitions
@@ -95,13 +95,13 @@ class ConsumerGroup:
         self.epoch = 0
         self.metadata_hash = 0
         self.target_epoch = 0
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Assignment] = {}
         self.resolved: dict[str, Resolved] = {}
         self.has_partition_metadata = False
         self.owners: dict[TopicId, dict[int, str]] = {}
         self.static: dict[str, str] = {}
-        self.clocks: dict[str, Clock] = {}
+        self.clocks: dict[str, MemberClock] = {}
         self.due_ms = -NEVER
         self.refreshed_ms = -NEVER
         self.version = 0
@@ -149,7 +149,7 @@ class ConsumerGroup:
     ) -> None:
         before = self.members.get(key.member_id)
         if value is not None:
-            self._put(group_records.with_metadata(before or Member(key.member_id), value))
+            self._put(group_records.with_metadata(before or ConsumerMember(key.member_id), value))
         elif before is not None:
             self._release(before)
             del self.members[key.member_id]
@@ -163,7 +163,7 @@ class ConsumerGroup:
     ) -> None:
         before = self.members.get(key.member_id)
         if value is not None:
-            self._put(group_records.with_current(before or Member(key.member_id), value))
+            self._put(group_records.with_current(before or ConsumerMember(key.member_id), value))
         elif before is not None:
             self._put(before.gone())
 
@@ -192,7 +192,7 @@ class ConsumerGroup:
         else:
             self.resolved[key.regular_expression] = Resolved(frozenset(value.topics), value.version, value.timestamp)
 
-    def _put(self, member: Member) -> None:
+    def _put(self, member: ConsumerMember) -> None:
         before = self.members.get(member.member_id)
         if before is not None:
             self._release(before)
@@ -202,7 +202,7 @@ class ConsumerGroup:
         for topic, numbers in member.owns:
             self.owners.setdefault(topic, {}).update(dict.fromkeys(numbers, member.member_id))
 
-    def _release(self, member: Member) -> None:
+    def _release(self, member: ConsumerMember) -> None:
         for topic, numbers in member.owns:
             owners = self.owners.get(topic, {})
             for number in numbers:
@@ -218,11 +218,11 @@ class ConsumerGroup:
         """Whether no member owns the partition."""
         return partition not in self.owners.get(topic, ())
 
-    def static_member(self, instance_id: str) -> Member | None:
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
         """The member with the instance id, or None."""
         return self.members.get(self.static.get(instance_id, ""))
 
-    def topics_of(self, member: Member) -> frozenset[str]:
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The names of a member's topics, subscribed by name or by expression."""
         resolved = self.resolved.get(member.expression) if member.expression else None
         return member.topics | resolved.topics if resolved else member.topics
@@ -239,11 +239,11 @@ class ConsumerGroup:
             member.expression == expression for member in self.members.values() if member.member_id != except_for
         )
 
-    def clock(self, member_id: str, session_ms: float) -> Clock:
+    def clock(self, member_id: str, session_ms: float) -> MemberClock:
         """The member's clock, with its session extended to `session_ms`."""
         clock = self.clocks.get(member_id)
         if clock is None:
-            clock = self.clocks[member_id] = Clock(session_ms)
+            clock = self.clocks[member_id] = MemberClock(session_ms)
         clock.session_ms = session_ms
         self.due_ms = min(self.due_ms, session_ms)
         return clock
@@ -356,7 +356,7 @@ class ConsumerGroup:
         _check_epoch(member, generation)
 
     def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
-        """Old producers name no member (KIP-447); whoever names one is checked."""
+        """Check the member, if the request names one: old producers do not (KIP-447)."""
         if generation < 0 and (not self.members or (not member_id and instance_id is None)):
             return
         _check_epoch(self._member(member_id), generation)
@@ -393,7 +393,7 @@ class ConsumerGroup:
             self.group_id, self.members, self.resolved, has_partition_metadata=self.has_partition_metadata
         )
 
-    def _member(self, member_id: str) -> Member:
+    def _member(self, member_id: str) -> ConsumerMember:
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(
@@ -422,7 +422,7 @@ class ConsumerGroup:
                 votes[member.assignor] = votes.get(member.assignor, 0) + 1
         return max(sorted(votes), key=votes.__getitem__) if votes else None
 
-    def _describe(self, member: Member, topics: TopicsView) -> described.Member:
+    def _describe(self, member: ConsumerMember, topics: TopicsView) -> described.Member:
         kind = described.CONSUMER_MEMBER if member.classic is None else described.CLASSIC_MEMBER
         return described.Member(
             member_id=member.member_id,
@@ -447,7 +447,7 @@ def _named(assignment: Assignment, topics: TopicsView) -> Iterator[described.Top
             yield described.TopicPartitions(topic, name, sorted(numbers))
 
 
-def _check_epoch(member: Member, epoch: int) -> None:
+def _check_epoch(member: ConsumerMember, epoch: int) -> None:
     if epoch != member.epoch:
         raise KafkaError(
             ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from headgate.gateway.coordinator.groups.consumer.assignors import Assignment
-from headgate.gateway.coordinator.groups.consumer.members import Member
+from headgate.gateway.coordinator.groups.consumer.members import ConsumerMember
 from headgate.gateway.coordinator.groups.consumer.subscriptions import Resolved
 from headgate.protocol.internal.offsets import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -27,10 +27,10 @@ from headgate.protocol.internal.offsets import (
 )
 from headgate.protocol.schema import Message
 
-Record: TypeAlias = tuple[Message, Message | None]
+GroupRecord: TypeAlias = tuple[Message, Message | None]
 
 
-def member(group_id: str, of: Member) -> Record:
+def member(group_id: str, of: ConsumerMember) -> GroupRecord:
     """The record of a member's description."""
     value = ConsumerGroupMemberMetadataValue(
         instance_id=of.instance_id,
@@ -46,7 +46,7 @@ def member(group_id: str, of: Member) -> Record:
     return ConsumerGroupMemberMetadataKey(group_id, of.member_id), value
 
 
-def current(group_id: str, of: Member) -> Record:
+def current(group_id: str, of: ConsumerMember) -> GroupRecord:
     """The record of a member's epoch, state and partitions."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=of.epoch,
@@ -58,40 +58,40 @@ def current(group_id: str, of: Member) -> Record:
     return ConsumerGroupCurrentMemberAssignmentKey(group_id, of.member_id), value
 
 
-def target(group_id: str, member_id: str, assignment: Assignment) -> Record:
+def target(group_id: str, member_id: str, assignment: Assignment) -> GroupRecord:
     """The record of the member's target."""
     value = ConsumerGroupTargetAssignmentMemberValue(_topics(assignment))
     return ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), value
 
 
-def target_epoch(group_id: str, epoch: int) -> Record:
+def target_epoch(group_id: str, epoch: int) -> GroupRecord:
     """The record of the epoch of all targets."""
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id)
     return key, ConsumerGroupTargetAssignmentMetadataValue(epoch)
 
 
-def epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
+def epoch(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
     """The record of the group's epoch, with a hash of its topics at that epoch."""
     return ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash)
 
 
-def resolved(group_id: str, expression: str, of: Resolved) -> Record:
+def resolved(group_id: str, expression: str, of: Resolved) -> GroupRecord:
     """The record of the topics that an expression matched."""
     value = ConsumerGroupRegularExpressionValue(sorted(of.topics), of.generation, of.timestamp_ms)
     return ConsumerGroupRegularExpressionKey(group_id, expression), value
 
 
-def no_resolved(group_id: str, expression: str) -> Record:
+def no_resolved(group_id: str, expression: str) -> GroupRecord:
     """The tombstone of an expression without members."""
     return ConsumerGroupRegularExpressionKey(group_id, expression), None
 
 
-def no_partition_metadata(group_id: str) -> Record:
+def no_partition_metadata(group_id: str) -> GroupRecord:
     """The tombstone of the record of all topics, which Kafka before 4.1 had in place of the hash."""
     return ConsumerGroupPartitionMetadataKey(group_id), None
 
 
-def no_member(group_id: str, member_id: str) -> list[Record]:
+def no_member(group_id: str, member_id: str) -> list[GroupRecord]:
     """The tombstones of a member: its state first, its description last."""
     return [
         (ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
@@ -102,10 +102,10 @@ def no_member(group_id: str, member_id: str) -> list[Record]:
 
 def no_group(
     group_id: str, member_ids: Iterable[str], expressions: Iterable[str], *, has_partition_metadata: bool
-) -> list[Record]:
+) -> list[GroupRecord]:
     """The tombstones of a deleted or converted group, in Kafka's order: one kind of record after the other."""
     member_ids = list(member_ids)
-    records: list[Record] = [
+    records: list[GroupRecord] = [
         (key_class(group_id, member_id), None)
         for key_class in (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupTargetAssignmentMemberKey)
         for member_id in member_ids
@@ -119,7 +119,7 @@ def no_group(
     return records
 
 
-def with_metadata(before: Member, value: ConsumerGroupMemberMetadataValue) -> Member:
+def with_metadata(before: ConsumerMember, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
     """The member with the description of a record."""
     return replace(
         before,
@@ -135,7 +135,7 @@ def with_metadata(before: Member, value: ConsumerGroupMemberMetadataValue) -> Me
     )
 
 
-def with_current(before: Member, value: ConsumerGroupCurrentMemberAssignmentValue) -> Member:
+def with_current(before: ConsumerMember, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
     """The member with the epoch, state and partitions of a record."""
     return replace(
         before,

@@ -1,6 +1,6 @@
 """The consumer group protocol (KIP-848): members join, stay and leave by one request, ConsumerGroupHeartbeat.
 
-A heartbeat that changes something takes four steps. Each step adds records, and sees those of the steps before:
+A heartbeat with a change takes four steps. Each step adds records, and sees the records of the earlier steps:
 
     1. the member as the request describes it, and the matches of its expression
     2. the group's epoch, one higher if subscriptions or topics changed
@@ -31,8 +31,8 @@ from headgate.gateway.coordinator.groups.consumer.draft import (
     succeed,
     update_subscription,
 )
-from headgate.gateway.coordinator.groups.consumer.group import Clock, ConsumerGroup
-from headgate.gateway.coordinator.groups.consumer.members import Member, Owned, is_within, owned
+from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup, MemberClock
+from headgate.gateway.coordinator.groups.consumer.members import ConsumerMember, Owned, is_within, owned
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -150,7 +150,9 @@ def _regular(
     return Decision(draft.records, replies, failed=draft.live.mark_stale)
 
 
-def replace_assignment(response: ConsumerGroupHeartbeatResponse, member: Member) -> ConsumerGroupHeartbeatResponse:
+def replace_assignment(
+    response: ConsumerGroupHeartbeatResponse, member: ConsumerMember
+) -> ConsumerGroupHeartbeatResponse:
     """A reply with the member's assignment; `response` itself stays without it, for later heartbeats."""
     topics = [TopicPartitions(topic, sorted(numbers)) for topic, numbers in sorted(member.assigned.items())]
     return ConsumerGroupHeartbeatResponse(
@@ -163,8 +165,8 @@ def replace_assignment(response: ConsumerGroupHeartbeatResponse, member: Member)
 
 def _remember(
     group: ConsumerGroup,
-    member: Member,
-    clock: Clock,
+    member: ConsumerMember,
+    clock: MemberClock,
     response: ConsumerGroupHeartbeatResponse,
     settings: GroupSettings,
 ) -> None:
@@ -238,7 +240,7 @@ def _check_room(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, se
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.members)} members, the maximum")
 
 
-def _find(draft: Draft, request: ConsumerGroupHeartbeatRequest, reported: Owned | None) -> Member:
+def _find(draft: Draft, request: ConsumerGroupHeartbeatRequest, reported: Owned | None) -> ConsumerMember:
     """The member that sends the request; a new one if it joins. Raises KafkaError."""
     joins = request.member_epoch == JOIN_EPOCH
     member_id = request.member_id or str(draft.shard.new_uuid())
@@ -252,7 +254,7 @@ def _find(draft: Draft, request: ConsumerGroupHeartbeatRequest, reported: Owned 
         member = draft.group.members.get(member_id)
     if member is None:
         if joins:
-            return Member(member_id)
+            return ConsumerMember(member_id)
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of {request.group_id!r}")
     if member.epoch == LEAVE_STATIC_EPOCH and joins:
         return succeed(draft, member, member_id)
@@ -260,7 +262,7 @@ def _find(draft: Draft, request: ConsumerGroupHeartbeatRequest, reported: Owned 
     return member
 
 
-def _check_epoch(member: Member, epoch: int, reported: Owned | None) -> None:
+def _check_epoch(member: ConsumerMember, epoch: int, reported: Owned | None) -> None:
     """Check that the member is at the group's epoch for it. Raises KafkaError(FENCED_MEMBER_EPOCH).
 
     Epoch 0 starts over. A member at the previous epoch missed the last reply; it must then read nothing new.
@@ -275,7 +277,9 @@ def _check_epoch(member: Member, epoch: int, reported: Owned | None) -> None:
     )
 
 
-def _described(member: Member, request: ConsumerGroupHeartbeatRequest, request_context: RequestContext) -> Member:
+def _described(
+    member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, request_context: RequestContext
+) -> ConsumerMember:
     """The member with the fields of the request; absent fields stay. The same object if nothing changes."""
     fields: dict[str, object] = {
         "client_id": request_context.client_id,
@@ -298,7 +302,7 @@ def _described(member: Member, request: ConsumerGroupHeartbeatRequest, request_c
     return replace(member, **changes) if changes else member  # type: ignore[arg-type]
 
 
-def _restart(draft: Draft, member: Member, settings: GroupSettings, now_ms: float) -> Clock:
+def _restart(draft: Draft, member: ConsumerMember, settings: GroupSettings, now_ms: float) -> MemberClock:
     """Restart the member's session, and the time for giving up partitions if these are new."""
     clock = draft.live.clock(member.member_id, now_ms + settings.consumer_session_timeout_ms)
     clock.join_ms = clock.sync_ms = NEVER
@@ -330,7 +334,7 @@ def _leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, ticket: Ti
     return decision
 
 
-def give_up(shard: GroupShard, group: ConsumerGroup, members: Iterable[Member], now_ms: float) -> Decision:
+def give_up(shard: GroupShard, group: ConsumerGroup, members: Iterable[ConsumerMember], now_ms: float) -> Decision:
     """Remove members. The next heartbeat of any member computes the target without them."""
     members = list(members)
     names = {member.member_id for member in members}
@@ -348,7 +352,7 @@ def tick(shard: GroupShard, group: ConsumerGroup, now_ms: float) -> Decision:
     settings = shard.settings_of(group.group_id)
     for member_id in [member_id for member_id in group.clocks if member_id not in group.members]:
         del group.clocks[member_id]
-    expired: dict[str, Member] = {}
+    expired: dict[str, ConsumerMember] = {}
     reasons: dict[str, list[str]] = {}
     for member in group.members.values():
         clock = group.clocks.get(member.member_id) or _start(group, member, settings, now_ms)
@@ -368,7 +372,7 @@ def tick(shard: GroupShard, group: ConsumerGroup, now_ms: float) -> Decision:
     return give_up(shard, group, expired.values(), now_ms)
 
 
-def _start(group: ConsumerGroup, member: Member, settings: GroupSettings, now_ms: float) -> Clock:
+def _start(group: ConsumerGroup, member: ConsumerMember, settings: GroupSettings, now_ms: float) -> MemberClock:
     """The first clock of a member, after a start of the broker or the conversion of its group."""
     timeout_ms = settings.consumer_session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
     clock = group.clock(member.member_id, now_ms + timeout_ms)
@@ -377,7 +381,7 @@ def _start(group: ConsumerGroup, member: Member, settings: GroupSettings, now_ms
     return clock
 
 
-def _overdue(member: Member, clock: Clock, now_ms: float) -> str | None:
+def _overdue(member: ConsumerMember, clock: MemberClock, now_ms: float) -> str | None:
     """The deadline that a member has missed, as text for the log; None if it has missed none."""
     if clock.session_ms <= now_ms:
         return "sent no heartbeat within their session timeouts"

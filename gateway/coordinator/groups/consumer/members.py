@@ -30,7 +30,7 @@ Owned = Mapping[TopicId, Collection[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ConsumerMember:
     """The state in a member's records; immutable.
 
     topics      the names it subscribes to        expression  the expression it subscribes to; empty for none
@@ -66,19 +66,19 @@ class Member:
         """Whether the member has all of the target of that epoch."""
         return self.epoch == epoch and self.state == STABLE
 
-    def moved_to(self, epoch: int, state: int, assigned: Assignment, revoking: Assignment = NOTHING) -> Member:
+    def moved_to(self, epoch: int, state: int, assigned: Assignment, revoking: Assignment = NOTHING) -> ConsumerMember:
         """The member after a step."""
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
-    def away(self) -> Member:
+    def away(self) -> ConsumerMember:
         """A static member that will return: it keeps its assignment until its session ends (KIP-345)."""
         return replace(self, epoch=LEAVE_STATIC_EPOCH, revoking=NOTHING)
 
-    def gone(self) -> Member:
+    def gone(self) -> ConsumerMember:
         """A member whose current assignment was deleted, before its own deletion."""
         return replace(self, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NOTHING, revoking=NOTHING)
 
-    def successor(self, member_id: str) -> Member:
+    def successor(self, member_id: str) -> ConsumerMember:
         """The same static member after a restart of its process, with its new id."""
         return replace(self, member_id=member_id, epoch=0, previous_epoch=0)
 
@@ -108,14 +108,14 @@ def holds(reported: Owned | None, partitions: Assignment) -> bool:
 
 
 def reconcile(
-    member: Member,
+    member: ConsumerMember,
     target_epoch: int,
     target: Assignment,
     wanted: Collection[TopicId],
     is_free: Callable[[TopicId, int], bool],
     reported: Owned | None,
     has_resubscribed: bool = False,
-) -> Member:
+) -> ConsumerMember:
     """The member after the next step towards its target; the same object if no step is possible now.
 
     `wanted`: the existing topics that the member subscribes to; it gives up partitions of all others, whatever the
@@ -146,7 +146,7 @@ def reconcile(
     return member.moved_to(target_epoch, state, assigned)
 
 
-def _give_up_unwanted(member: Member, wanted: Collection[TopicId], reported: Owned | None) -> Member:
+def _give_up_unwanted(member: ConsumerMember, wanted: Collection[TopicId], reported: Owned | None) -> ConsumerMember:
     """Give up unsubscribed partitions at once, after a new subscription whose target is still missing."""
     unwanted = {topic: numbers for topic, numbers in member.assigned.items() if topic not in wanted}
     if not unwanted:

@@ -19,11 +19,11 @@ from collections.abc import Collection, Mapping
 
 from headgate.gateway.coordinator.decision import Records, Reply, Ticket
 from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, join_refused
-from headgate.gateway.coordinator.groups.classic.members import Member as ClassicMember
+from headgate.gateway.coordinator.groups.classic.members import ClassicMember
 from headgate.gateway.coordinator.groups.consumer import group_records
 from headgate.gateway.coordinator.groups.consumer.assignors import NOTHING, Assignment, TopicId
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
-from headgate.gateway.coordinator.groups.consumer.members import Member
+from headgate.gateway.coordinator.groups.consumer.members import ConsumerMember
 from headgate.gateway.coordinator.groups.group_shard import GroupShard, TopicsView
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
@@ -87,7 +87,7 @@ def _refusal_of_upgrade(group: ClassicGroup, settings: GroupSettings) -> str | N
     return None
 
 
-def _upgraded(group: ClassicGroup, topics: TopicsView) -> list[Member]:
+def _upgraded(group: ClassicGroup, topics: TopicsView) -> list[ConsumerMember]:
     """The members, stable with their assignments. The first of two members that claim a partition gets it."""
     taken: set[tuple[TopicId, int]] = set()
     members = []
@@ -101,7 +101,7 @@ def _upgraded(group: ClassicGroup, topics: TopicsView) -> list[Member]:
             if free:
                 assigned[topic] = free
         members.append(
-            Member(
+            ConsumerMember(
                 member_id=classic.member_id,
                 instance_id=classic.instance_id,
                 rack_id=subscription.rack_id or None,
@@ -190,7 +190,7 @@ def downgrade(shard: GroupShard, group: ConsumerGroup, leaving: Collection[str])
     return [*group.tombstones(), (GroupMetadataKey(group.group_id), value)]
 
 
-def _common_protocol(members: Collection[Member]) -> str | None:
+def _common_protocol(members: Collection[ConsumerMember]) -> str | None:
     """The common protocol with most votes; among equals the first of the first member's; None without one."""
     names = [[each.name for each in member.classic.supported_protocols] for member in members if member.classic]
     common = set(names[0]).intersection(*names[1:])

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from headgate.gateway.coordinator.decision import Decision, RequestContext
 from headgate.gateway.coordinator.groups.classic import requests
-from headgate.gateway.coordinator.groups.classic.group import State
+from headgate.gateway.coordinator.groups.classic.group import GroupState
 from headgate.gateway.coordinator.groups.classic.requests import ClassicGroup
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.gateway.coordinator.groups.tests.groups import CALLER, Desk, FakeTicket
@@ -86,7 +86,7 @@ class ClassicDesk(Desk):
         assert isinstance(group, ClassicGroup)
         return group
 
-    def is_in(self, state: State) -> bool:
+    def is_in(self, state: GroupState) -> bool:
         """Whether the group is in this state now."""
         return self.group.state is state
 

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
-from headgate.gateway.coordinator.groups.offsets import Offsets, Snapshot
+from headgate.gateway.coordinator.groups.offsets import GroupOffsets, OffsetsSnapshot
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode_offset
 
 
-def commit(offsets: Offsets, group: str, topic: str, partition: int, offset: int) -> None:
+def commit(offsets: GroupOffsets, group: str, topic: str, partition: int, offset: int) -> None:
     offsets.replay(OffsetCommitKey(group, topic, partition), OffsetCommitValue(offset, commit_timestamp=1))
 
 
 def test_the_latest_of_a_partition_is_kept() -> None:
-    offsets = Offsets()
+    offsets = GroupOffsets()
     for group, offset in (("g", 5), ("h", 9), ("g", 4)):
         commit(offsets, group, "t", 0, offset)
     commit(offsets, "g", "u", 3, 8)
@@ -27,7 +27,7 @@ def test_the_latest_of_a_partition_is_kept() -> None:
 
 
 def test_a_tombstone_leaves_nothing_behind() -> None:
-    offsets = Offsets()
+    offsets = GroupOffsets()
     commit(offsets, "g", "t", 0, 5)
     commit(offsets, "g", "t", 1, 5)
     for key in (OffsetCommitKey("g", "t", 7), OffsetCommitKey("g", "u", 0), OffsetCommitKey("h", "t", 0)):
@@ -36,12 +36,12 @@ def test_a_tombstone_leaves_nothing_behind() -> None:
     offsets.replay(OffsetCommitKey("g", "t", 0), None)
     assert list(offsets.of("g")) == [("t", 1)]
     offsets.replay(OffsetCommitKey("g", "t", 1), None)
-    assert offsets.persistent_state() == Offsets().persistent_state()
+    assert offsets.persistent_state() == GroupOffsets().persistent_state()
     assert offsets.groups == {}
 
 
 def test_the_tombstones_of_a_group() -> None:
-    offsets = Offsets()
+    offsets = GroupOffsets()
     for topic, partition in (("t", 0), ("t", 1), ("u", 0)):
         commit(offsets, "g", topic, partition, 5)
     commit(offsets, "h", "t", 0, 5)
@@ -53,7 +53,7 @@ def test_the_tombstones_of_a_group() -> None:
 
 
 def test_an_offset_is_small_and_no_work_for_the_garbage_collector() -> None:
-    offsets = Offsets()
+    offsets = GroupOffsets()
     for group in range(10):
         for partition in range(100):
             commit(offsets, f"group {group}", str(b"topic", "ascii"), partition, 1 << 40)
@@ -66,14 +66,14 @@ def test_an_offset_is_small_and_no_work_for_the_garbage_collector() -> None:
     assert size < 120
 
 
-def told(snapshot: Snapshot, *topics: str) -> dict[tuple[str, int], int]:
+def told(snapshot: OffsetsSnapshot, *topics: str) -> dict[tuple[str, int], int]:
     return {
         (name, index): decode_offset(packed).offset for name in topics for index, packed in snapshot.topic(name).items()
     }
 
 
 def test_a_snapshot_stays_whatever_is_committed() -> None:
-    offsets = Offsets()
+    offsets = GroupOffsets()
     for topic, partition in (("t", 0), ("t", 1), ("u", 0), ("v", 0)):
         commit(offsets, "g", topic, partition, 5)
     snapshot, other = offsets.snapshot("g"), offsets.snapshot("h")
@@ -92,7 +92,7 @@ def test_a_snapshot_stays_whatever_is_committed() -> None:
 
 
 def test_a_snapshot_is_forgotten_with_its_reader() -> None:
-    offsets = Offsets()
+    offsets = GroupOffsets()
     snapshots = [offsets.snapshot("g") for _ in range(3)]
     del snapshots[1]
     assert len(offsets._snapshots) == 2
@@ -101,7 +101,7 @@ def test_a_snapshot_is_forgotten_with_its_reader() -> None:
 
 
 def test_a_snapshot_knows_what_is_pending() -> None:
-    offsets = Offsets()
+    offsets = GroupOffsets()
     offsets.pending["g"] = {1: {"t": {0: b""}}, 2: {"t": {1: b""}, "u": {0: b""}}}
     assert offsets.snapshot("g", with_pending=True).pending == {("t", 0), ("t", 1), ("u", 0)}
     assert not offsets.snapshot("g").pending
@@ -111,7 +111,7 @@ def test_a_snapshot_knows_what_is_pending() -> None:
 
 
 def test_an_offset_of_a_transaction_is_pending_until_its_marker() -> None:
-    offsets = Offsets()
+    offsets = GroupOffsets()
     commit(offsets, "g", "t", 0, 5)
     for producer_id, offset in ((1, 8), (2, 9)):
         offsets.replay(
@@ -129,7 +129,7 @@ def test_an_offset_of_a_transaction_is_pending_until_its_marker() -> None:
 
 
 def test_a_tombstone_removes_what_is_pending() -> None:
-    offsets = Offsets()
+    offsets = GroupOffsets()
     for partition in (0, 1):
         offsets.replay(
             OffsetCommitKey("g", "t", partition), OffsetCommitValue(8, commit_timestamp=1), ProducerIdAndEpoch(1, 0)
@@ -170,7 +170,7 @@ ENDS = st.tuples(st.booleans(), st.integers(1, 3))
 @pytest.mark.slow
 @given(st.lists(st.one_of(WRITES, ENDS), max_size=40))
 def test_transactions_and_plain_commits_mix_as_in_kafka(events: list[tuple[int, bool, int] | tuple[bool, int]]) -> None:
-    offsets, kafkas = Offsets(), KafkasOffsets()
+    offsets, kafkas = GroupOffsets(), KafkasOffsets()
     for record_offset, event in enumerate(events):
         if len(event) == 2:
             is_commit, producer_id = event

@@ -14,7 +14,7 @@ from headgate.gateway.coordinator.coordinator import Coordinator
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.classic.group import ClassicGroup
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
-from headgate.gateway.coordinator.groups.offsets import Offsets
+from headgate.gateway.coordinator.groups.offsets import GroupOffsets
 from headgate.gateway.coordinator.log_replay import LogReplay
 from headgate.gateway.coordinator.transactions import initialization
 from headgate.gateway.coordinator.transactions.marker_writer import RetryingMarkerWriter
@@ -101,7 +101,7 @@ def _asks_nobody(self: Any) -> Any:
 
 
 _write, _written = RetryingMarkerWriter.write, RetryingMarkerWriter._written
-_replay, _prepared, _end_transaction = LogReplay.replay, Transaction.prepared, Offsets.end_transaction
+_replay, _prepared, _end_transaction = LogReplay.replay, Transaction.prepared, GroupOffsets.end_transaction
 _fetch, _advance = offset_requests.fetch, Replica.advance_high_watermark
 _transactions: Any = Transactions
 _first_unstable = _transactions.first_unstable.fget
@@ -115,8 +115,8 @@ BROKEN: Final[dict[str, Fault]] = {
     "a fence does not raise the epoch": ((Transaction, "fenced", _keeps_epoch),),
     "the new protocol does not raise the epoch": ((Transaction, "prepared", _keeps_epoch_in_new_protocol),),
     "gives the present epoch to the next producer": ((initialization, "_next", _gives_the_holder),),
-    "commits the offsets of aborted transactions": ((Offsets, "end_transaction", _commits_aborted_offsets),),
-    "drops the offsets of committed transactions": ((Offsets, "end_transaction", _drops_committed_offsets),),
+    "commits the offsets of aborted transactions": ((GroupOffsets, "end_transaction", _commits_aborted_offsets),),
+    "drops the offsets of committed transactions": ((GroupOffsets, "end_transaction", _drops_committed_offsets),),
     "takes offsets of other generations": _checks,
     "answers offsets that are not stable": ((offset_requests, "fetch", _is_stable),),
     "a load does not resume what was decided": ((TransactionShard, "start_clocks", _does_not_resume),),

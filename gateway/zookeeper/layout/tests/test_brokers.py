@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.zookeeper.layout.brokers import BrokerRegistration, Endpoint, broker_id_of
+from headgate.gateway.zookeeper.layout.brokers import AdvertisedEndpoint, BrokerRegistration, broker_id_of
 from headgate.gateway.zookeeper.layout.node import MAX_INT64, InvalidNode
 
 _hosts = st.from_regex(r"[a-z0-9.-]{1,20}|[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}", fullmatch=True)
 _protocols = st.sampled_from(["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 _endpoints = st.builds(
-    Endpoint, st.from_regex(r"[A-Z_]{1,9}", fullmatch=True), _hosts, st.integers(0, 65535), _protocols
+    AdvertisedEndpoint, st.from_regex(r"[A-Z_]{1,9}", fullmatch=True), _hosts, st.integers(0, 65535), _protocols
 )
 _levels = st.tuples(st.integers(0, 9), st.integers(0, 9))
 
@@ -32,9 +32,9 @@ def test_registrations_round_trip(value: BrokerRegistration) -> None:
 
 def test_old_clients_get_the_first_endpoint_without_encryption() -> None:
     endpoints = (
-        Endpoint("SSL", "a", 1, "SSL"),
-        Endpoint("CLIENTS", "b", 2, "PLAINTEXT"),
-        Endpoint("PLAINTEXT", "c", 3, "PLAINTEXT"),
+        AdvertisedEndpoint("SSL", "a", 1, "SSL"),
+        AdvertisedEndpoint("CLIENTS", "b", 2, "PLAINTEXT"),
+        AdvertisedEndpoint("PLAINTEXT", "c", 3, "PLAINTEXT"),
     )
     assert b'"port":2,"host":"b"' in BrokerRegistration(endpoints).encode()
     assert b'"port":-1,"host":null' in BrokerRegistration(endpoints[:1]).encode()
@@ -45,26 +45,26 @@ def test_old_clients_get_the_first_endpoint_without_encryption() -> None:
     [
         (
             b'{"jmx_port":-1,"timestamp":"5","host":"h","version":1,"port":9092}',
-            (Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT"),),
+            (AdvertisedEndpoint("PLAINTEXT", "h", 9092, "PLAINTEXT"),),
         ),
         (
             b'{"jmx_port":-1,"timestamp":"5","endpoints":["PLAINTEXT://h:1","SSL://h:2"],"host":"h","version":2,"port":1}',
-            (Endpoint("PLAINTEXT", "h", 1, "PLAINTEXT"), Endpoint("SSL", "h", 2, "SSL")),
+            (AdvertisedEndpoint("PLAINTEXT", "h", 1, "PLAINTEXT"), AdvertisedEndpoint("SSL", "h", 2, "SSL")),
         ),
         (
             b'{"jmx_port":-1,"timestamp":"5","endpoints":["SSL://[::1]:2"],"host":null,"version":3,"port":-1,"rack":"r"}',
-            (Endpoint("SSL", "::1", 2, "SSL"),),
+            (AdvertisedEndpoint("SSL", "::1", 2, "SSL"),),
         ),
         (
             (
                 b'{"listener_security_protocol_map":{"IN":"SASL_SSL"},"endpoints":["IN://h:2"],"jmx_port":-1,"host":null,'
                 b'"timestamp":"5","port":-1,"version":4}'
             ),
-            (Endpoint("IN", "h", 2, "SASL_SSL"),),
+            (AdvertisedEndpoint("IN", "h", 2, "SASL_SSL"),),
         ),
     ],
 )
-def test_versions_1_to_4_are_read(data: bytes, endpoints: tuple[Endpoint, ...]) -> None:
+def test_versions_1_to_4_are_read(data: bytes, endpoints: tuple[AdvertisedEndpoint, ...]) -> None:
     registration = BrokerRegistration.decode(0, data)
     assert registration.endpoints == endpoints
     assert registration.timestamp_ms == 5

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TypeVar
 
 from headgate.gateway.runtime.tasks import run
-from headgate.gateway.zookeeper.layout.brokers import PLAINTEXT, BrokerRegistration, Endpoint
+from headgate.gateway.zookeeper.layout.brokers import PLAINTEXT, AdvertisedEndpoint, BrokerRegistration
 from headgate.gateway.zookeeper.layout.cluster import Controller
-from headgate.gateway.zookeeper.membership.joining import Member
-from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.membership.joining import JoiningBroker
+from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.session import Create
 from headgate.gateway.zookeeper.steps import Steps, ensure
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
 
 T = TypeVar("T")
 
-OWNER = Owner("here", 4711, 1_700_000_000_000, 18_000, "boot", {"directory": "1:2"})
-MEMBER = Member("zk:2181/kafka", 0, OWNER)
-ADDRESS = BrokerRegistration((Endpoint(PLAINTEXT, "h", 9092, PLAINTEXT),), 1_700_000_000_000)
+OWNER = SessionOwner("here", 4711, 1_700_000_000_000, 18_000, "boot", {"directory": "1:2"})
+MEMBER = JoiningBroker("zk:2181/kafka", 0, OWNER)
+ADDRESS = BrokerRegistration((AdvertisedEndpoint(PLAINTEXT, "h", 9092, PLAINTEXT),), 1_700_000_000_000)
 
 
 def connected(keeper: ZooKeeperModel) -> ModelSession:

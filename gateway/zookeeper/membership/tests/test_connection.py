@@ -19,7 +19,7 @@ from headgate.storage.errors import StorageError
 from headgate.storage.files import Files
 
 
-class World:
+class StartingBroker:
     def __init__(self, **settings: str) -> None:
         self.keeper = ZooKeeperModel()
         self.clock = ManualClock()
@@ -35,29 +35,29 @@ class World:
 
 
 def test_the_id_of_the_cluster() -> None:
-    world = World()
-    assert world.connect().cluster_id is None
-    world.put("/cluster/id", ClusterId("abc").encode())
-    connection = world.connect()
+    starting = StartingBroker()
+    assert starting.connect().cluster_id is None
+    starting.put("/cluster/id", ClusterId("abc").encode())
+    connection = starting.connect()
     assert connection.cluster_id == "abc"
     connection.close()
-    assert not world.keeper.sessions[-1].is_open
+    assert not starting.keeper.sessions[-1].is_open
 
 
 def test_an_id_that_cannot_be_read() -> None:
-    world = World()
-    world.put("/cluster/id", b"[]")
+    starting = StartingBroker()
+    starting.put("/cluster/id", b"[]")
     with pytest.raises(ZooKeeperRefusal, match=r"ZooKeeper's /cluster/id: .* below zk:2181"):
-        world.connect()
-    assert not world.keeper.sessions[-1].is_open
+        starting.connect()
+    assert not starting.keeper.sessions[-1].is_open
 
 
 def test_no_connection(caplog: pytest.LogCaptureFixture) -> None:
-    world = World(zookeeper_connection_timeout_ms="12000")
-    world.keeper.stop()
+    starting = StartingBroker(zookeeper_connection_timeout_ms="12000")
+    starting.keeper.stop()
     with pytest.raises(ZooKeeperRefusal, match="ZooKeeper at zk:2181 did not answer within 12 s"):
-        world.connect()
-    assert 12_000 <= world.clock.elapsed_ms < 20_000
+        starting.connect()
+    assert 12_000 <= starting.clock.elapsed_ms < 20_000
     assert [record.getMessage() for record in caplog.records][:2] == [
         "waiting for ZooKeeper at zk:2181: a connection, for at most 7 s",
         "waiting for ZooKeeper at zk:2181: a connection, for at most 2 s",
@@ -65,41 +65,41 @@ def test_no_connection(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_name_without_an_address() -> None:
-    world = World(zookeeper_connect="zk:2181,nowhere.invalid:2181")
-    world.keeper.stop()
-    world.keeper.unresolved = ("nowhere.invalid",)
+    starting = StartingBroker(zookeeper_connect="zk:2181,nowhere.invalid:2181")
+    starting.keeper.stop()
+    starting.keeper.unresolved = ("nowhere.invalid",)
     with pytest.raises(ZooKeeperRefusal, match=r"and no address is known for nowhere\.invalid; correct zook"):
-        world.connect()
+        starting.connect()
 
 
 def test_the_wait_is_the_session_timeout_by_default() -> None:
-    world = World(zookeeper_session_timeout_ms="3000")
-    world.keeper.stop()
+    starting = StartingBroker(zookeeper_session_timeout_ms="3000")
+    starting.keeper.stop()
     with pytest.raises(ZooKeeperRefusal, match="within 3 s"):
-        world.connect()
+        starting.connect()
 
 
 def test_a_server_that_comes_late() -> None:
-    world = World()
-    world.keeper.stop()
-    world.pump.while_waiting += [lambda: None, world.keeper.start]
-    assert world.connect().session.is_connected
+    starting = StartingBroker()
+    starting.keeper.stop()
+    starting.pump.while_waiting += [lambda: None, starting.keeper.start]
+    assert starting.connect().session.is_connected
 
 
 def test_a_server_that_stops_answering() -> None:
-    world = World()
-    connection = world.connect()
-    world.keeper.freeze()
+    starting = StartingBroker()
+    connection = starting.connect()
+    starting.keeper.freeze()
     with pytest.raises(ZooKeeperRefusal, match="stopped answering: the topics was not done within 18 s"):
         connection.complete(lambda: exists(connection.session, "/"), "the topics")
 
 
 def test_a_connection_that_is_lost_meanwhile() -> None:
-    world = World()
-    connection = world.connect()
-    [session] = world.keeper.sessions
+    starting = StartingBroker()
+    connection = starting.connect()
+    [session] = starting.keeper.sessions
     session.faults.append(Fault.BEFORE)
-    world.pump.while_waiting.append(world.keeper.start)
+    starting.pump.while_waiting.append(starting.keeper.start)
     assert connection.complete(lambda: exists(connection.session, "/"), "the topics") is not None
 
 
@@ -111,16 +111,16 @@ def _raising(errors: list[Exception]) -> Steps[str]:
 
 
 def test_whoever_was_overtaken_begins_again() -> None:
-    world = World()
+    starting = StartingBroker()
     errors: list[Exception] = [Overtaken("x"), Overtaken("y")]
-    assert world.connect().complete(lambda: _raising(errors), "x") == "done"
-    assert world.clock.elapsed_ms >= 400
+    assert starting.connect().complete(lambda: _raising(errors), "x") == "done"
+    assert starting.clock.elapsed_ms >= 400
 
 
 def test_an_earlier_session_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    world = World(zookeeper_connection_timeout_ms="3000")
+    starting = StartingBroker(zookeeper_connection_timeout_ms="3000")
     errors: list[Exception] = [EarlierSession(0, 9, OWNER)] * 50
-    connection = world.connect()
+    connection = starting.connect()
     assert connection.complete(lambda: _raising(errors), "x") == "done"
     told = [record.getMessage() for record in caplog.records if "earlier session" in record.getMessage()]
     assert told[0].endswith(
@@ -131,24 +131,24 @@ def test_an_earlier_session_is_waited_for(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_an_earlier_session_that_lives_on() -> None:
-    connection = World().connect()
+    connection = StartingBroker().connect()
     with pytest.raises(ZooKeeperRefusal, match=r"by process 4711 on here, since .*, on a copy of this log directory"):
         connection.complete(lambda: _raising([EarlierSession(0, 9, OWNER)]), "x")
 
 
 def test_other_errors_are_raised() -> None:
-    connection = World().connect()
+    connection = StartingBroker().connect()
     with pytest.raises(KeyError):
         connection.complete(lambda: _raising([KeyError("x")]), "x")
 
 
 def test_a_missing_chroot_is_created() -> None:
-    world = World(zookeeper_connect="zk:2181/kafka/one")
-    connection = world.connect()
+    starting = StartingBroker(zookeeper_connect="zk:2181/kafka/one")
+    connection = starting.connect()
     assert not connection.has_chroot
     connection.create_chroot()
-    assert "/kafka/one" in world.keeper.tree.nodes
-    assert world.connect().has_chroot
+    assert "/kafka/one" in starting.keeper.tree.nodes
+    assert starting.connect().has_chroot
     connection.create_chroot()
 
 
@@ -156,7 +156,7 @@ def test_a_missing_chroot_is_created() -> None:
 
 
 def refused(path: Path, cluster_id: str | None) -> str:
-    connection = World().connect()
+    connection = StartingBroker().connect()
     connection.cluster_id = cluster_id
     with pytest.raises(StorageError) as error:
         connection.check_directories(Files(), [str(path)])
@@ -164,7 +164,7 @@ def refused(path: Path, cluster_id: str | None) -> str:
 
 
 def test_new_directories(tmp_path: Path) -> None:
-    connection = World().connect()
+    connection = StartingBroker().connect()
     connection.check_directories(Files(), [str(tmp_path), str(tmp_path / "missing")])
 
 
@@ -177,7 +177,7 @@ def test_directories_of_another_cluster(tmp_path: Path) -> None:
 
 def test_a_chroot_without_a_cluster(tmp_path: Path) -> None:
     write_meta(Files(), str(tmp_path), Meta("A", 0, "d"))
-    World().connect().check_directories(Files(), [str(tmp_path)])
+    StartingBroker().connect().check_directories(Files(), [str(tmp_path)])
     (tmp_path / "t-0").mkdir()
     assert f"has no cluster, but {tmp_path} holds 1 partitions of cluster A" in refused(tmp_path, None)
 

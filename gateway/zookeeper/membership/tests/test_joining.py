@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headgate.gateway.zookeeper.membership.joining import EarlierSession, Overtaken, commit, join
-from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.membership.owner import SessionOwner
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal
 from headgate.gateway.zookeeper.membership.tests.member import (
     MEMBER,
@@ -24,8 +24,8 @@ from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 OWN = "/headgate/brokers/0"
 
 
-class World:
-    """A session that joins, and one of somebody else."""
+class TwoSessions:
+    """A session that joins, and another one."""
 
     def __init__(self) -> None:
         self.keeper = ZooKeeperModel()
@@ -34,7 +34,7 @@ class World:
     def join(self) -> None:
         finish(self.keeper, join(self.session, MEMBER))
 
-    def put_earlier(self, owner: Owner = OWNER) -> ModelSession:
+    def put_earlier(self, owner: SessionOwner = OWNER) -> ModelSession:
         """The nodes of an earlier process of this broker, whose session lives on."""
         put(self.keeper, self.other, OWN, owner._replace(process=17).encode())
         put_broker(self.keeper, self.other, 0)
@@ -50,123 +50,125 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def sessions() -> TwoSessions:
+    return TwoSessions()
 
 
-def test_a_new_cluster(world: World) -> None:
-    world.join()
-    assert world.keeper.tree.nodes[OWN].owner == world.session.session_id
+def test_a_new_cluster(sessions: TwoSessions) -> None:
+    sessions.join()
+    assert sessions.keeper.tree.nodes[OWN].owner == sessions.session.session_id
     assert {"/brokers/topics", "/config/changes", "/admin/delete_topics", "/config/groups"} <= set(
-        world.keeper.tree.nodes
+        sessions.keeper.tree.nodes
     )
 
 
-def test_joining_again_changes_nothing(world: World) -> None:
-    world.join()
-    put_broker(world.keeper, world.session, 0)
-    put_controller(world.keeper, world.session, 0)
-    zxid = world.keeper.tree.nodes[OWN].mzxid
-    world.join()
-    assert world.keeper.tree.nodes[OWN].mzxid == zxid
+def test_joining_again_changes_nothing(sessions: TwoSessions) -> None:
+    sessions.join()
+    put_broker(sessions.keeper, sessions.session, 0)
+    put_controller(sessions.keeper, sessions.session, 0)
+    zxid = sessions.keeper.tree.nodes[OWN].mzxid
+    sessions.join()
+    assert sessions.keeper.tree.nodes[OWN].mzxid == zxid
 
 
-def test_another_broker(world: World) -> None:
-    put_broker(world.keeper, world.other, 7)
-    put(world.keeper, world.other, "/brokers/ids/8", b"?")
-    assert "zk:2181/kafka has broker 7 (PLAINTEXT://h:9092), broker 8 (a broker without an address)" in world.refusal()
+def test_another_broker(sessions: TwoSessions) -> None:
+    put_broker(sessions.keeper, sessions.other, 7)
+    put(sessions.keeper, sessions.other, "/brokers/ids/8", b"?")
+    assert (
+        "zk:2181/kafka has broker 7 (PLAINTEXT://h:9092), broker 8 (a broker without an address)" in sessions.refusal()
+    )
 
 
-def test_a_registration_with_a_name_that_is_no_id(world: World) -> None:
-    put(world.keeper, world.other, "/brokers/ids/x", b"{}")
-    world.join()
+def test_a_registration_with_a_name_that_is_no_id(sessions: TwoSessions) -> None:
+    put(sessions.keeper, sessions.other, "/brokers/ids/x", b"{}")
+    sessions.join()
 
 
-def test_another_program_with_the_same_id(world: World) -> None:
-    put_broker(world.keeper, world.other, 0)
-    assert "node.id=0 is in use in ZooKeeper at zk:2181/kafka by PLAINTEXT://h:9092, since 2023-" in world.refusal()
+def test_another_program_with_the_same_id(sessions: TwoSessions) -> None:
+    put_broker(sessions.keeper, sessions.other, 0)
+    assert "node.id=0 is in use in ZooKeeper at zk:2181/kafka by PLAINTEXT://h:9092, since 2023-" in sessions.refusal()
 
 
-def test_another_headgate_with_the_same_id(world: World) -> None:
-    world.put_earlier(OWNER._replace(host="there", locks={"other": "1:2"}))
-    assert "by PLAINTEXT://h:9092, process 17 on there, since" in world.refusal()
+def test_another_headgate_with_the_same_id(sessions: TwoSessions) -> None:
+    sessions.put_earlier(OWNER._replace(host="there", locks={"other": "1:2"}))
+    assert "by PLAINTEXT://h:9092, process 17 on there, since" in sessions.refusal()
 
 
-def test_another_headgate_that_is_not_registered_yet(world: World) -> None:
-    put(world.keeper, world.other, OWN, b"no json")
-    assert "by a broker without an address, since" in world.refusal()
+def test_another_headgate_that_is_not_registered_yet(sessions: TwoSessions) -> None:
+    put(sessions.keeper, sessions.other, OWN, b"no json")
+    assert "by a broker without an address, since" in sessions.refusal()
 
 
-def test_another_controller(world: World) -> None:
-    put_controller(world.keeper, world.other, 5)
-    assert "broker 5 is the controller in ZooKeeper at zk:2181/kafka, since 2023-" in world.refusal()
+def test_another_controller(sessions: TwoSessions) -> None:
+    put_controller(sessions.keeper, sessions.other, 5)
+    assert "broker 5 is the controller in ZooKeeper at zk:2181/kafka, since 2023-" in sessions.refusal()
 
 
-def test_a_controller_of_kraft(world: World) -> None:
-    put_controller(world.keeper, world.other, 3000, kraft_epoch=4)
-    assert "a KRaft controller (epoch 4) has taken over" in world.refusal()
+def test_a_controller_of_kraft(sessions: TwoSessions) -> None:
+    put_controller(sessions.keeper, sessions.other, 3000, kraft_epoch=4)
+    assert "a KRaft controller (epoch 4) has taken over" in sessions.refusal()
 
 
-def test_a_controller_that_cannot_be_read(world: World) -> None:
-    put(world.keeper, world.other, "/controller", b"{")
-    assert "/controller" in world.refusal()
+def test_a_controller_that_cannot_be_read(sessions: TwoSessions) -> None:
+    put(sessions.keeper, sessions.other, "/controller", b"{")
+    assert "/controller" in sessions.refusal()
 
 
-def test_a_process_that_is_gone_is_replaced(world: World) -> None:
-    world.put_earlier()
-    world.join()
-    nodes = world.keeper.tree.nodes
-    assert nodes[OWN].owner == world.session.session_id
+def test_a_process_that_is_gone_is_replaced(sessions: TwoSessions) -> None:
+    sessions.put_earlier()
+    sessions.join()
+    nodes = sessions.keeper.tree.nodes
+    assert nodes[OWN].owner == sessions.session.session_id
     assert "/brokers/ids/0" not in nodes
     assert "/controller" not in nodes
 
 
-def test_the_same_directory_elsewhere_is_waited_for(world: World) -> None:
-    earlier = world.put_earlier(OWNER._replace(boot="before the reboot"))
+def test_the_same_directory_elsewhere_is_waited_for(sessions: TwoSessions) -> None:
+    earlier = sessions.put_earlier(OWNER._replace(boot="before the reboot"))
     with pytest.raises(EarlierSession) as waiting:
-        world.join()
+        sessions.join()
     assert (waiting.value.session_id, waiting.value.owner.process) == (earlier.session_id, 17)
-    world.keeper.expire(earlier.session_id)
-    world.join()
+    sessions.keeper.expire(earlier.session_id)
+    sessions.join()
 
 
-def test_a_lost_connection(world: World) -> None:
-    world.keeper.cut(world.session)
+def test_a_lost_connection(sessions: TwoSessions) -> None:
+    sessions.keeper.cut(sessions.session)
     with pytest.raises(Lost):
-        world.join()
+        sessions.join()
 
 
-def test_somebody_else_was_faster(world: World) -> None:
+def test_somebody_else_was_faster(sessions: TwoSessions) -> None:
     for operation in (Delete("/x"), Create("/")):
         with pytest.raises(Overtaken, match="the reason: NO"):
-            finish(world.keeper, commit(world.session, MEMBER, [operation], "the reason"))
+            finish(sessions.keeper, commit(sessions.session, MEMBER, [operation], "the reason"))
     with pytest.raises(ZooKeeperRefusal, match="zk:2181/kafka refused the reason with BAD_ARGUMENTS"):
-        finish(world.keeper, commit(world.session, MEMBER, [Create("x")], "the reason"))
+        finish(sessions.keeper, commit(sessions.session, MEMBER, [Create("x")], "the reason"))
     with pytest.raises(ZooKeeperRefusal, match="refused the reason with TOO_LARGE"):
-        finish(world.keeper, commit(world.session, MEMBER, [Create("/x", bytes(2_000_000))], "the reason"))
+        finish(sessions.keeper, commit(sessions.session, MEMBER, [Create("/x", bytes(2_000_000))], "the reason"))
 
 
-def test_registrations_that_cannot_be_read(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_registrations_that_cannot_be_read(sessions: TwoSessions, caplog: pytest.LogCaptureFixture) -> None:
     """A live broker's node is ephemeral; any other one that cannot be read is no broker."""
     for name in ("01", "abc", "7"):
-        put(world.keeper, world.other, f"/brokers/ids/{name}", b"x", is_ephemeral=False)
+        put(sessions.keeper, sessions.other, f"/brokers/ids/{name}", b"x", is_ephemeral=False)
     member = replace(MEMBER, unreadable=UnreadableNodes())
     for _ in range(3):
-        finish(world.keeper, join(world.session, member))
+        finish(sessions.keeper, join(sessions.session, member))
     assert [line.split(":")[0] for line in caplog.messages] == [
         "ZooKeeper's /brokers/ids/01",
         "ZooKeeper's /brokers/ids/abc",
     ]
-    put(world.keeper, world.other, "/brokers/ids/8", b"x")
-    assert "has broker 8 (a broker without an address)" in world.refusal()
+    put(sessions.keeper, sessions.other, "/brokers/ids/8", b"x")
+    assert "has broker 8 (a broker without an address)" in sessions.refusal()
 
 
-def test_an_own_controller_that_cannot_be_read(world: World) -> None:
+def test_an_own_controller_that_cannot_be_read(sessions: TwoSessions) -> None:
     """Anybody may write over it: the owner of the node counts."""
-    put(world.keeper, world.session, "/controller", b"x")
-    world.join()
-    put(world.keeper, world.other, "/brokers/x", b"", is_ephemeral=False)
-    world.keeper.end_session(world.session)
-    world.session = connected(world.keeper)
-    put(world.keeper, world.other, "/controller", b"x")
-    assert "/controller" in world.refusal()
+    put(sessions.keeper, sessions.session, "/controller", b"x")
+    sessions.join()
+    put(sessions.keeper, sessions.other, "/brokers/x", b"", is_ephemeral=False)
+    sessions.keeper.end_session(sessions.session)
+    sessions.session = connected(sessions.keeper)
+    put(sessions.keeper, sessions.other, "/controller", b"x")
+    assert "/controller" in sessions.refusal()

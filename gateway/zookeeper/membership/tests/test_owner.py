@@ -3,20 +3,20 @@
 import pytest
 
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.membership.owner import Owner
+from headgate.gateway.zookeeper.membership.owner import SessionOwner
 
-OWNER = Owner("h", 4711, 1_700_000_000_000, 18_000, "boot", {"a": "1:2", "b": "1:3"})
+OWNER = SessionOwner("h", 4711, 1_700_000_000_000, 18_000, "boot", {"a": "1:2", "b": "1:3"})
 
 
 def test_the_node() -> None:
-    assert Owner.path(3) == "/headgate/brokers/3"
-    assert Owner.decode(3, OWNER.encode()) == OWNER
+    assert SessionOwner.path(3) == "/headgate/brokers/3"
+    assert SessionOwner.decode(3, OWNER.encode()) == OWNER
 
 
 @pytest.mark.parametrize("data", [None, b"", b"{}", b"[1]", OWNER.encode().replace(b'"locks":{', b'"locks":7,"x":{')])
 def test_other_data(data: bytes | None) -> None:
     with pytest.raises(InvalidNode, match="/headgate/brokers/3"):
-        Owner.decode(3, data)
+        SessionOwner.decode(3, data)
 
 
 def test_the_same_directory() -> None:

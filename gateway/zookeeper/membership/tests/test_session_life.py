@@ -6,7 +6,7 @@ import pytest
 
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.zookeeper.layout.cluster import ClusterId
-from headgate.gateway.zookeeper.membership.joining import Member, join
+from headgate.gateway.zookeeper.membership.joining import JoiningBroker, join
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal
 from headgate.gateway.zookeeper.membership.session_life import SessionLife
 from headgate.gateway.zookeeper.membership.tests.member import (
@@ -27,10 +27,10 @@ from headgate.gateway.zookeeper.tests.opening import opener
 NODE, OWN, CLUSTER = "/brokers/ids/0", "/headgate/brokers/0", "/cluster/id"
 
 
-class World:
+class JoinedBroker:
     """A broker that has joined; it counts the times that its store was resumed."""
 
-    def __init__(self, member: Member = MEMBER, cluster_id: bytes | None = None) -> None:
+    def __init__(self, member: JoiningBroker = MEMBER, cluster_id: bytes | None = None) -> None:
         self.keeper = ZooKeeperModel()
         if cluster_id is not None:
             put(self.keeper, connected(self.keeper), CLUSTER, cluster_id, is_ephemeral=False)
@@ -64,143 +64,143 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.time.advance()
-    assert world.announced == [None]
-    return world
+def joined() -> JoinedBroker:
+    joined = JoinedBroker()
+    joined.time.advance()
+    assert joined.announced == [None]
+    return joined
 
 
-def test_a_registration_at_the_start(world: World) -> None:
-    assert world.is_registered
-    world.time.advance(60_000)
-    assert (world.announced, world.resumed) == ([None], 0)
+def test_a_registration_at_the_start(joined: JoinedBroker) -> None:
+    assert joined.is_registered
+    joined.time.advance(60_000)
+    assert (joined.announced, joined.resumed) == ([None], 0)
 
 
 def test_no_registration_in_time() -> None:
-    world = World()
-    world.keeper.stop()
-    world.time.advance(5_000)
+    joined = JoinedBroker()
+    joined.keeper.stop()
+    joined.time.advance(5_000)
     assert "broker 0 could not be registered in ZooKeeper at zk:2181 within 5 s: no connection" in str(
-        world.announced[0]
+        joined.announced[0]
     )
-    world.keeper.start()
-    world.time.advance()
-    assert world.is_registered
-    assert len(world.announced) == 1
+    joined.keeper.start()
+    joined.time.advance()
+    assert joined.is_registered
+    assert len(joined.announced) == 1
 
 
 def test_a_registration_during_a_loss() -> None:
-    world = World()
-    world.keeper.cut(world.session)
-    world.keeper.connect(world.session)
-    world.time.advance()
-    assert (world.announced, world.resumed) == ([None], 1)
+    joined = JoinedBroker()
+    joined.keeper.cut(joined.session)
+    joined.keeper.connect(joined.session)
+    joined.time.advance()
+    assert (joined.announced, joined.resumed) == ([None], 1)
 
 
-def test_an_interruption(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.keeper.stop()
-    world.time.advance(4_000)
+def test_an_interruption(joined: JoinedBroker, caplog: pytest.LogCaptureFixture) -> None:
+    joined.keeper.stop()
+    joined.time.advance(4_000)
     assert not caplog.records
-    world.time.advance(2_000)
+    joined.time.advance(2_000)
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("waiting for ZooKeeper at zk:2181, for 6 s so far: no connection; clients are served")
-    world.keeper.start()
-    world.time.advance()
-    assert (world.is_registered, world.resumed) == (True, 1)
+    joined.keeper.start()
+    joined.time.advance()
+    assert (joined.is_registered, joined.resumed) == (True, 1)
     caplog.clear()
-    world.time.advance(600_000)
+    joined.time.advance(600_000)
     assert not caplog.records
 
 
-def test_the_lines_become_rarer(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.keeper.stop()
+def test_the_lines_become_rarer(joined: JoinedBroker, caplog: pytest.LogCaptureFixture) -> None:
+    joined.keeper.stop()
     for _ in range(3600):
-        world.time.advance(1_000)
+        joined.time.advance(1_000)
     assert 60 < len(caplog.records) < 80
 
 
-def test_an_expired_session(world: World) -> None:
-    world.expire()
-    world.time.advance()
-    assert (world.is_registered, world.resumed) == (True, 1)
-    assert world.keeper.tree.nodes[OWN].owner == world.session.session_id
+def test_an_expired_session(joined: JoinedBroker) -> None:
+    joined.expire()
+    joined.time.advance()
+    assert (joined.is_registered, joined.resumed) == (True, 1)
+    assert joined.keeper.tree.nodes[OWN].owner == joined.session.session_id
 
 
-def test_a_new_connection_that_fails_as_well(world: World) -> None:
-    world.keeper.stop()
-    world.keeper.start()
+def test_a_new_connection_that_fails_as_well(joined: JoinedBroker) -> None:
+    joined.keeper.stop()
+    joined.keeper.start()
     for _ in range(5):
-        world.keeper.step()
-    world.keeper.cut(world.session)
-    world.time.advance(1_000)
-    assert world.resumed == 0
-    world.keeper.connect(world.session)
-    world.time.advance()
-    assert (world.is_registered, world.resumed) == (True, 1)
+        joined.keeper.step()
+    joined.keeper.cut(joined.session)
+    joined.time.advance(1_000)
+    assert joined.resumed == 0
+    joined.keeper.connect(joined.session)
+    joined.time.advance()
+    assert (joined.is_registered, joined.resumed) == (True, 1)
 
 
-def test_a_deleted_registration_comes_back(world: World) -> None:
+def test_a_deleted_registration_comes_back(joined: JoinedBroker) -> None:
     for _ in range(3):
-        world.keeper.transact(99, [Delete(NODE)])
-        world.time.advance(1_000)
-        assert world.is_registered
-    world.keeper.transact(99, [Delete(NODE), Delete(OWN)])
-    world.time.advance(1_000)
-    assert world.is_registered
-    assert world.resumed == 0
+        joined.keeper.transact(99, [Delete(NODE)])
+        joined.time.advance(1_000)
+        assert joined.is_registered
+    joined.keeper.transact(99, [Delete(NODE), Delete(OWN)])
+    joined.time.advance(1_000)
+    assert joined.is_registered
+    assert joined.resumed == 0
 
 
-def test_another_broker_that_comes_is_named_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    other = connected(world.keeper)
-    put_broker(world.keeper, other, 3)
-    world.time.advance(60_000)
+def test_another_broker_that_comes_is_named_once(joined: JoinedBroker, caplog: pytest.LogCaptureFixture) -> None:
+    other = connected(joined.keeper)
+    put_broker(joined.keeper, other, 3)
+    joined.time.advance(60_000)
     assert [record.getMessage()[:50] for record in caplog.records] == [
         "ZooKeeper at zk:2181/kafka has broker 3 (PLAINTEXT"
     ]
-    assert world.is_registered
+    assert joined.is_registered
 
 
-def test_an_id_that_was_taken_meanwhile(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.keeper.cut(world.session)
-    world.keeper.expire(world.session.session_id)
-    thief = connected(world.keeper)
-    put(world.keeper, thief, OWN, OWNER._replace(locks={"other": "7:7"}, process=17).encode())
-    put_broker(world.keeper, thief, 0)
-    world.keeper.connect(world.session)
-    world.time.advance(120_000)
-    assert world.resumed == 0
+def test_an_id_that_was_taken_meanwhile(joined: JoinedBroker, caplog: pytest.LogCaptureFixture) -> None:
+    joined.keeper.cut(joined.session)
+    joined.keeper.expire(joined.session.session_id)
+    thief = connected(joined.keeper)
+    put(joined.keeper, thief, OWN, OWNER._replace(locks={"other": "7:7"}, process=17).encode())
+    put_broker(joined.keeper, thief, 0)
+    joined.keeper.connect(joined.session)
+    joined.time.advance(120_000)
+    assert joined.resumed == 0
     errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(errors) == 1
     assert "process 17 on here" in errors[0]
-    world.keeper.end_session(thief)
-    world.time.advance(5_000)
-    assert (world.is_registered, world.resumed) == (True, 1)
+    joined.keeper.end_session(thief)
+    joined.time.advance(5_000)
+    assert (joined.is_registered, joined.resumed) == (True, 1)
 
 
-def test_nothing_happens_after_the_stop(world: World) -> None:
-    world.keeper.stop()
-    world.life.stop()
-    world.life.stop()
-    world.keeper.start()
-    world.time.advance(60_000)
-    assert world.resumed == 0
+def test_nothing_happens_after_the_stop(joined: JoinedBroker) -> None:
+    joined.keeper.stop()
+    joined.life.stop()
+    joined.life.stop()
+    joined.keeper.start()
+    joined.time.advance(60_000)
+    assert joined.resumed == 0
 
 
 # A ZooKeeper that is another one
 
 
-def in_cluster(cluster_id: bytes | None) -> World:
+def in_cluster(cluster_id: bytes | None) -> JoinedBroker:
     """A registered broker of cluster A whose session ends; its next one finds another id of the cluster, or none."""
-    world = World(replace(MEMBER, cluster_id="A"), ClusterId("A").encode())
-    world.time.advance()
-    assert world.announced == [None]
-    finish(world.keeper, delete(world.session, CLUSTER))
+    joined = JoinedBroker(replace(MEMBER, cluster_id="A"), ClusterId("A").encode())
+    joined.time.advance()
+    assert joined.announced == [None]
+    finish(joined.keeper, delete(joined.session, CLUSTER))
     if cluster_id is not None:
-        put(world.keeper, world.session, CLUSTER, cluster_id, is_ephemeral=False)
-    world.expire()
-    world.time.advance()
-    return world
+        put(joined.keeper, joined.session, CLUSTER, cluster_id, is_ephemeral=False)
+    joined.expire()
+    joined.time.advance()
+    return joined
 
 
 @pytest.mark.parametrize(
@@ -213,51 +213,51 @@ def in_cluster(cluster_id: bytes | None) -> World:
 def test_another_cluster_is_not_joined(
     cluster_id: bytes | None, sentence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = in_cluster(cluster_id)
-    world.time.advance(60_000)
-    assert not world.is_registered
+    joined = in_cluster(cluster_id)
+    joined.time.advance(60_000)
+    assert not joined.is_registered
     [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert line.startswith(sentence)
     assert "`headgate serve --adopt`" in line
-    assert world.resumed == 0
+    assert joined.resumed == 0
 
 
 def test_an_id_of_the_cluster_that_cannot_be_read_says_nothing() -> None:
-    world = in_cluster(b"?")
-    assert (world.is_registered, world.resumed) == (True, 1)
+    joined = in_cluster(b"?")
+    assert (joined.is_registered, joined.resumed) == (True, 1)
 
 
 def test_nodes_that_come_back_are_read_again(caplog: pytest.LogCaptureFixture) -> None:
     """The session lives on; the watches of the store went with the nodes."""
-    world = World(replace(MEMBER, cluster_id="A"), ClusterId("A").encode())
-    world.time.advance()
-    finish(world.keeper, delete(world.session, CLUSTER))
-    finish(world.keeper, delete(world.session, NODE))
-    world.time.advance(6_000)
-    assert not world.is_registered
-    put(world.keeper, world.session, CLUSTER, ClusterId("A").encode(), is_ephemeral=False)
-    world.time.advance(6_000)
-    assert (world.is_registered, world.resumed) == (True, 1)
+    joined = JoinedBroker(replace(MEMBER, cluster_id="A"), ClusterId("A").encode())
+    joined.time.advance()
+    finish(joined.keeper, delete(joined.session, CLUSTER))
+    finish(joined.keeper, delete(joined.session, NODE))
+    joined.time.advance(6_000)
+    assert not joined.is_registered
+    put(joined.keeper, joined.session, CLUSTER, ClusterId("A").encode(), is_ephemeral=False)
+    joined.time.advance(6_000)
+    assert (joined.is_registered, joined.resumed) == (True, 1)
     assert len([record for record in caplog.records if "has lost cluster A" in record.getMessage()]) == 1
 
 
-def test_an_older_zookeeper_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.keeper.stop()
-    world.life._follow(SessionEvent.OUTDATED)
-    world.time.advance(600_000)
+def test_an_older_zookeeper_is_told_once(joined: JoinedBroker, caplog: pytest.LogCaptureFixture) -> None:
+    joined.keeper.stop()
+    joined.life._handle_event(SessionEvent.OUTDATED)
+    joined.time.advance(600_000)
     lines = [record.getMessage() for record in caplog.records]
     assert "came back empty or from an older copy, and refuses the session of this broker" in lines[0]
     assert "`headgate serve --adopt`" in lines[0]
     assert len([line for line in lines if "--adopt" in line]) == 1
     assert "so far: it came back empty or from an older copy; clients are served" in lines[1]
-    world.keeper.start()
-    world.time.advance()
-    assert (world.is_registered, world.resumed) == (True, 1)
+    joined.keeper.start()
+    joined.time.advance()
+    assert (joined.is_registered, joined.resumed) == (True, 1)
 
 
-def test_a_read_that_fails_is_no_bug(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_read_that_fails_is_no_bug(joined: JoinedBroker, caplog: pytest.LogCaptureFixture) -> None:
     """Somebody deletes all nodes while the broker creates its directories: no traceback."""
-    world.life._ended(Failed("/brokers/ids", KeeperError.NO_NODE))
+    joined.life._ended(Failed("/brokers/ids", KeeperError.NO_NODE))
     assert not [record for record in caplog.records if record.exc_info]
-    world.time.advance(1_000)
-    assert world.is_registered
+    joined.time.advance(1_000)
+    assert joined.is_registered

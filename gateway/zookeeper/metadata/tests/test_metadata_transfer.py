@@ -48,7 +48,7 @@ FULL = image(
 )
 
 
-class World:
+class EmptyCluster:
     """ZooKeeper with the directories of a cluster, and nothing in them."""
 
     def __init__(self) -> None:
@@ -91,37 +91,37 @@ def without_epochs(carried: Image) -> Any:
 
 
 def test_there_and_back() -> None:
-    world = World()
-    world.carry(FULL)
-    cluster = world.cluster()
+    target = EmptyCluster()
+    target.carry(FULL)
+    cluster = target.cluster()
     assert transfer.into_zookeeper(FULL, cluster, NODE) == []
     transfer.check(cluster, CLUSTER)
     assert without_epochs(transfer.out_of_zookeeper(cluster, NODE)) == without_epochs(FULL)
 
 
 def test_an_image_that_grew_in_between_is_carried_again() -> None:
-    world = World()
-    world.carry(FULL)
+    target = EmptyCluster()
+    target.carry(FULL)
     grown = FULL._replace(
         topics=image(topic("a", 4, 4, 8, 0, configs={"retention.ms": "1"}), topic("b", 1), topic("c", 0)).topics,
         next_producer_id=9_000,
     )
-    world.carry(grown)
-    assert without_epochs(transfer.out_of_zookeeper(world.cluster(), NODE)).topics == without_epochs(grown).topics
-    assert world.cluster().image.next_producer_id == 9_000
+    target.carry(grown)
+    assert without_epochs(transfer.out_of_zookeeper(target.cluster(), NODE)).topics == without_epochs(grown).topics
+    assert target.cluster().image.next_producer_id == 9_000
 
 
 def test_a_transfer_may_stop_behind_every_multi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.gateway.zookeeper.metadata.plans.MULTI_BYTES", 1)
-    count = len(transfer.into_zookeeper(FULL, World().cluster(), NODE))
+    count = len(transfer.into_zookeeper(FULL, EmptyCluster().cluster(), NODE))
     assert count > 15
     for stop in range(1, count):
-        world = World()
-        for operations in transfer.into_zookeeper(FULL, world.cluster(), NODE)[:stop]:
-            world.write(operations)
-        world.carry(FULL)
-        assert transfer.into_zookeeper(FULL, world.cluster(), NODE) == []
-        assert without_epochs(transfer.out_of_zookeeper(world.cluster(), NODE)) == without_epochs(FULL)
+        target = EmptyCluster()
+        for operations in transfer.into_zookeeper(FULL, target.cluster(), NODE)[:stop]:
+            target.write(operations)
+        target.carry(FULL)
+        assert transfer.into_zookeeper(FULL, target.cluster(), NODE) == []
+        assert without_epochs(transfer.out_of_zookeeper(target.cluster(), NODE)) == without_epochs(FULL)
 
 
 def test_random_images_arrive_whole() -> None:
@@ -129,9 +129,9 @@ def test_random_images_arrive_whole() -> None:
     for _ in range(20):
         topics = [topic(f"t{number}", *range(random.randint(1, 4))) for number in range(random.randint(0, 6))]
         carried = image(*topics, next_producer_id=random.choice([0, 1, 999, 5_000]))
-        world = World()
-        world.carry(carried)
-        found = world.cluster()
+        target = EmptyCluster()
+        target.carry(carried)
+        found = target.cluster()
         assert transfer.into_zookeeper(carried, found, NODE) == []
         assert found.image.next_producer_id >= carried.next_producer_id
         assert without_epochs(found.image).topics == without_epochs(carried).topics
@@ -150,30 +150,30 @@ REGISTRATION = b'{"jmx_port":-1,"timestamp":"1","host":"h","version":1,"port":90
     ],
 )
 def test_a_cluster_in_use_or_another_one_is_refused(node: Operation, reason: str) -> None:
-    world = World()
-    world.write([node])
+    target = EmptyCluster()
+    target.write([node])
     with pytest.raises(TransferRefused) as raised:
-        transfer.check(world.cluster(), CLUSTER)
+        transfer.check(target.cluster(), CLUSTER)
     assert reason in str(raised.value)
 
 
 def test_topics_that_the_directories_do_not_have_are_refused() -> None:
-    world = World()
-    world.carry(FULL)
+    target = EmptyCluster()
+    target.carry(FULL)
     with pytest.raises(TransferRefused, match="ZooKeeper has topic b of its own"):
-        transfer.into_zookeeper(image(FULL.topics["a"]), world.cluster(), NODE)
+        transfer.into_zookeeper(image(FULL.topics["a"]), target.cluster(), NODE)
     made_anew = FULL.topics["b"]._replace(topic_id=bytes(range(16)))
     with pytest.raises(TransferRefused, match="ZooKeeper has topic b of its own"):
-        transfer.into_zookeeper(image(FULL.topics["a"], made_anew), world.cluster(), NODE)
+        transfer.into_zookeeper(image(FULL.topics["a"], made_anew), target.cluster(), NODE)
 
 
 def test_a_log_that_is_older_than_zookeeper_is_refused() -> None:
-    world = World()
-    world.carry(FULL)
+    target = EmptyCluster()
+    target.carry(FULL)
     with pytest.raises(TransferRefused, match="a-2 has leader epoch 7 in ZooKeeper, and 6"):
-        transfer.into_zookeeper(image(topic("a", 3, 3, 6), FULL.topics["b"]), world.cluster(), NODE)
+        transfer.into_zookeeper(image(topic("a", 3, 3, 6), FULL.topics["b"]), target.cluster(), NODE)
     with pytest.raises(TransferRefused, match="ZooKeeper has 3 partitions of a, and the own log 2"):
-        transfer.into_zookeeper(image(topic("a", 3, 3), FULL.topics["b"]), world.cluster(), NODE)
+        transfer.into_zookeeper(image(topic("a", 3, 3), FULL.topics["b"]), target.cluster(), NODE)
 
 
 @pytest.mark.parametrize(
@@ -188,20 +188,20 @@ def test_a_log_that_is_older_than_zookeeper_is_refused() -> None:
     ],
 )
 def test_what_an_own_log_cannot_have_is_refused(operation: Operation, reason: str) -> None:
-    world = World()
-    world.carry(FULL)
-    world.write([operation])
+    target = EmptyCluster()
+    target.carry(FULL)
+    target.write([operation])
     with pytest.raises(TransferRefused, match=reason):
-        transfer.out_of_zookeeper(world.cluster(), NODE)
+        transfer.out_of_zookeeper(target.cluster(), NODE)
 
 
 def test_a_partition_without_a_leader_is_led_here() -> None:
-    world = World()
-    world.carry(FULL)
-    world.write([SetData("/controller_epoch", ControllerEpoch(2).encode())])
+    target = EmptyCluster()
+    target.carry(FULL)
+    target.write([SetData("/controller_epoch", ControllerEpoch(2).encode())])
     state = b'{"controller_epoch":2,"leader":-1,"version":1,"leader_epoch":5,"isr":[4]}'
-    world.write([SetData("/brokers/topics/b/partitions/0/state", state)])
-    (found,) = transfer.out_of_zookeeper(world.cluster(), NODE).topics["b"].partitions
+    target.write([SetData("/brokers/topics/b/partitions/0/state", state)])
+    (found,) = transfer.out_of_zookeeper(target.cluster(), NODE).topics["b"].partitions
     assert (found.leader, found.leader_epoch, found.isr) == (NODE, 5, (NODE,))
 
 

@@ -22,7 +22,7 @@ SESSION = 7
 U = Topic("u", b"u" * 16, (PartitionState(0, 0, (0,), (0,), 0),) * 3, {"retention.ms": "5"})
 
 
-class World:
+class RecordedTree:
     """A tree that Kafka left, whose sessions have ended."""
 
     def __init__(self, version: str, scene: str = "topics") -> None:
@@ -70,154 +70,156 @@ class World:
 
 
 @pytest.fixture(params=[OLD, MIDDLE, NEW])
-def world(request: pytest.FixtureRequest) -> World:
-    return World(request.param)
+def recorded(request: pytest.FixtureRequest) -> RecordedTree:
+    return RecordedTree(request.param)
 
 
-def test_the_controllers_epoch_goes_on(world: World) -> None:
-    cluster = world.lead()
+def test_the_controllers_epoch_goes_on(recorded: RecordedTree) -> None:
+    cluster = recorded.lead()
     assert (cluster.controller_epoch, cluster.image.controller_id) == (2, 0)
 
 
 @pytest.mark.parametrize("lost", [Delete("/controller_epoch"), SetData("/controller_epoch", b"many")])
 def test_a_lost_epoch_goes_on_behind_those_of_states(lost: Operation) -> None:
-    world = World(NEW)
-    world.do((lost,))
-    assert world.lead().controller_epoch == 2
+    recorded = RecordedTree(NEW)
+    recorded.do((lost,))
+    assert recorded.lead().controller_epoch == 2
 
 
-def test_only_one_becomes_the_controller(world: World) -> None:
-    first, second = plans.become_controller(world.read(), 0, 5), plans.become_controller(world.read(), 1, 5)
-    world.do(first)
-    assert isinstance(world.attempt(second), Refused)
+def test_only_one_becomes_the_controller(recorded: RecordedTree) -> None:
+    first, second = plans.become_controller(recorded.read(), 0, 5), plans.become_controller(recorded.read(), 1, 5)
+    recorded.do(first)
+    assert isinstance(recorded.attempt(second), Refused)
 
 
-def test_topics_without_an_id_get_one(world: World) -> None:
-    cluster = world.lead()
-    world.do(*plans.give_topic_ids(cluster))
-    again = world.read()
+def test_topics_without_an_id_get_one(recorded: RecordedTree) -> None:
+    cluster = recorded.lead()
+    recorded.do(*plans.give_topic_ids(cluster))
+    again = recorded.read()
     assert again.without_id == frozenset()
     assert again.image == cluster.image
 
 
-def test_leader_epochs_rise_at_a_start(world: World) -> None:
-    cluster = world.lead()
-    world.do(*plans.raise_leader_epochs(cluster, 0))
-    old, new = cluster.image.topic("t"), world.read().image.topic("t")
+def test_leader_epochs_rise_at_a_start(recorded: RecordedTree) -> None:
+    cluster = recorded.lead()
+    recorded.do(*plans.raise_leader_epochs(cluster, 0))
+    old, new = cluster.image.topic("t"), recorded.read().image.topic("t")
     for before, after in zip(old.partitions, new.partitions, strict=True):
         assert after == (raised_by(before, 1) if before.leader == 0 else before)
 
 
-def test_who_is_in_sync_leads_once_the_leader_is_gone(world: World) -> None:
-    world.do((Delete("/brokers/ids/1"),))
-    world.do(*plans.raise_leader_epochs(world.lead(), 0))
-    for state in world.read().image.topic("t").partitions:
+def test_who_is_in_sync_leads_once_the_leader_is_gone(recorded: RecordedTree) -> None:
+    recorded.do((Delete("/brokers/ids/1"),))
+    recorded.do(*plans.raise_leader_epochs(recorded.lead(), 0))
+    for state in recorded.read().image.topic("t").partitions:
         assert state == PartitionState(0, 1, state.replicas, (0,), 1)
 
 
 def test_a_topic_of_an_old_tool_is_taken_up() -> None:
-    world = World(OLD)
-    world.do((Create("/brokers/topics/v", b'{"version":1,"partitions":{"0":[0],"1":[1]}}'),))
-    world.do(*plans.raise_leader_epochs(world.lead(), 0))
-    first, second = world.read().image.topic("v").partitions
+    recorded = RecordedTree(OLD)
+    recorded.do((Create("/brokers/topics/v", b'{"version":1,"partitions":{"0":[0],"1":[1]}}'),))
+    recorded.do(*plans.raise_leader_epochs(recorded.lead(), 0))
+    first, second = recorded.read().image.topic("v").partitions
     assert first == PartitionState(0, 0, (0,), (0,), 0)
     assert second.leader == -1
 
 
-def test_a_topic_is_created_and_deleted(world: World) -> None:
-    image = world.lead().image
+def test_a_topic_is_created_and_deleted(recorded: RecordedTree) -> None:
+    image = recorded.lead().image
     with_u = image._replace(topics={**image.topics, "u": U}, topic_names={**image.topic_names, U.topic_id: "u"})
-    assert world.change(with_u, ["u"]).topics["u"] == U
-    assert world.change(image, ["u"]) == image
-    assert [path for path in world.nodes if path.endswith("/u") or "/u/" in path] == []
+    assert recorded.change(with_u, ["u"]).topics["u"] == U
+    assert recorded.change(image, ["u"]) == image
+    assert [path for path in recorded.nodes if path.endswith("/u") or "/u/" in path] == []
 
 
 def test_directories_have_null_data_as_kafkas() -> None:
-    world = World(NEW)
-    image = world.lead().image
-    world.change(image._replace(topics={**image.topics, "u": U}), ["u"])
+    recorded = RecordedTree(NEW)
+    image = recorded.lead().image
+    recorded.change(image._replace(topics={**image.topics, "u": U}), ["u"])
     for path in ("/brokers/topics/u/partitions", "/brokers/topics/u/partitions/0"):
-        assert world.nodes[path].data is None
+        assert recorded.nodes[path].data is None
 
 
-def test_an_order_to_delete_goes_with_the_topic(world: World) -> None:
-    world.do((Create("/admin/delete_topics/t", b""),))
-    image = world.lead().image
-    world.change(image._replace(topics={}, topic_names={}), ["t"])
-    assert [path for path in world.nodes if path.endswith("/t") or "/t/" in path] == []
+def test_an_order_to_delete_goes_with_the_topic(recorded: RecordedTree) -> None:
+    recorded.do((Create("/admin/delete_topics/t", b""),))
+    image = recorded.lead().image
+    recorded.change(image._replace(topics={}, topic_names={}), ["t"])
+    assert [path for path in recorded.nodes if path.endswith("/t") or "/t/" in path] == []
 
 
-def test_partitions_configs_and_leaders_change(world: World) -> None:
-    image = world.lead().image
+def test_partitions_configs_and_leaders_change(recorded: RecordedTree) -> None:
+    image = recorded.lead().image
     topic = image.topic("t")
     changed = raised_by(topic.partitions[0], 1)._replace(isr=(0,), leader=0)
     partitions = (changed, *topic.partitions[1:], PartitionState(0, 0, (0, 1), (0,), 0))
     wanted = topic._replace(configs={"retention.ms": "7"}, partitions=partitions)
-    assert world.change(image._replace(topics={"t": wanted}), ["t"]).topic("t")[2:] == wanted[2:]
-    assert world.nodes["/config/changes/config_change_0000000000"].data == (b'{"version":2,"entity_path":"topics/t"}')
+    assert recorded.change(image._replace(topics={"t": wanted}), ["t"]).topic("t")[2:] == wanted[2:]
+    assert recorded.nodes["/config/changes/config_change_0000000000"].data == (
+        b'{"version":2,"entity_path":"topics/t"}'
+    )
 
 
-def test_configs_of_brokers_change(world: World) -> None:
-    image = world.lead().image
+def test_configs_of_brokers_change(recorded: RecordedTree) -> None:
+    image = recorded.lead().image
     configs = {(BROKER_RESOURCE, ""): {"num.io.threads": "3"}, (BROKER_RESOURCE, "0"): {"log.flush.interval.ms": "1"}}
-    if "/config/brokers" not in world.nodes:
-        world.do((Create("/config/brokers"),))
-    assert world.change(image._replace(configs=configs)).configs == configs
+    if "/config/brokers" not in recorded.nodes:
+        recorded.do((Create("/config/brokers"),))
+    assert recorded.change(image._replace(configs=configs)).configs == configs
 
 
-def test_producer_ids_go_on(world: World) -> None:
-    cluster = world.lead()
+def test_producer_ids_go_on(recorded: RecordedTree) -> None:
+    cluster = recorded.lead()
     taken = plans.take_producer_ids(cluster, 0, 1000)
-    world.do(taken)
-    assert world.read().image.next_producer_id == cluster.image.next_producer_id + 1000
+    recorded.do(taken)
+    assert recorded.read().image.next_producer_id == cluster.image.next_producer_id + 1000
     if cluster.producer_ids_version != -1:
-        assert isinstance(world.attempt(taken), Refused)
+        assert isinstance(recorded.attempt(taken), Refused)
 
 
-def test_who_is_no_controller_any_more_writes_nothing(world: World) -> None:
-    cluster = world.lead()
-    world.do((Delete("/controller"),))
-    world.lead()
+def test_who_is_no_controller_any_more_writes_nothing(recorded: RecordedTree) -> None:
+    cluster = recorded.lead()
+    recorded.do((Delete("/controller"),))
+    recorded.lead()
     (multi,) = plans.raise_leader_epochs(cluster, 0)
-    refused = world.attempt(multi)
+    refused = recorded.attempt(multi)
     assert isinstance(refused, Refused)
     assert refused.place == 0
 
 
-def test_who_has_an_old_image_writes_nothing(world: World) -> None:
-    cluster = world.lead()
+def test_who_has_an_old_image_writes_nothing(recorded: RecordedTree) -> None:
+    cluster = recorded.lead()
     plan = plans.raise_leader_epochs(cluster, 0)
-    world.do(*plan)
-    assert isinstance(world.attempt(plan[0]), Refused)
+    recorded.do(*plan)
+    assert isinstance(recorded.attempt(plan[0]), Refused)
 
 
 def test_unknown_fields_stay() -> None:
-    world = World(NEW)
+    recorded = RecordedTree(NEW)
     path = "/brokers/topics/t/partitions/1/state"
-    data = world.nodes[path].data[:-1] + b',"ours":1}'
-    world.do((SetData(path, data),))
-    world.do(*plans.raise_leader_epochs(world.lead(), 0))
-    assert world.nodes[path].data.endswith(b'"leader_epoch":1,"isr":[0,1],"ours":1}')
+    data = recorded.nodes[path].data[:-1] + b',"ours":1}'
+    recorded.do((SetData(path, data),))
+    recorded.do(*plans.raise_leader_epochs(recorded.lead(), 0))
+    assert recorded.nodes[path].data.endswith(b'"leader_epoch":1,"isr":[0,1],"ours":1}')
 
 
 @pytest.mark.slow
 def test_many_partitions_are_many_multis() -> None:
     """Each has the check, and fits into a request."""
-    world = World(NEW)
-    image = world.lead().image
+    recorded = RecordedTree(NEW)
+    image = recorded.lead().image
     many = U._replace(partitions=(PartitionState(0, 0, (0,), (0,), 0),) * 5_000)
-    multis = plans.change_image(world.read(), image._replace(topics={**image.topics, "u": many}), ["u"])
+    multis = plans.change_image(recorded.read(), image._replace(topics={**image.topics, "u": many}), ["u"])
     assert len(multis) > 2
     for multi in multis:
         assert isinstance(multi[0], Check)
-    world.do(*multis)
-    assert world.read().image.topic("u").partitions == many.partitions
+    recorded.do(*multis)
+    assert recorded.read().image.topic("u").partitions == many.partitions
 
 
 def test_a_partition_epoch_that_is_not_the_next_is_a_mistake() -> None:
-    world = World(NEW)
-    image = world.lead().image
+    recorded = RecordedTree(NEW)
+    image = recorded.lead().image
     topic = image.topic("t")
     partitions = (raised_by(topic.partitions[0], 2), *topic.partitions[1:])
     with pytest.raises(ValueError, match=r"^the partition epoch of t-0 goes from 0 to 2$"):
-        world.change(image._replace(topics={"t": topic._replace(partitions=partitions)}), ["t"])
+        recorded.change(image._replace(topics={"t": topic._replace(partitions=partitions)}), ["t"])

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
-from headgate.gateway.zookeeper.metadata.served_image import broker_of_one, told_topic
+from headgate.gateway.zookeeper.metadata.served_image import served_image, served_topic
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 from headgate.protocol.internal.metadata import GROUP_RESOURCE
 
@@ -23,7 +23,7 @@ def test_a_start_leads_nothing_and_has_legal_configs(caplog: pytest.LogCaptureFi
     found = Image.empty()._replace(topics={"t": topic(LED, retention_ms="x", segment_ms="9")}, configs=configs)
     unreadable = UnreadableNodes()
     for _ in range(2):
-        image = broker_of_one(found, CONFIG, unreadable)
+        image = served_image(found, CONFIG, unreadable)
         assert image.topics == {"t": topic(LED._replace(leader=-1), segment_ms="9")}
         assert image.configs == {(GROUP_RESOURCE, "g"): {}}
     assert [line.split(" has")[0] for line in caplog.messages] == [
@@ -35,11 +35,11 @@ def test_a_start_leads_nothing_and_has_legal_configs(caplog: pytest.LogCaptureFi
 def test_a_partition_stays_led_by_this_broker() -> None:
     before = topic(LED, LED)
     found = topic(LED, LED._replace(leader=7))
-    states = told_topic(found, before, CONFIG, UnreadableNodes()).partitions
+    states = served_topic(found, before, CONFIG, UnreadableNodes()).partitions
     assert states == (LED, LED._replace(leader=-1))
 
 
 def test_an_epoch_of_a_lost_state_goes_on() -> None:
     lost = PartitionState(-1, -1, (0,), (), -1)
-    [state] = told_topic(topic(lost), topic(LED), CONFIG, UnreadableNodes()).partitions
+    [state] = served_topic(topic(lost), topic(LED), CONFIG, UnreadableNodes()).partitions
     assert (state.leader, state.leader_epoch, state.isr) == (-1, 3, (0,))

@@ -18,8 +18,8 @@ from headgate.storage.cleanup.compaction.compaction_job import assess, plan
 from headgate.storage.cleanup.compaction.log_compaction import (
     Collect,
     CompactionAborted,
+    CompactionStep,
     LogCompaction,
-    Request,
     Sync,
     advance,
 )
@@ -98,10 +98,10 @@ def with_aborted() -> Log:
     return log
 
 
-def asked_for(log: Log, meanwhile: Callable[[], None] = lambda: None) -> list[Request]:
+def asked_for(log: Log, meanwhile: Callable[[], None] = lambda: None) -> list[CompactionStep]:
     """What a round asks for until its job is there."""
     steps = LogCompaction(log, assess(log, NOW_MS, log.end_offset), NOW_MS, table_bytes=1 << 20, read_bytes=100).steps()
-    requests = list[Request]()
+    requests = list[CompactionStep]()
     while not requests or isinstance(requests[-1], Sync):
         requests.append(advance(steps, None))
         if isinstance(requests[-1], Sync):

@@ -10,7 +10,7 @@ from headgate.storage.config import LogConfig
 from headgate.storage.files import Files
 from headgate.tools.log.data_directory import DataDirectory, PartitionDirectory
 from headgate.tools.log.verification import partition_check
-from headgate.tools.log.verification.partition_check import Finding, PartitionReport
+from headgate.tools.log.verification.partition_check import PartitionFinding, PartitionReport
 from headgate.tools.tests.log_data import SMALL, Data, change, positions
 
 
@@ -20,7 +20,7 @@ def report(data: Data, interval_bytes: int = 4096) -> PartitionReport:
     return partition_check.verify_partition(found, partition, lambda count, what: None, interval_bytes)
 
 
-def findings(data: Data) -> list[Finding]:
+def findings(data: Data) -> list[PartitionFinding]:
     return report(data).findings
 
 

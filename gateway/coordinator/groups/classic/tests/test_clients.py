@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, State
+from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, GroupState
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.groups.tests.classic_clients import PARTITIONS, Client, FailingDesk
 from headgate.gateway.coordinator.groups.tests.classic_desk import REBALANCE_MS, SESSION_MS
@@ -134,7 +134,7 @@ class Consumers(RuleBasedStateMachine):
         owned = [partition for client in alive for partition in client.owned]
         assert sorted(owned) == (sorted(PARTITIONS) if alive else []), alive
         if isinstance(group, ClassicGroup):
-            assert group.state is (State.STABLE if alive else State.EMPTY)
+            assert group.state is (GroupState.STABLE if alive else GroupState.EMPTY)
             assert group.members.by_id.keys() == {client.member_id for client in alive}
             assert {client.generation for client in alive} <= {group.generation}
 
@@ -167,13 +167,13 @@ def check_group(group: ClassicGroup, rebuilt: GroupShard) -> None:
     assert (group.leader is None) == (not members)
     assert group.pending_sync <= group.members.by_id.keys()
     assert not group.pending.keys() & group.members.by_id.keys()
-    assert group.state is not State.EMPTY or not members
-    assert group.state not in {State.STABLE, State.COMPLETING} or members
-    if group.state is not State.PREPARING:
+    assert group.state is not GroupState.EMPTY or not members
+    assert group.state not in {GroupState.STABLE, GroupState.COMPLETING} or members
+    if group.state is not GroupState.PREPARING:
         assert not any(member.join for member in members)
-    if group.state is not State.COMPLETING:
+    if group.state is not GroupState.COMPLETING:
         assert not any(member.sync for member in members)
-    if group.state is State.STABLE:
+    if group.state is GroupState.STABLE:
         again = rebuilt.groups["group"]
         assert isinstance(again, ClassicGroup)
         assert view(again) == view(group)

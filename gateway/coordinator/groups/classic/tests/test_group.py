@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, State
+from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, GroupState
 from headgate.gateway.coordinator.groups.tests.classic_desk import REBALANCE_MS, SESSION_MS, ClassicDesk
 from headgate.gateway.coordinator.groups.tests.groups import START_MS, WALL_MS
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -52,7 +52,7 @@ def code_of(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
 
 def test_the_last_record_counts() -> None:
     desk = loaded(generation(1, member("a"), member("b")), generation(2, member("c", "i")))
-    assert desk.is_in(State.STABLE)
+    assert desk.is_in(GroupState.STABLE)
     assert desk.group.generation == 2
     assert desk.group.leader == "c"
     assert list(desk.group.members.by_id) == ["c"]
@@ -62,7 +62,7 @@ def test_the_last_record_counts() -> None:
 
 def test_a_group_becomes_empty() -> None:
     desk = loaded(generation(1, member("a")), generation(2))
-    assert desk.is_in(State.EMPTY)
+    assert desk.is_in(GroupState.EMPTY)
     assert desk.group.generation == 2
     assert not len(desk.group.members)
     assert desk.group.leader is None
@@ -88,9 +88,9 @@ def test_a_member_that_comes_again_has_what_its_last_record_says() -> None:
     assert desk.group.members.by_id["a"].protocols == {"range": changed.subscription}
     assert desk.group.members.by_id["a"].session_timeout_ms == 7_000
     desk.advance(6_999)
-    assert desk.is_in(State.STABLE)
+    assert desk.is_in(GroupState.STABLE)
     desk.advance(1)
-    assert desk.is_in(State.EMPTY)
+    assert desk.is_in(GroupState.EMPTY)
 
 
 def test_a_group_from_a_record_in_operation_gets_its_sessions() -> None:
@@ -100,7 +100,7 @@ def test_a_group_from_a_record_in_operation_gets_its_sessions() -> None:
     desk.advance(SESSION_MS - 1)
     assert len(desk.group.members) == 2
     desk.advance(1)
-    assert desk.is_in(State.EMPTY)
+    assert desk.is_in(GroupState.EMPTY)
 
 
 def test_a_group_that_was_a_consumer_group_rebalances() -> None:
@@ -110,7 +110,7 @@ def test_a_group_that_was_a_consumer_group_rebalances() -> None:
     desk.shard.replay(KEY, downgraded, WALL_MS)
     desk.shard.note_due("group")
     desk.advance(0)
-    assert desk.is_in(State.PREPARING)
+    assert desk.is_in(GroupState.PREPARING)
     first, second = (desk.join(member_id) for member_id in "ab")
     assert first.reply.generation_id == second.reply.generation_id == 10
     assert first.reply.leader == "a"

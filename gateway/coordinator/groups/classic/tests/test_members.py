@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.gateway.coordinator.groups.classic.members import Member, Members, protocols_of, rebalance_timeout_ms
+from headgate.gateway.coordinator.groups.classic.members import (
+    ClassicMember,
+    ClassicMembers,
+    protocols_of,
+    rebalance_timeout_ms,
+)
 from headgate.gateway.coordinator.groups.tests.groups import FakeTicket
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.offsets import MemberMetadata
@@ -20,14 +25,14 @@ STEPS = st.lists(
 )
 
 
-def member(member_id: str, instance_id: str | None = None, protocols: list[str] | None = None) -> Member:
-    return Member(member_id, instance_id, "client", "/h", 100, 10, dict.fromkeys(protocols or ["a"], b""))
+def member(member_id: str, instance_id: str | None = None, protocols: list[str] | None = None) -> ClassicMember:
+    return ClassicMember(member_id, instance_id, "client", "/h", 100, 10, dict.fromkeys(protocols or ["a"], b""))
 
 
 @pytest.mark.slow
 @given(STEPS)
 def test_counts_are_those_of_the_members(steps: list[tuple[str, int, list[str]]]) -> None:
-    members = Members()
+    members = ClassicMembers()
     for place, (step, number, protocols) in enumerate(steps):
         one = next((each for each in members if each.instance_id == f"i{number}"), None)
         if step == "add" and one is None:
@@ -54,7 +59,7 @@ def test_counts_are_those_of_the_members(steps: list[tuple[str, int, list[str]]]
 
 
 def test_replacing_keeps_the_place() -> None:
-    members = Members()
+    members = ClassicMembers()
     for number in range(3):
         members.add(member(f"m{number}", f"i{number}"))
     members.replace(members.by_id["m1"], member("new", "i1"))
@@ -62,7 +67,7 @@ def test_replacing_keeps_the_place() -> None:
 
 
 def test_who_is_known() -> None:
-    members = Members()
+    members = ClassicMembers()
     members.add(member("dynamic"))
     members.add(member("static", "i"))
     assert members.check("dynamic", None) is ErrorCode.NONE

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.gateway.coordinator.groups.classic.group import LOG_INTERVAL_MS, LOG_LINES, State
-from headgate.gateway.coordinator.groups.classic.members import Member, Members
+from headgate.gateway.coordinator.groups.classic.group import LOG_INTERVAL_MS, LOG_LINES, GroupState
+from headgate.gateway.coordinator.groups.classic.members import ClassicMember, ClassicMembers
 from headgate.gateway.coordinator.groups.classic.rebalance import MAX_REASON_LENGTH
 from headgate.gateway.coordinator.groups.tests.classic_desk import (
     DELAY_MS,
@@ -26,7 +26,7 @@ def test_a_new_group_waits_for_more_members() -> None:
     _, asked = desk.enter()
     desk.advance(DELAY_MS - 1)
     assert asked.is_parked
-    assert desk.is_in(State.PREPARING)
+    assert desk.is_in(GroupState.PREPARING)
     desk.advance(1)
     assert asked.reply.generation_id == 1
 
@@ -79,7 +79,7 @@ def test_a_group_whose_only_member_left_before_its_first_generation() -> None:
     desk.leave(member_id)
     assert asked.error is ErrorCode.UNKNOWN_MEMBER_ID
     desk.advance(DELAY_MS)
-    assert desk.is_in(State.EMPTY)
+    assert desk.is_in(GroupState.EMPTY)
     assert desk.last.members == []
     desk.check_rebuilt()
 
@@ -173,7 +173,7 @@ def test_static_members_of_which_none_rejoins_are_waited_for_again() -> None:
     desk.join(first.member_id, "one", protocols={"range": b"else"}, session_ms=1_000_000)
     desk.leave(first.member_id)
     desk.advance(REBALANCE_MS)
-    assert desk.is_in(State.PREPARING)
+    assert desk.is_in(GroupState.PREPARING)
     assert desk.group.generation == 1
     desk.advance(REBALANCE_MS - 1)
     assert desk.join(second.member_id, "two", session_ms=1_000_000).reply.generation_id == 2
@@ -218,7 +218,7 @@ def test_everybody_dies() -> None:
     desk = ClassicDesk()
     desk.stable(5, ["one", "two"])
     desk.advance(SESSION_MS)
-    assert desk.is_in(State.EMPTY)
+    assert desk.is_in(GroupState.EMPTY)
     assert (desk.last.generation, desk.last.members, desk.last.protocol) == (2, [], None)
     assert desk.group.due_ms == float("inf")
     desk.check_rebuilt()
@@ -274,7 +274,7 @@ def test_a_follower_that_sends_heartbeats_and_never_syncs_is_removed() -> None:
     leader, follower = (member._replace(generation=2) for member in desk.stable(2))
     desk.rejoin([leader, follower])
     desk.sync(leader)
-    assert desk.is_in(State.STABLE)
+    assert desk.is_in(GroupState.STABLE)
     for _ in range(REBALANCE_MS // 5_000):
         assert desk.heartbeat(leader).error is ErrorCode.NONE
         assert desk.heartbeat(follower).error is ErrorCode.NONE
@@ -289,7 +289,7 @@ def test_when_all_have_synced_nothing_is_waited_for() -> None:
     for _ in range(2 * REBALANCE_MS // 5_000):
         assert [desk.heartbeat(member).error for member in members] == [ErrorCode.NONE, ErrorCode.NONE]
         desk.advance(5_000)
-    assert desk.is_in(State.STABLE)
+    assert desk.is_in(GroupState.STABLE)
 
 
 # Restarts
@@ -305,7 +305,7 @@ def test_members_keep_ids_and_generation_and_get_a_whole_session() -> None:
     assert desk.sync(members[2]).reply.assignment == b"2"
     desk.restart()
     desk.advance(SESSION_MS)
-    assert desk.is_in(State.EMPTY)
+    assert desk.is_in(GroupState.EMPTY)
 
 
 def test_a_restart_in_a_rebalance_comes_back_to_the_generation_before() -> None:
@@ -336,15 +336,15 @@ def walks(count: int, monkeypatch: pytest.MonkeyPatch) -> int:
     desk = ClassicDesk()
     members = desk.stable(count)
     walked = 0
-    walk = Members.__iter__
+    walk = ClassicMembers.__iter__
 
-    def counted(self: Members) -> Iterator[Member]:
+    def counted(self: ClassicMembers) -> Iterator[ClassicMember]:
         nonlocal walked
         walked += 1
         return walk(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Members, "__iter__", counted)
+        patch.setattr(ClassicMembers, "__iter__", counted)
         desk.leave(members[0].member_id)
         staying = [member._replace(generation=2) for member in members[1:]]
         asked = desk.rejoin(staying)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.coordinator.groups.classic import requests
-from headgate.gateway.coordinator.groups.classic.group import MAX_PENDING, State
+from headgate.gateway.coordinator.groups.classic.group import MAX_PENDING, GroupState
 from headgate.gateway.coordinator.groups.classic.requests import NEW_MEMBER_JOIN_TIMEOUT_MS
 from headgate.gateway.coordinator.groups.tests.classic_desk import (
     DELAY_MS,
@@ -44,7 +44,7 @@ def test_a_new_group_is_written_down() -> None:
     assert desk.records == [(GroupMetadataKey("group"), GroupMetadataValue("", 0, None, None, desk.timestamp_ms, []))]
     desk.join()
     assert len(desk.records) == 1
-    assert desk.is_in(State.EMPTY)
+    assert desk.is_in(GroupState.EMPTY)
 
 
 def test_the_first_member_makes_a_generation() -> None:
@@ -58,7 +58,7 @@ def test_the_first_member_makes_a_generation() -> None:
         member_id=member_id,
         members=[JoinGroupResponseMember(member_id, None, b"wants")],
     )
-    assert desk.is_in(State.COMPLETING)
+    assert desk.is_in(GroupState.COMPLETING)
     assert len(desk.records) == 1, "nothing is written until the leader has assigned"
     desk.check_rebuilt()
 
@@ -133,7 +133,7 @@ def test_a_member_needs_a_protocol_that_all_others_speak(fields: dict[str, Any])
     desk.stable(2)
     asked = desk.join(**fields)
     assert asked.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert desk.is_in(State.STABLE)
+    assert desk.is_in(GroupState.STABLE)
 
 
 def test_another_protocol_type_may_take_over_an_empty_group() -> None:
@@ -238,7 +238,7 @@ def test_a_follower_that_rejoins_unchanged_hears_of_the_generation() -> None:
         leader=leader.member_id,
         member_id=follower.member_id,
     )
-    assert desk.is_in(State.STABLE)
+    assert desk.is_in(GroupState.STABLE)
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -247,7 +247,7 @@ def test_a_change_of_metadata_rebalances(place: int) -> None:
     members = desk.stable(2)
     changed = desk.join(members[place].member_id, protocols={"range": b"else"})
     assert changed.is_parked
-    assert desk.is_in(State.PREPARING)
+    assert desk.is_in(GroupState.PREPARING)
     other = desk.join(members[1 - place].member_id)
     rows = [*changed.reply.members, *other.reply.members]
     assert {row.member_id: row.metadata for row in rows} == {
@@ -277,14 +277,14 @@ def test_who_lost_the_reply_to_its_join_gets_it_again() -> None:
     desk = ClassicDesk()
     desk.stable(2)
     desk.rejoin([Joined(member_id, 1) for member_id in desk.group.members.by_id])
-    assert desk.is_in(State.COMPLETING)
+    assert desk.is_in(GroupState.COMPLETING)
     leader = desk.group.leader
     again = desk.join(leader)
     assert again.reply.generation_id == 2
     assert len(again.reply.members) == 2
     other = next(member_id for member_id in desk.group.members.by_id if member_id != leader)
     assert desk.join(other).reply.members == []
-    assert desk.is_in(State.COMPLETING)
+    assert desk.is_in(GroupState.COMPLETING)
 
 
 def test_a_change_while_the_leader_assigns_rebalances_again() -> None:
@@ -295,7 +295,7 @@ def test_a_change_while_the_leader_assigns_rebalances_again() -> None:
     assert waiting.is_parked
     desk.join(leader.member_id, protocols={"range": b"else"})
     assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
-    assert desk.is_in(State.PREPARING)
+    assert desk.is_in(GroupState.PREPARING)
 
 
 def test_a_second_join_of_a_member_ends_the_first() -> None:
@@ -329,7 +329,7 @@ def test_a_full_group_takes_nobody_more() -> None:
     asked = desk.join()
     assert asked.error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert asked.reply.member_id == ""
-    assert desk.is_in(State.STABLE)
+    assert desk.is_in(GroupState.STABLE)
     assert not desk.group.pending
 
 
@@ -364,7 +364,7 @@ def test_a_group_too_large_after_a_restart_keeps_who_comes_first() -> None:
     desk.settings = type(desk.settings)(initial_rebalance_delay_ms=0, max_size=2)
     desk.restart()
     desk.advance(0)
-    assert desk.is_in(State.PREPARING)
+    assert desk.is_in(GroupState.PREPARING)
     first, second, third = desk.rejoin(members)
     assert third.error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert first.reply.generation_id == second.reply.generation_id == 2
@@ -381,11 +381,11 @@ def test_the_leader_assigns_and_everybody_hears_of_it() -> None:
     desk.rejoin([leader, follower])
     waiting = desk.sync(follower)
     assert waiting.is_parked
-    assert desk.is_in(State.COMPLETING)
+    assert desk.is_in(GroupState.COMPLETING)
     asked = desk.sync(leader, {leader.member_id: b"left", follower.member_id: b"right", "nobody": b"?"})
     assert asked.reply == SyncGroupResponse(protocol_type="consumer", protocol_name="range", assignment=b"left")
     assert waiting.reply == SyncGroupResponse(protocol_type="consumer", protocol_name="range", assignment=b"right")
-    assert desk.is_in(State.STABLE)
+    assert desk.is_in(GroupState.STABLE)
     row = (None, "client", "/192.0.2.9", REBALANCE_MS, SESSION_MS, b"wants")
     assert desk.records[-1] == (
         GroupMetadataKey("group"),
@@ -468,7 +468,7 @@ def test_an_assignment_may_not_be_too_large() -> None:
     member_id, _ = desk.enter()
     asked = desk.sync(Joined(member_id, 1), {member_id: bytes(1_001)})
     assert asked.error is ErrorCode.MESSAGE_TOO_LARGE
-    assert desk.is_in(State.COMPLETING)
+    assert desk.is_in(GroupState.COMPLETING)
     assert desk.sync(Joined(member_id, 1), {member_id: bytes(1_000)}).error is ErrorCode.NONE
 
 
@@ -478,11 +478,11 @@ def test_an_assignment_that_cannot_be_written_can_be_given_again() -> None:
     desk.rejoin([leader, follower])
     desk.sync(follower)
     desk.fail(desk.decide_sync(desk.ticket(), leader, {leader.member_id: b"lost"}))
-    assert desk.is_in(State.COMPLETING)
+    assert desk.is_in(GroupState.COMPLETING)
     assert desk.last.generation == 1
     assert [asked.reply.generation_id for asked in desk.rejoin([leader, follower])] == [2, 2]
     assert [asked.reply.assignment for asked in desk.assign([leader, follower])] == [b"0", b"1"]
-    assert desk.is_in(State.STABLE)
+    assert desk.is_in(GroupState.STABLE)
     desk.check_rebuilt()
 
 
@@ -495,7 +495,7 @@ def test_after_a_failed_write_members_can_sync_until_the_end() -> None:
     for _ in range(REBALANCE_MS // 5_000):
         assert [desk.heartbeat(each).error for each in (leader, follower)] == [ErrorCode.NONE, ErrorCode.NONE]
         desk.advance(5_000)
-    assert desk.is_in(State.EMPTY), "they sent heartbeats and nothing else"
+    assert desk.is_in(GroupState.EMPTY), "they sent heartbeats and nothing else"
 
 
 # Heartbeat
@@ -542,7 +542,7 @@ def test_the_last_member_leaves_an_empty_group_that_is_written_down() -> None:
     member = desk.stable()[0]
     asked = desk.leave(member.member_id)
     assert asked.reply == LeaveGroupResponse(members=[MemberResponse(member.member_id, None, ErrorCode.NONE)])
-    assert desk.is_in(State.EMPTY)
+    assert desk.is_in(GroupState.EMPTY)
     assert desk.records[-1] == (
         GroupMetadataKey("group"),
         GroupMetadataValue("consumer", 2, None, None, desk.timestamp_ms, []),
@@ -554,7 +554,7 @@ def test_who_stays_rebalances() -> None:
     desk = ClassicDesk()
     leader, follower = desk.stable(2)
     desk.leave(leader.member_id)
-    assert desk.is_in(State.PREPARING)
+    assert desk.is_in(GroupState.PREPARING)
     asked = desk.join(follower.member_id)
     assert asked.reply.leader == follower.member_id
     assert asked.reply.generation_id == 2
@@ -584,7 +584,7 @@ def test_before_v3_one_member_leaves(version: int) -> None:
     member = desk.stable()[0]
     assert desk.leave("nobody", version=version).reply == LeaveGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
     assert desk.leave(member.member_id, version=version).reply == LeaveGroupResponse()
-    assert desk.is_in(State.EMPTY)
+    assert desk.is_in(GroupState.EMPTY)
 
 
 def test_many_leave_at_once() -> None:
@@ -611,7 +611,7 @@ def test_many_leave_at_once() -> None:
         MemberResponse(second.member_id, "other", fenced),
     ]
     assert static.member_id not in desk.group.members.by_id
-    assert desk.is_in(State.PREPARING)
+    assert desk.is_in(GroupState.PREPARING)
 
 
 def test_nobody_leaves_a_group_that_is_not_there() -> None:
@@ -638,7 +638,7 @@ def test_a_pending_member_leaves_without_disturbing_a_stable_group() -> None:
     desk.stable()
     pending = desk.join().reply.member_id
     desk.leave(pending)
-    assert desk.is_in(State.STABLE)
+    assert desk.is_in(GroupState.STABLE)
 
 
 def test_a_static_member_that_shuts_down_stays_until_its_session_ends() -> None:

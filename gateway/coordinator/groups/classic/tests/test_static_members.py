@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.coordinator.groups.classic.group import State
+from headgate.gateway.coordinator.groups.classic.group import GroupState
 from headgate.gateway.coordinator.groups.tests.classic_desk import SESSION_MS, ClassicDesk, Joined
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.consumer_protocol import ConsumerProtocolSubscription, encode
@@ -30,7 +30,7 @@ def test_a_static_member_returns_without_a_rebalance() -> None:
         leader=leader.member_id,
         member_id=new_id,
     )
-    assert desk.is_in(State.STABLE)
+    assert desk.is_in(GroupState.STABLE)
     assert [(member.member_id, member.assignment) for member in desk.last.members] == [
         (leader.member_id, b"0"),
         (new_id, b"1"),
@@ -106,7 +106,7 @@ def test_a_static_member_that_returns_with_other_user_data_does_not() -> None:
     desk.stable(1, ["worker"], protocols=wants("b", "a", version=1, owned_partitions=[]))
     asked = desk.join("", "worker", protocols=wants("a", "b", version=3, generation_id=7, user_data=b"sticky"))
     assert asked.error is ErrorCode.NONE
-    assert desk.is_in(State.STABLE)
+    assert desk.is_in(GroupState.STABLE)
     assert (
         desk.last.members[1].subscription == wants("a", "b", version=3, generation_id=7, user_data=b"sticky")["range"]
     )
@@ -118,7 +118,7 @@ def test_a_static_member_that_changes_the_votes_rebalances() -> None:
     assert desk.group.protocol == "range"
     assert desk.join("", "one", protocols=["sticky", "range"]).error is ErrorCode.NONE, "two still prefer range"
     assert desk.join("", "two", protocols=["sticky", "range"]).is_parked
-    assert desk.is_in(State.PREPARING)
+    assert desk.is_in(GroupState.PREPARING)
 
 
 def test_a_static_member_that_returns_in_an_assignment_rebalances() -> None:
@@ -162,7 +162,7 @@ def test_a_static_member_with_no_timeout_is_not_waited_for_each_turn() -> None:
     leader, _ = desk.stable(1, ["worker"])
     desk.join("", "worker", rebalance_ms=0)
     desk.leave(leader.member_id)
-    assert desk.is_in(State.PREPARING)
+    assert desk.is_in(GroupState.PREPARING)
     ticks, end_ms = 0, desk.now_ms + SESSION_MS - 1
     while desk.shard.timers.due_ms <= end_ms and ticks < 100:
         desk.now_ms = max(desk.now_ms, desk.shard.timers.due_ms)

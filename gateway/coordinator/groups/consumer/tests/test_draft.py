@@ -7,7 +7,7 @@ import pytest
 from headgate.gateway.coordinator.groups.consumer import group_records
 from headgate.gateway.coordinator.groups.consumer.draft import Draft
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
-from headgate.gateway.coordinator.groups.consumer.members import Member
+from headgate.gateway.coordinator.groups.consumer.members import ConsumerMember
 from headgate.gateway.coordinator.groups.tests.groups import Desk
 from headgate.protocol.internal.offsets import GroupMetadataKey
 
@@ -19,7 +19,7 @@ def draft() -> Draft:
 
 def test_it_copies_the_group_with_the_first_record_only(draft: Draft) -> None:
     assert draft.group is draft.live
-    draft.put(Member("a", topics=frozenset("t")))
+    draft.put(ConsumerMember("a", topics=frozenset("t")))
     copy = draft.group
     assert copy is not draft.live
     draft.check_topics(bump=False)
@@ -41,8 +41,8 @@ def test_an_epoch_is_made_for_a_reason(draft: Draft) -> None:
 
 
 def test_expressions_are_forgotten_with_their_last_member(draft: Draft) -> None:
-    draft.put(Member("a", expression="t|x"))
-    draft.put(Member("b", expression="t|x"))
+    draft.put(ConsumerMember("a", expression="t|x"))
+    draft.put(ConsumerMember("b", expression="t|x"))
     assert draft.resolve(["t|x"])
     assert not draft.resolve(["t|x"]), "nothing new"
     draft.remove(draft.group.members["a"])
@@ -52,7 +52,7 @@ def test_expressions_are_forgotten_with_their_last_member(draft: Draft) -> None:
 
 
 def test_a_step_is_written_if_there_is_one(draft: Draft) -> None:
-    draft.put(Member("a", topics=frozenset("t")))
+    draft.put(ConsumerMember("a", topics=frozenset("t")))
     draft.check_topics(bump=True)
     draft.compute_target()
     after = draft.step(draft.group.members["a"], {}, has_resubscribed=False)

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.gateway.coordinator.groups.consumer import group, group_records
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
-from headgate.gateway.coordinator.groups.consumer.members import Member
+from headgate.gateway.coordinator.groups.consumer.members import ConsumerMember
 from headgate.gateway.coordinator.groups.tests.consumers import GROUP, LEAVE_STATIC_EPOCH, Client, group_of, settle
 from headgate.gateway.coordinator.groups.tests.groups import Desk, persistent_state, topic_id
 from headgate.gateway.coordinator.groups.tests.mixed_consumers import ClassicConsumer, settle_all
@@ -152,7 +152,7 @@ def test_offsets_of_a_consumer_group_count_from_their_commit(desk: Desk) -> None
 
 def test_a_compacted_log_may_have_the_next_owner_before_the_release() -> None:
     group = ConsumerGroup("g")
-    first, second = Member("a", assigned={T: frozenset({1})}), Member("b", assigned={T: frozenset({1})})
+    first, second = ConsumerMember("a", assigned={T: frozenset({1})}), ConsumerMember("b", assigned={T: frozenset({1})})
     for record in (
         group_records.current("g", first),
         group_records.current("g", second),

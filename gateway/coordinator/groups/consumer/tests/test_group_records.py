@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.gateway.coordinator.groups.consumer import group_records
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
-from headgate.gateway.coordinator.groups.consumer.members import Member
+from headgate.gateway.coordinator.groups.consumer.members import ConsumerMember
 from headgate.gateway.coordinator.groups.consumer.subscriptions import Resolved
 from headgate.protocol.internal.offsets import (
     ClassicMemberMetadata,
@@ -26,7 +26,7 @@ ASSIGNMENTS = st.dictionaries(
     st.binary(min_size=16, max_size=16), st.frozensets(st.integers(0, 50), min_size=1), max_size=3
 )
 MEMBERS = st.builds(
-    Member,
+    ConsumerMember,
     member_id=st.just("m"),
     instance_id=st.none() | TEXT.filter(bool),
     rack_id=st.none() | TEXT,
@@ -49,7 +49,7 @@ MEMBERS = st.builds(
 )
 
 
-def applied(*records: group_records.Record) -> ConsumerGroup:
+def applied(*records: group_records.GroupRecord) -> ConsumerGroup:
     """A group made of records as they are in the log."""
     group = ConsumerGroup("g")
     for key, value in records:
@@ -62,7 +62,7 @@ def applied(*records: group_records.Record) -> ConsumerGroup:
 @settings(max_examples=share(50))
 @given(member=MEMBERS, revoking=ASSIGNMENTS)
 def test_a_member_is_read_as_it_was_written_in_either_order(
-    member: Member, revoking: dict[bytes, frozenset[int]]
+    member: ConsumerMember, revoking: dict[bytes, frozenset[int]]
 ) -> None:
     member = replace(member, revoking={topic: of for topic, of in revoking.items() if topic not in member.assigned})
     said, state = group_records.member("g", member), group_records.current("g", member)
@@ -87,7 +87,7 @@ def test_expressions() -> None:
 
 
 def test_tombstones_of_a_member_and_of_the_group_leave_nothing() -> None:
-    member = Member("m", instance_id="i", topics=frozenset("t"), epoch=3, assigned={b"t" * 16: frozenset({1})})
+    member = ConsumerMember("m", instance_id="i", topics=frozenset("t"), epoch=3, assigned={b"t" * 16: frozenset({1})})
     records = [
         group_records.member("g", member),
         group_records.epoch("g", 3, 1),

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 import pytest
 
 from headgate.gateway.coordinator.groups.consumer.assignors import Assignment
-from headgate.gateway.coordinator.groups.consumer.members import Member, Owned, holds, is_within, owned, reconcile
+from headgate.gateway.coordinator.groups.consumer.members import (
+    ConsumerMember,
+    Owned,
+    holds,
+    is_within,
+    owned,
+    reconcile,
+)
 from headgate.protocol.internal.offsets import STABLE, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
 from headgate.protocol.messages.consumer_group_heartbeat import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, TopicPartitions
 
@@ -18,12 +25,16 @@ def parts(*numbers: int, topic: bytes = A) -> Assignment:
     return {topic: frozenset(numbers)} if numbers else {}
 
 
-def member(assigned: Assignment, revoking: Assignment | None = None, state: int = STABLE, epoch: int = 5) -> Member:
-    return Member("m", epoch=epoch, previous_epoch=epoch - 1, state=state, assigned=assigned, revoking=revoking or {})
+def member(
+    assigned: Assignment, revoking: Assignment | None = None, state: int = STABLE, epoch: int = 5
+) -> ConsumerMember:
+    return ConsumerMember(
+        "m", epoch=epoch, previous_epoch=epoch - 1, state=state, assigned=assigned, revoking=revoking or {}
+    )
 
 
 def step(
-    of: Member,
+    of: ConsumerMember,
     target: Assignment,
     reported: Owned | None = None,
     epoch: int = 6,

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, State
+from headgate.gateway.coordinator.groups.classic.group import ClassicGroup, GroupState
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.gateway.coordinator.groups.tests.consumers import (
@@ -111,9 +111,9 @@ def test_members_keep_what_they_read_without_an_assigned_generation() -> None:
     first.join()
     second.sync = lambda _: None  # type: ignore[method-assign,assignment]
     second.join()
-    assert classic_group(desk).state is State.COMPLETING
+    assert classic_group(desk).state is GroupState.COMPLETING
     ClassicConsumer(desk, "orders").join()
-    assert classic_group(desk).state is State.PREPARING
+    assert classic_group(desk).state is GroupState.PREPARING
     new = Client(desk, "new", "orders")
     new.beat()
     assert first.reads | second.reads == set(range(20))
@@ -128,7 +128,7 @@ def test_when_the_write_fails_the_group_stays_classic() -> None:
     first, second = classic_pair(desk)
     new = Client(desk, "new", "orders")
     desk.fail(heartbeats.heartbeat(desk.shard, new.request(), CALLER, desk.ticket(), desk.now_ms))
-    assert classic_group(desk).state is State.STABLE
+    assert classic_group(desk).state is GroupState.STABLE
     settle_all(desk, (first, second))
     desk.check_rebuilt()
 
@@ -152,7 +152,7 @@ def test_when_the_write_fails_who_waited_is_watched_again() -> None:
     new = Client(desk, "new", "orders")
     desk.fail(heartbeats.heartbeat(desk.shard, new.request(), CALLER, desk.ticket(), desk.now_ms))
     assign(given)
-    assert classic_group(desk).state is State.STABLE
+    assert classic_group(desk).state is GroupState.STABLE
     for _ in range(4):  # the follower is not heard of any more
         desk.advance(SESSION_MS / 3)
         leader.step()
@@ -171,7 +171,7 @@ def test_the_policy_says_who_may_upgrade(policy: str, upgrades: bool) -> None:
         assert group_of(desk).members.keys() > {"new"}
     else:
         assert new.refused() is ErrorCode.GROUP_ID_NOT_FOUND
-        assert classic_group(desk).state is State.STABLE
+        assert classic_group(desk).state is GroupState.STABLE
 
 
 def test_a_group_too_large_or_not_of_consumers_is_not_converted() -> None:
@@ -204,7 +204,7 @@ def test_an_empty_group_changes_its_kind_whatever_the_policy() -> None:
     assert group_of(desk).state == "Empty"
     again = ClassicConsumer(desk, "orders")
     settle_all(desk, (again,))
-    assert classic_group(desk).state is State.STABLE
+    assert classic_group(desk).state is GroupState.STABLE
     assert again.reads == set(range(6))
     desk.check_rebuilt()
 
@@ -230,7 +230,7 @@ def test_the_last_consumer_member_leaves_a_classic_group_behind(crashes: bool, r
         desk.shard = desk.rebuilt()
         list(desk.shard.start_clocks(desk.now_ms))
     settle_all(desk, (first, second))
-    assert classic_group(desk).state is State.STABLE
+    assert classic_group(desk).state is GroupState.STABLE
     assert first.reads | second.reads == set(range(6)), "what the last one had read belongs to somebody again"
     assert not first.reads & second.reads
     desk.check_rebuilt()

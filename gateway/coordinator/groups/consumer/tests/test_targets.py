@@ -5,7 +5,7 @@ from __future__ import annotations
 from headgate.gateway.coordinator.groups.consumer import group_records, targets
 from headgate.gateway.coordinator.groups.consumer.assignors import ASSIGNORS
 from headgate.gateway.coordinator.groups.consumer.group import ConsumerGroup
-from headgate.gateway.coordinator.groups.consumer.members import Member
+from headgate.gateway.coordinator.groups.consumer.members import ConsumerMember
 from headgate.gateway.coordinator.groups.settings import GroupSettings
 from headgate.gateway.coordinator.groups.tests.groups import FakeTopics, topic_id
 from headgate.protocol.internal.offsets import (
@@ -17,7 +17,7 @@ from headgate.protocol.internal.offsets import (
 SETTINGS = GroupSettings()
 
 
-def group_with(*members: Member) -> ConsumerGroup:
+def group_with(*members: ConsumerMember) -> ConsumerGroup:
     group = ConsumerGroup("g")
     for member in members:
         group.apply(*group_records.member("g", member))
@@ -27,7 +27,9 @@ def group_with(*members: Member) -> ConsumerGroup:
 
 def test_only_what_is_new_is_written() -> None:
     topics = FakeTopics({"t": 4})
-    group = group_with(Member("a", topics=frozenset("t")), Member("b", topics=frozenset("t")), Member("c"))
+    group = group_with(
+        ConsumerMember("a", topics=frozenset("t")), ConsumerMember("b", topics=frozenset("t")), ConsumerMember("c")
+    )
     records = targets.compute(group, topics, SETTINGS)
     assert [key for key, _ in records] == [
         *(ConsumerGroupTargetAssignmentMemberKey("g", name) for name in "abc"),
@@ -45,18 +47,22 @@ def test_only_what_is_new_is_written() -> None:
 
 def test_topics_that_are_not_there_are_left_out() -> None:
     topics = FakeTopics({"t": 1})
-    group = group_with(Member("a", topics=frozenset({"t", "gone"})))
+    group = group_with(ConsumerMember("a", topics=frozenset({"t", "gone"})))
     for record in targets.compute(group, topics, SETTINGS):
         group.apply(*record)
     assert group.targets == {"a": {topic_id("t"): frozenset({0})}}
 
 
 def test_the_assignor_is_that_of_most_members_if_it_still_exists() -> None:
-    group = group_with(Member("a", assignor="range"), Member("b", assignor="range"), Member("c", assignor="uniform"))
+    group = group_with(
+        ConsumerMember("a", assignor="range"),
+        ConsumerMember("b", assignor="range"),
+        ConsumerMember("c", assignor="uniform"),
+    )
     assert targets.assignor_of(group, SETTINGS) is ASSIGNORS["range"]
     assert targets.assignor_of(group, GroupSettings(consumer_assignors=("uniform",))) is ASSIGNORS["uniform"]
     assert (
-        targets.assignor_of(group_with(Member("a")), GroupSettings(consumer_assignors=("range",)))
+        targets.assignor_of(group_with(ConsumerMember("a")), GroupSettings(consumer_assignors=("range",)))
         is (ASSIGNORS["range"])
     )
 

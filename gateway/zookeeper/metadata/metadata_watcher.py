@@ -1,14 +1,14 @@
-"""What others write in ZooKeeper, taken up: topics, partitions, configs, and the orders of tools.
+"""External changes in ZooKeeper, applied to the store: topics, partitions, configs, and the orders of tools.
 
-A watch names a path; the follower reads there again, with a new watch, and tells the store what is different.
+A fired watch names a path. The watcher reads the path again, with a new watch, and passes the differences to the store.
 
-- A topic without an id, as tools before 2.8 make it, gets one in ZooKeeper before anybody sees the topic.
-- A topic that is gone from ZooKeeper without an order to delete it stays, with one line in the log: whoever empties
-  ZooKeeper must not empty the disks.
-- A node that cannot be read, in name or content, is named once and left out; what is known of it stays. So is a topic
-  with the id of another topic: a copy of that node.
-- Configs that this version refuses are left out, with one line in the log; they stay in ZooKeeper.
-- `/config/changes` has notifications in three forms. They are deleted after 15 minutes, as Kafka's brokers do it.
+- Tools before 2.8 create topics without an id. The watcher writes an id to ZooKeeper before it publishes the topic.
+- A topic whose nodes vanish without a deletion order stays, with one log line: an emptied ZooKeeper must not lead to
+  emptied disks.
+- An unreadable node (by name or content) is logged once and skipped; the last known state stays. The same applies to a
+  topic with the id of another topic: its node is a copy.
+- Configs that this version refuses are skipped, with one log line; they stay in ZooKeeper.
+- `/config/changes` has notifications in three formats. They are deleted after 15 minutes, as by Kafka's brokers.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from headgate.gateway.zookeeper.layout.tree import ClusterTree, TopicNodes, copi
 from headgate.gateway.zookeeper.metadata import orders, plans
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.differences import Touched, changed_configs, topic_records
-from headgate.gateway.zookeeper.metadata.orders import Decision
-from headgate.gateway.zookeeper.metadata.reading import CONFIGURED, Tree, Watches, read_node, read_topic
+from headgate.gateway.zookeeper.metadata.orders import OrderDecision
+from headgate.gateway.zookeeper.metadata.reading import CONFIGURED, NodesByPath, Watches, read_node, read_topic
 from headgate.gateway.zookeeper.metadata.served_image import (
     accepted_group_configs,
     accepted_topic_configs,
-    told_topic,
+    served_topic,
 )
 from headgate.gateway.zookeeper.session import Refused, Session
 from headgate.gateway.zookeeper.steps import Failed, Steps, children, delete, exists, gather, get, multi, remove
@@ -78,8 +78,8 @@ logger = logging.getLogger("headgate.zookeeper")
 Order = TypeVar("Order")
 T = TypeVar("T")
 
-TOLD_AT_ONCE: Final = 64
-"""The partitions, or other entities, whose changes by others are one change here."""
+PUBLISHED_AT_ONCE: Final = 64
+"""About the largest number of partitions, or other entities, in one published change."""
 NOTIFICATION_MS: Final = 15 * 60 * 1000
 _ORDERS: Final = (DELETE_TOPICS_PATH, REASSIGN_PARTITIONS_PATH, PREFERRED_REPLICA_ELECTION_PATH)
 _DIRECTORIES: Final = (CONFIG_CHANGES_PATH, TOPICS_PATH, *CONFIGURED)
@@ -87,29 +87,29 @@ _TOPIC_CONFIGS: Final = f"{CONFIG_PATH}/{TOPICS}/"
 _SINGLES: Final = (PRODUCER_IDS_PATH, OWN_FEATURES_PATH)
 
 
-class Store(Protocol):
-    """What the follower needs of the store."""
+class ImageStore(Protocol):
+    """The part of the store that the watcher uses."""
 
     @property
     def written_image(self) -> Image:
-        """The image of what is known to be in ZooKeeper."""
+        """The image of everything that is known to be in ZooKeeper."""
 
     @property
     def planned(self) -> Image:
-        """The image behind all changes that wait."""
+        """The image after all pending changes."""
 
-    def tell(self, records: Sequence[MetadataRecord]) -> None:
-        """Others have changed this."""
+    def apply_external(self, records: Sequence[MetadataRecord]) -> None:
+        """Apply changes that other programs have written to ZooKeeper."""
 
     def delete_topic(self, name: str) -> Change:
         """Delete a topic. Raises KafkaError."""
 
     def submit(self, records: Sequence[MetadataRecord]) -> Change:
-        """Change this. Raises KafkaError."""
+        """Submit a change. Raises KafkaError."""
 
 
-class ClusterFollower:
-    """Keeps the store's image, and what is known of the nodes, in step with ZooKeeper."""
+class MetadataWatcher:
+    """Keeps the store's image and the known nodes up to date with ZooKeeper."""
 
     def __init__(
         self,
@@ -119,12 +119,12 @@ class ClusterFollower:
         config: BrokerConfig,
         random: Random,
         clock: Clock,
-        store: Store,
+        store: ImageStore,
     ) -> None:
         self.leaderless: dict[tuple[str, int], None] = {}
-        """Partitions that this broker has to lead, and does not yet."""
+        """Partitions that this broker has to lead, but does not lead yet."""
         self.has_last_block = False
-        """Whether this broker has taken the last block of producer ids, as of the last look."""
+        """Whether the last block of producer ids was this broker's at the last read."""
         self._session = session
         self._watches = watches
         self._nodes = nodes
@@ -134,28 +134,28 @@ class ClusterFollower:
         self._store = store
         self._given_up: dict[tuple[str, int], int] = {}  # partitions without a leader -> their partition epochs
         self._watched = set[str]()  # topics whose assignment has a watch
-        self._closely = set[str]()  # topics to read with all partitions, also if their assignment is the same
+        self._with_states = set[str]()  # topics to read with all partitions, also if their assignment is the same
         self._notifications: dict[str, int] = {}  # name -> when it was created, in ms
-        self._found: list[MetadataRecord] = []  # what is different, and nobody was told yet
-        self._looked: list[str] = []  # topics that were looked at meanwhile
-        self._told = set[str]()
-        self._topics_read: list[tuple[int, str, ClusterTree]] = []  # (czxid, name, part): nobody was told yet
+        self._records: list[MetadataRecord] = []  # differences that are not published yet
+        self._refreshed: list[str] = []  # topics that were read since the last publication
+        self._logged = set[str]()
+        self._topics_read: list[tuple[int, str, ClusterTree]] = []  # (czxid, name, part), not published yet
         self._czxids: dict[str, int] = {}  # of the topics that were read
-        self._ordered: dict[Change, str] = {}  # changes that do an order -> its path
-        self._deletions = set[bytes]()  # ids of topics whose deletion was given up, but may be done
-        self._postponed = set[str]()  # orders that wait until all partitions are led
+        self._ordered: dict[Change, str] = {}  # changes that carry out an order -> path of the order
+        self._deletions = set[bytes]()  # ids of topics whose deletion was given up, but may have taken effect
+        self._postponed = set[str]()  # paths of orders that wait until all partitions are led
 
     def begin(self) -> None:
-        """Look at what the first reading left open."""
+        """Schedule the work that the first read of the cluster left open."""
         image = self._store.written_image
         self._watched.update(image.topics)
         for topic in sorted(image.topics.values(), key=lambda topic: not topic.is_internal):
             self._find_leaderless(topic)
-        self._tell_foreign(image)
+        self._log_foreign(image)
         for path in _ORDERS:
             self._watches.note(path)
 
-    def _tell_foreign(self, image: Image) -> None:
+    def _log_foreign(self, image: Image) -> None:
         names = [
             f"{topic.name}-{index}"
             for topic in image.topics.values()
@@ -168,20 +168,20 @@ class ClusterFollower:
                 len(names), ", ".join(names[:5]) + (", ..." if len(names) > 5 else ""),
             )  # fmt: skip
 
-    # What to look at
+    # Scheduling of refreshes
 
-    def look_at_everything(self, *, closely: bool = False) -> None:
-        """All watches are gone. `closely`: states of partitions may have been written by others too."""
+    def schedule_full_refresh(self, *, with_states: bool = False) -> None:
+        """Schedule a read of every path, as all watches are lost. `with_states`: states of partitions included."""
         names = self._store.written_image.topics
         self._watched.clear()
-        if closely:
-            self._closely.update(names)
+        if with_states:
+            self._with_states.update(names)
         for path in (CONTROLLER_PATH, *_SINGLES, *_DIRECTORIES, *_ORDERS, *(f"{TOPICS_PATH}/{name}" for name in names)):
             self._watches.note(path)
 
-    def look_closely(self, subjects: Touched) -> None:
-        """A change of these may be in ZooKeeper, in full or in part."""
-        self._closely |= subjects.topics
+    def schedule_refresh(self, subjects: Touched) -> None:
+        """Schedule a read of these subjects: a change of them may be in ZooKeeper, in full or in part."""
+        self._with_states |= subjects.topics
         for name in subjects.topics:
             self._watches.note(f"{TOPICS_PATH}/{name}")
         for path in _paths(_entities(subjects)):
@@ -189,12 +189,12 @@ class ClusterFollower:
         for path in _SINGLES if subjects.has_others else ():
             self._watches.note(path)
 
-    def may_be_deleted(self, records: Iterable[MetadataRecord]) -> None:
-        """A change may be in ZooKeeper: whoever finds a topic gone or made anew then knows why."""
+    def note_possible_deletions(self, records: Iterable[MetadataRecord]) -> None:
+        """Note the deletions of a change that may have taken effect: they may explain a missing or recreated topic."""
         self._deletions |= {record.topic_id for record in records if isinstance(record, RemoveTopicRecord)}
 
     def deleted_without_note(self, records: Iterable[MetadataRecord], image: Image) -> Steps[list[Topic]]:
-        """The topics of a deletion in doubt whose nodes are gone, though this broker has not deleted them."""
+        """The topics of a deletion in doubt that are gone from ZooKeeper without a deletion note."""
         before = self._store.written_image
         gone = [
             before.topics[before.topic_names[record.topic_id]]
@@ -206,13 +206,13 @@ class ClusterFollower:
         notes = yield from gather([exists(self._session, DeletedTopic.path(topic.topic_id)) for topic in gone])
         return [topic for topic, note in zip(gone, notes, strict=True) if note is None]
 
-    def look_again(self, image: Image, subjects: Touched) -> Steps[Image]:
-        """The image with these subjects as they are in ZooKeeper, leaders included.
+    def read_subjects(self, image: Image, subjects: Touched) -> Steps[Image]:
+        """The image with the present state of these subjects in ZooKeeper, leaders included.
 
-        Nobody is told yet; that follows (`look_closely`). A known subject that cannot be read is as it is known. Raises
-        InvalidNode for another topic that cannot be read.
+        The differences are published later, by a scheduled refresh. An unreadable subject keeps its known state. Raises
+        InvalidNode for an unreadable topic that the image does not have.
         """
-        self.look_closely(subjects)
+        self.schedule_refresh(subjects)
         for name in sorted(subjects.topics):
             part = yield from self._read_topic(name)
             found = part.image.topics.get(name)
@@ -238,27 +238,27 @@ class ClusterFollower:
                 image = image._replace(next_producer_id=part.image.next_producer_id)
         return image
 
-    def look(self, paths: Iterable[str]) -> Steps[None]:
-        """Look at all of these again."""
+    def refresh(self, paths: Iterable[str]) -> Steps[None]:
+        """Read these paths again, publish the differences, and carry out orders."""
         ordered = [path for path in paths if path in _ORDERS]
         subjects = {path: None for path in paths if path not in _ORDERS and path not in _SINGLES}
         for path in [path for path in subjects if path in _DIRECTORIES]:
             del subjects[path]
-            subjects |= dict.fromkeys((yield from self._tried(path, self._look_at_directory(path))) or ())
-        # A topic and its configs are one subject, or one of them would be told of upon an image without the other
+            subjects |= dict.fromkeys((yield from self._try(path, self._changed_below(path))) or ())
+        # A topic and its configs are one subject: they must be published together
         subjects = dict.fromkeys([path.replace(_TOPIC_CONFIGS, f"{TOPICS_PATH}/") for path in subjects])
         for chunk in self._chunks(subjects):
             try:
-                yield from gather([self._tried(path, self._look(path)) for path in chunk])
+                yield from gather([self._try(path, self._refresh(path)) for path in chunk])
             finally:
-                self._tell_found()  # the nodes are known as they were found, whatever came then
+                self._publish()  # `_nodes` has the nodes that were read before an error
         if any(path in _SINGLES for path in paths):
-            yield from self._tried(PRODUCER_IDS_PATH, self._look_at_singles())
+            yield from self._try(PRODUCER_IDS_PATH, self._refresh_singles())
         for path in ordered:
-            yield from self._tried(path, self._ORDERED[path](self))
+            yield from self._try(path, self._ORDERED[path](self))
 
-    def _tried(self, path: str, steps: Steps[T]) -> Steps[T | None]:
-        """Do this. Whatever others wrote at this path, the rest is done too: a failure is named, and returns None."""
+    def _try(self, path: str, steps: Steps[T]) -> Steps[T | None]:
+        """Run steps about one path. A final failure or a fault is logged and gives None, so that the rest goes on."""
         try:
             return (yield from steps)
         except Failed as error:
@@ -267,12 +267,12 @@ class ClusterFollower:
             self._nodes.unreadable.name_failed(error)
         except KafkaError:
             raise
-        except Exception as error:  # noqa: BLE001  a fault of one subject must not keep the others out
+        except Exception as error:  # noqa: BLE001  a fault of one subject must not stop the others
             self._nodes.unreadable.name(path, f"{type(error).__name__}: {error}", error=error)
         return None
 
-    def _look_at_directory(self, path: str) -> Steps[Iterable[str]]:
-        """The paths of what may be different below a directory."""
+    def _changed_below(self, path: str) -> Steps[Iterable[str]]:
+        """The paths below a directory that may have changed."""
         if path == TOPICS_PATH:
             return (yield from self._new_topics())
         if path == CONFIG_CHANGES_PATH:
@@ -280,66 +280,66 @@ class ClusterFollower:
         return (yield from self._all_configs(path))
 
     def _chunks(self, subjects: Iterable[str]) -> Iterator[list[str]]:
-        """Pieces of about TOLD_AT_ONCE partitions."""
+        """Paths in chunks of about PUBLISHED_AT_ONCE partitions."""
         topics, chunk, size = self._store.written_image.topics, list[str](), 0
         for path in subjects:
             topic = topics.get(path.removeprefix(f"{TOPICS_PATH}/"))
             chunk.append(path)
             size += 1 if topic is None else len(topic.partitions)
-            if size >= TOLD_AT_ONCE:
+            if size >= PUBLISHED_AT_ONCE:
                 yield chunk
                 chunk, size = [], 0
         if chunk:
             yield chunk
 
-    def _tell_found(self) -> None:
-        """Tell the store what is different, in one change: each copies the names of all topics."""
-        self._take_topics()
-        found, self._found = self._found, []
-        looked, self._looked = self._looked, []
+    def _publish(self) -> None:
+        """Publish all differences as one change: each change copies the names of all topics."""
+        self._apply_topics()
+        found, self._records = self._records, []
+        refreshed, self._refreshed = self._refreshed, []
         if found:
-            self._store.tell(found)
+            self._store.apply_external(found)
         image = self._store.written_image
-        for name in looked:
+        for name in refreshed:
             if name in image.topics:
                 self._find_leaderless(image.topics[name])
 
-    def _look(self, path: str) -> Steps[None]:
+    def _refresh(self, path: str) -> Steps[None]:
         if path.startswith(f"{TOPICS_PATH}/"):
-            yield from self._look_at_topic(path.removeprefix(f"{TOPICS_PATH}/"))
+            yield from self._refresh_topic(path.removeprefix(f"{TOPICS_PATH}/"))
         elif path.startswith(f"{CONFIG_PATH}/"):
-            yield from self._look_at_configs(path)
+            yield from self._refresh_configs(path)
 
     # Topics
 
     def _new_topics(self) -> Steps[Iterator[str]]:
-        """The paths of topics that are new, or are gone."""
+        """The paths of topics that are new, or whose nodes are gone."""
         names = yield from children(self._session, TOPICS_PATH, self._watches.note)
         known = self._store.written_image.topics
         new = set(names) - (self._watched & known.keys())
         return (f"{TOPICS_PATH}/{name}" for name in new.union(known.keys() - names))
 
-    def _look_at_topic(self, name: str) -> Steps[None]:
+    def _refresh_topic(self, name: str) -> Steps[None]:
         self._watched.discard(name)
-        known, is_close = self._nodes.topic(name), name in self._closely
-        if known is not None and not is_close and name in self._store.written_image.topics:
+        known, reads_states = self._nodes.topic(name), name in self._with_states
+        if known is not None and not reads_states and name in self._store.written_image.topics:
             found = yield from get(self._session, f"{TOPICS_PATH}/{name}", self._watches.note)
-            if found is not None and found.stat.version == known.version and _is_same(name, found.data, known):
+            if found is not None and found.stat.version == known.version and _is_same_topic(name, found.data, known):
                 self._watched.add(name)
-                yield from self._look_at_configs(f"{_TOPIC_CONFIGS}{name}")
+                yield from self._refresh_configs(f"{_TOPIC_CONFIGS}{name}")
                 return
         part = yield from self._read_topic(name)
-        self._closely.discard(name)
+        self._with_states.discard(name)
         if _error_of_topic(name, part) is not None:
             return
         if name not in part.topics:
             self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
-            yield from self._tell_missing(name)
+            yield from self._topic_is_missing(name)
             return
         if name in part.without_id:
             part = yield from self._give_id(name, part)
             if name not in part.topics or name in part.without_id:
-                self._closely.add(name)  # others write the topic too, or another is the controller: a look follows
+                self._with_states.add(name)  # another program or controller has written: read again
                 return
         topic, before = part.image.topics[name], self._store.written_image.topics.get(name)
         if before is not None and before.topic_id != topic.topic_id and not (yield from self._was_deleted(before)):
@@ -347,50 +347,50 @@ class ClusterFollower:
             self._nodes.unreadable.log_once(
                 f"id of {name}",
                 f"ZooKeeper's {TOPICS_PATH}/{name}: the id of the topic was {before.topic_id.hex()}, and is another "
-                "without a deletion; the topic is served on: write its id again, or delete it and create it anew",
+                "without a deletion; the broker still serves the topic: write its id again, or delete and recreate it",
             )
             return
         yield from self._void_deletion(topic)
         self._topics_read.append((self._czxids[name], name, part))
 
-    def _take_topics(self) -> None:
-        """Take up the topics that were read together; of several new ones with one id the oldest node."""
+    def _apply_topics(self) -> None:
+        """Apply the topics that were read. Of several new topics with one id, only the oldest node counts."""
         read, self._topics_read = self._topics_read, []
         names: dict[bytes, str] = {}
         for _, name, part in sorted(read, key=itemgetter(0, 1)):
             keeper = names.setdefault(part.image.topics[name].topic_id, name)
             if keeper == name:
-                self._take_topic(name, part)
+                self._apply_topic(name, part)
             else:
                 self._nodes.unreadable.note((), [copied(name, keeper)])
 
-    def _take_topic(self, name: str, part: ClusterTree) -> None:
+    def _apply_topic(self, name: str, part: ClusterTree) -> None:
         before = self._store.written_image.topics.get(name)
         self._nodes.put_topic(name, part, ConfigEntity(TOPICS, name))
-        topic = told_topic(part.image.topics[name], before, self._config, self._nodes.unreadable)
+        topic = served_topic(part.image.topics[name], before, self._config, self._nodes.unreadable)
         if before is not None and before.topic_id == topic.topic_id and len(topic.partitions) < len(before.partitions):
-            self._tell_once(f"topic {name} has {len(topic.partitions)} partitions in ZooKeeper and had "
+            self._log_once(f"topic {name} has {len(topic.partitions)} partitions in ZooKeeper and had "
                             f"{len(before.partitions)}: the others stay")  # fmt: skip
             topic = topic._replace(partitions=topic.partitions + before.partitions[len(topic.partitions) :])
-        self._found += topic_records(before, topic)
-        self._looked.append(name)
+        self._records += topic_records(before, topic)
+        self._refreshed.append(name)
 
     def _read_topic(self, name: str) -> Steps[ClusterTree]:
-        """A topic; configs that cannot be read are those that are known."""
-        tree: Tree = yield from read_topic(self._session, name, self._watches.note)
+        """Read a topic. Unreadable configs keep their known values."""
+        tree: NodesByPath = yield from read_topic(self._session, name, self._watches.note)
         node = tree.get(f"{TOPICS_PATH}/{name}")
         (self._watched.discard if node is None else self._watched.add)(name)
         self._czxids[name] = 0 if node is None else node.czxid
         known = self._store.written_image.topics.get(name)
         is_deleted = known is not None and (yield from self._was_deleted(known))
-        part = self._understand(tree, partial(self._topic_id, name, tree, is_deleted=is_deleted))
+        part = self._parse(tree, partial(self._topic_id, name, tree, is_deleted=is_deleted))
         if known is None or all(error.path != f"{_TOPIC_CONFIGS}{name}" for error in part.invalid):
             return part
         topics = {key: topic._replace(configs=known.configs) for key, topic in part.image.topics.items()}
         return part._replace(image=part.image._replace(topics=topics))
 
-    def _understand(self, tree: Tree, new_topic_id: Callable[[], bytes] = bytes) -> ClusterTree:
-        """Parse what was read, and name what cannot be read."""
+    def _parse(self, tree: NodesByPath, new_topic_id: Callable[[], bytes] = bytes) -> ClusterTree:
+        """Parse nodes, and log the unreadable ones."""
         part = read_cluster(tree, new_topic_id, self._keeps_id)
         self._nodes.unreadable.note(tree, part.invalid)
         return part
@@ -399,24 +399,21 @@ class ClusterFollower:
         return self._store.written_image.topic_names.get(topic_id, names[0])
 
     def _was_deleted(self, topic: Topic) -> Steps[bool]:
-        """Whether a deletion that was given up is done all the same: ZooKeeper has the note.
-
-        The note stays until the image has lost the topic.
-        """
+        """Whether a deletion that was given up has taken effect: its note stays until the image has lost the topic."""
         if topic.topic_id not in self._deletions:
             return False
         return (yield from exists(self._session, DeletedTopic.path(topic.topic_id))) is not None
 
     def _void_deletion(self, topic: Topic) -> Steps[None]:
-        """A topic is there whose deletion was in doubt. If it was done, somebody has written the topic again."""
+        """Forget a doubtful deletion of a topic that exists: it failed, or the topic was written again afterwards."""
         if topic.topic_id in self._deletions:
             self._deletions.discard(topic.topic_id)
             yield from delete(self._session, DeletedTopic.path(topic.topic_id))
 
-    def _topic_id(self, name: str, tree: Tree, *, is_deleted: bool) -> bytes:
-        """The id of a topic that has none in ZooKeeper: the one that its logs have, unless it was deleted meanwhile.
+    def _topic_id(self, name: str, tree: NodesByPath, *, is_deleted: bool) -> bytes:
+        """The id for a topic that has none in ZooKeeper: the known one, unless the topic was deleted and recreated.
 
-        Tools before 2.8 drop the id when they add partitions. Who makes the topic anew leaves no state of before.
+        Tools before 2.8 drop the id when they add partitions. A recreated topic has no partition states.
         """
         image = self._store.written_image
         known = image.topics.get(name)
@@ -427,29 +424,29 @@ class ClusterFollower:
 
     def _give_id(self, name: str, part: ClusterTree) -> Steps[ClusterTree]:
         cluster = self._nodes.tree(part.image)._replace(topics=part.topics, without_id=part.without_id)
-        for one in plans.give_topic_ids(cluster):
-            results = yield from multi(self._session, one)
+        for operations in plans.give_topic_ids(cluster):
+            results = yield from multi(self._session, operations)
             if not isinstance(results, Refused):
                 logger.info("topic %s has an id in ZooKeeper now: %s", name, part.image.topics[name].topic_id.hex())
             else:
                 self._watches.note(CONTROLLER_PATH if results.place == 0 else f"{TOPICS_PATH}/{name}")
         return (yield from self._read_topic(name))
 
-    def _tell_missing(self, name: str) -> Steps[None]:
+    def _topic_is_missing(self, name: str) -> Steps[None]:
         before = self._store.written_image.topics.get(name)
         if before is None:
             return
         if (yield from self._was_deleted(before)):
             self._deletions.discard(before.topic_id)
-            self._found.append(RemoveTopicRecord(topic_id=before.topic_id))
+            self._records.append(RemoveTopicRecord(topic_id=before.topic_id))
         else:
-            self._tell_once(
-                f"topic {name} is gone from ZooKeeper, though nobody has ordered its deletion: it is served on, and "
-                "its data stay on the disk; delete it with kafka-topics, or write the topic again"
+            self._log_once(
+                f"topic {name} is gone from ZooKeeper without an order to delete it: the broker still serves the topic "
+                "and keeps its data; delete it with kafka-topics, or write its nodes again"
             )
 
     def _find_leaderless(self, topic: Topic) -> None:
-        """Find the partitions that this broker has to lead, and does not yet."""
+        """Add the topic's partitions that this broker has to lead, but does not lead yet, to `leaderless`."""
         nodes, node_id = self._nodes.topic(topic.name), self._config.node_id
         if nodes is None or topic.name in self._nodes.deleting:
             return
@@ -461,7 +458,7 @@ class ClusterFollower:
                     self.leaderless[topic.name, index] = None
 
     def give_up_leader(self, name: str, index: int) -> None:
-        """The next leader epoch of a partition cannot be written: it has no leader until others change its node."""
+        """Leave a partition without a leader until its node changes: its next leader epoch cannot be written."""
         del self.leaderless[name, index]
         topic = self._store.written_image.topics.get(name)
         if topic is not None:
@@ -470,11 +467,11 @@ class ClusterFollower:
     # Configs
 
     def _changed_configs(self) -> Steps[Iterator[str]]:
-        """The paths of configs that somebody has told of since the last look."""
+        """The paths of configs with a notification since the last read."""
         names = yield from children(self._session, CONFIG_CHANGES_PATH, self._watches.note)
         new = [name for name in names if name not in self._notifications]
         found = yield from gather(
-            [self._tried(f"{CONFIG_CHANGES_PATH}/{name}", self._read_notification(name)) for name in new]
+            [self._try(f"{CONFIG_CHANGES_PATH}/{name}", self._read_notification(name)) for name in new]
         )
         self._notifications = {name: self._notifications[name] for name in names if name in self._notifications}
         yield from self._purge()
@@ -482,7 +479,7 @@ class ClusterFollower:
         return (f"{CONFIG_PATH}/{entity.entity_path}" for entity in entities)
 
     def know_notification(self, path: str) -> None:
-        """This broker has written a notification: its configs are known."""
+        """Skip a notification that this broker has written: it knows the configs."""
         self._notifications[path.removeprefix(f"{CONFIG_CHANGES_PATH}/")] = self._clock.now_ms()
 
     def _read_notification(self, name: str) -> Steps[ConfigEntity | None]:
@@ -497,11 +494,11 @@ class ClusterFollower:
             return None
 
     def _purge(self) -> Steps[None]:
-        """Delete old notifications; every broker does it."""
+        """Delete old notifications, as every broker does."""
         before_ms = self._clock.now_ms() - NOTIFICATION_MS
         old = [name for name, created_ms in self._notifications.items() if created_ms < before_ms]
         paths = [f"{CONFIG_CHANGES_PATH}/{name}" for name in old]
-        yield from gather([self._tried(path, remove(self._session, path)) for path in paths])
+        yield from gather([self._try(path, remove(self._session, path)) for path in paths])
         for name in old:
             del self._notifications[name]
 
@@ -509,13 +506,13 @@ class ClusterFollower:
         names = yield from children(self._session, parent)
         entity_type = parent.removeprefix(f"{CONFIG_PATH}/")
         known = (_entity(*key) for key in self._store.written_image.configs)
-        gone = _paths(one for one in known if one.entity_type == entity_type)
+        gone = _paths(entity for entity in known if entity.entity_type == entity_type)
         return {f"{parent}/{name}" for name in names}.union(gone)
 
     def _read_configs(self, path: str) -> Steps[ClusterTree]:
-        return self._understand((yield from read_node(self._session, path)))
+        return self._parse((yield from read_node(self._session, path)))
 
-    def _look_at_configs(self, path: str) -> Steps[None]:
+    def _refresh_configs(self, path: str) -> Steps[None]:
         try:
             entity = ConfigEntity.of(path.removeprefix(f"{CONFIG_PATH}/"))
         except InvalidNode as error:
@@ -537,28 +534,28 @@ class ClusterFollower:
             changed = changed_configs(
                 topic.configs, accepted_topic_configs(topic.name, configs, self._nodes.unreadable)
             )
-            self._found += config_records(topic.name, changed)
+            self._records += config_records(topic.name, changed)
         else:
             key = _resource(entity)
             if key[0] == GROUP_RESOURCE:
                 configs = accepted_group_configs(self._config, key[1], configs, self._nodes.unreadable)
-            self._found += config_records(key[1], changed_configs(image.configs.get(key, {}), configs), key[0])
+            self._records += config_records(key[1], changed_configs(image.configs.get(key, {}), configs), key[0])
 
     # Single nodes
 
     def _read_singles(self) -> Steps[ClusterTree]:
-        """Producer ids and features."""
-        tree: Tree = {}
+        """Read the nodes of producer ids and features."""
+        tree: NodesByPath = {}
         for path in _SINGLES:
             tree |= yield from read_node(self._session, path)
-        part = self._understand(tree)
+        part = self._parse(tree)
         self._nodes.put_versions(part)
         if all(error.path != PRODUCER_IDS_PATH for error in part.invalid) and PRODUCER_IDS_PATH in tree:
             block = ProducerIdBlock.decode(tree[PRODUCER_IDS_PATH].data)
             self.has_last_block = block is not None and block.broker_id == self._config.node_id
         return part
 
-    def _look_at_singles(self) -> Steps[None]:
+    def _refresh_singles(self) -> Steps[None]:
         part = yield from self._read_singles()
         image, found = self._store.written_image, part.image
         levels = {name: level for name, level in found.features.items() if image.features.get(name) != level}
@@ -568,7 +565,7 @@ class ClusterFollower:
         if found.next_producer_id > image.next_producer_id:
             records.append(ProducerIdsRecord(broker_id=-1, next_producer_id=found.next_producer_id))
         if records:
-            self._store.tell(records)
+            self._store.apply_external(records)
 
     # Orders of tools
 
@@ -585,12 +582,12 @@ class ClusterFollower:
                         raise
                     logger.error("topic %s is not deleted, as ordered in ZooKeeper: %s", name, error.message)
             elif name in self._store.written_image.topics:
-                continue  # the deletion waits
+                continue  # a pending change deletes the topic
             yield from remove(self._session, f"{DELETE_TOPICS_PATH}/{name}")
-            self._put_deleting([one for one in self._nodes.deleting if one != name])
+            self._put_deleting([topic for topic in self._nodes.deleting if topic != name])
 
     def _put_deleting(self, names: Sequence[str]) -> None:
-        """Note the orders to delete topics; a topic without an order any more is led."""
+        """Store the deletion orders. Topics whose order was withdrawn need a leader again."""
         gone = self._nodes.deleting - set(names)
         self._nodes.put_deleting(names)
         topics = self._store.written_image.topics
@@ -605,9 +602,9 @@ class ClusterFollower:
         yield from self._do_order(path, PreferredReplicaElection.decode, orders.elect_preferred)
 
     def _do_order(
-        self, path: str, decode: Callable[[bytes | None], Order], decide: Callable[[Image, int, Order], Decision]
+        self, path: str, decode: Callable[[bytes | None], Order], decide: Callable[[Image, int, Order], OrderDecision]
     ) -> Steps[None]:
-        """Do an order, and delete it once nothing is left to do."""
+        """Carry out an order, and delete its node once nothing is left to do."""
         if (yield from exists(self._session, path, self._watches.note)) is None:
             return
         found = yield from get(self._session, path)
@@ -617,7 +614,7 @@ class ClusterFollower:
         try:
             decision = decide(self._store.planned, self._config.node_id, decode(found.data))
         except InvalidNode as error:
-            decision = Decision([], [str(error)])
+            decision = OrderDecision([], [str(error)])
         if decision.records:
             self._ordered[self._store.submit(decision.records)] = path
             return
@@ -625,20 +622,20 @@ class ClusterFollower:
             logger.error("an order in ZooKeeper's %s is refused: %s", path, refusal)
         yield from remove(self._session, path, found.stat.version)
 
-    def ended(self, change: Change, *, is_final: bool) -> bool:
-        """A change has ended. True if it was ordered: then look whether the order is done, unless that is final."""
+    def change_ended(self, change: Change, *, is_final: bool) -> bool:
+        """Handle the end of a change. Returns whether an order caused it; the order is read again unless `is_final`."""
         path = self._ordered.pop(change, None)
         if path is not None and not is_final:
             self._watches.note(path)
         return path is not None
 
     def all_are_led(self) -> None:
-        """No partition waits for its leader: do the orders that waited for that."""
+        """Every partition has its leader: schedule the orders that waited for the leaders."""
         postponed, self._postponed = self._postponed, set()
         for path in postponed:
             self._watches.note(path)
 
-    _ORDERED: Final[Mapping[str, Callable[[ClusterFollower], Steps[None]]]] = {
+    _ORDERED: Final[Mapping[str, Callable[[MetadataWatcher], Steps[None]]]] = {
         DELETE_TOPICS_PATH: _delete_topics,
         REASSIGN_PARTITIONS_PATH: _reassign,
         PREFERRED_REPLICA_ELECTION_PATH: _elect_preferred,
@@ -646,9 +643,9 @@ class ClusterFollower:
 
     # Log lines
 
-    def _tell_once(self, sentence: str) -> None:
-        if sentence not in self._told and len(self._told) < 10_000:
-            self._told.add(sentence)
+    def _log_once(self, sentence: str) -> None:
+        if sentence not in self._logged and len(self._logged) < 10_000:
+            self._logged.add(sentence)
             logger.error("%s", sentence)
 
 
@@ -663,8 +660,8 @@ def _with_topic(image: Image, name: str, topic: Topic | None) -> Image:
     return image._replace(topics=topics, topic_names=names)
 
 
-def _is_same(name: str, data: bytes | None, known: TopicNodes) -> bool:
-    """Whether a topic is as it was: one that was made anew may have the same version."""
+def _is_same_topic(name: str, data: bytes | None, known: TopicNodes) -> bool:
+    """Whether the assignment is unchanged. The version is no proof: a recreated topic may have the same version."""
     try:
         return TopicAssignment.decode(name, data) == known.assignment
     except InvalidNode:
@@ -672,13 +669,13 @@ def _is_same(name: str, data: bytes | None, known: TopicNodes) -> bool:
 
 
 def _error_of_topic(name: str, part: ClusterTree) -> InvalidNode | None:
-    """Why a topic that was read is left out; its configs do not matter."""
+    """The error that makes a topic unreadable; errors of its configs do not count."""
     path = f"{TOPICS_PATH}/{name}"
     return next((error for error in part.invalid if error.path == path or error.path.startswith(f"{path}/")), None)
 
 
 def _paths(entities: Iterable[ConfigEntity]) -> Iterator[str]:
-    """The paths of the configs of entities that can be in ZooKeeper."""
+    """The config paths of the entities whose names ZooKeeper can have."""
     for entity in entities:
         with suppress(InvalidNode):
             yield f"{CONFIG_PATH}/{entity.entity_path}"
