@@ -187,7 +187,7 @@ class Running(Generic[T]):
         try:
             while self._answers and self._task is not None:
                 answer = self._answers.pop()
-                wait = task.throw(answer) if isinstance(answer, Exception) else task.send(answer)
+                wait = task.throw(answer) if isinstance(answer, BaseException) else task.send(answer)
                 if wait is not None:
                     self._begin(wait)
                 elif at_once and self._is_early():
