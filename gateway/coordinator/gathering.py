@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headgate.gateway.runtime.tasks import Task, Together, is_task
+from headgate.gateway.runtime.tasks import Task, gather, is_task
 from headgate.protocol.errors import KafkaError, without_frames
 from headgate.protocol.steps import FEW_ITEMS
 
 
-def gather(keys: Sequence[str], ask: Callable[[str], Any], assemble: Callable[[list[Any]], Any]) -> Any:
+def gather_replies(keys: Sequence[str], ask: Callable[[str], Any], assemble: Callable[[list[Any]], Any]) -> Any:
     """Make one response of the replies to many keys, in order: `assemble(replies)`, or a task that waits for replies.
 
     `ask(key)` returns a reply, or a task that waits for it. A failed key has a KafkaError as its reply, and stops no
@@ -32,7 +32,7 @@ def _gather(keys: Sequence[str], ask: Callable[[str], Any], assemble: Callable[[
 
 def _await(replies: list[Any], assemble: Callable[[list[Any]], Any]) -> Task[Any]:
     missing = {number: caught(reply) for number, reply in enumerate(replies) if is_task(reply)}
-    for number, (reply,) in zip(missing, (yield Together(missing.values(), len(missing))), strict=True):
+    for number, (reply,) in zip(missing, (yield from gather(missing.values(), len(missing))), strict=True):
         replies[number] = reply
     outcome = assemble(replies)
     return (yield from outcome) if is_task(outcome) else outcome

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from headgate.gateway.coordinator.coordinator import Coordinator, FailureResponse, Perform
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.gathering import gather
+from headgate.gateway.coordinator.gathering import gather_replies
 from headgate.gateway.coordinator.internal_topic import SHORT_KEY, InternalTopic, partition_of
 from headgate.gateway.coordinator.shard import CoordinatorShard
 from headgate.gateway.coordinator.shard_loader import CoordinatorServices
@@ -97,12 +97,12 @@ class CoordinatorRuntime(Generic[S]):
         decide: Callable[[S, str, Ticket], Decision],
         assemble: Callable[[list[Any]], Any],
     ) -> Any:
-        """Have the shards of many keys decide: see `gathering.gather`."""
+        """Have the shards of many keys decide: see `gather_replies`."""
 
         def ask(key: str) -> Any:
             return self.submit(key, lambda shard, ticket: decide(shard, key, ticket))
 
-        return gather(keys, ask, assemble)
+        return gather_replies(keys, ask, assemble)
 
     def leader_of(self, key: str) -> int:
         """The id of the broker that coordinates a key.

@@ -452,6 +452,12 @@ def run(task: Task[T], done: Callable[[T | Exception], None]) -> None:
     Running(None, task, done).advance(None)
 
 
+def gather(many: Iterable[Task[T]], at_once: int = MOST_TOGETHER) -> Task[list[T]]:
+    """The results of tasks that run side by side, in order. Raises the exception of the first failed one."""
+    results: list[T] = yield Together(many, at_once)
+    return results
+
+
 def is_task(outcome: object) -> TypeGuard[Task[Any]]:
     """Whether a function has returned a task in place of a result."""
     return type(outcome) is GeneratorType

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.tasks import run
+from headgate.gateway.runtime.tasks import Task, gather, run
 from headgate.gateway.zookeeper.layout.consumers import (
     CONSUMERS_PATH,
     STATIC,
@@ -29,8 +29,8 @@ from headgate.gateway.zookeeper.layout.consumers import (
     partition_of,
 )
 from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.requests import Failed, children, exists, get
 from headgate.gateway.zookeeper.session import Session
-from headgate.gateway.zookeeper.steps import Failed, Steps, children, exists, gather, get
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 
 logger = logging.getLogger("headgate.zookeeper")
@@ -82,7 +82,7 @@ class GroupView:
         self._max_groups = max_groups
         self._kept: dict[str, _Kept] = {}
         self._asking: dict[str, list[Callable[[object], None]]] = {}
-        self._readings: deque[tuple[str, Callable[[], Steps[object]]]] = deque()
+        self._readings: deque[tuple[str, Callable[[], Task[object]]]] = deque()
         self._is_reading = self._is_failing = self._is_cut = False
         self._unreadable = UnreadableNodes()
 
@@ -115,7 +115,7 @@ class GroupView:
         if not names:
             done(found)
 
-    def _ask(self, key: str, read: Callable[[], Steps[object]], done: Callable[[object], None]) -> None:
+    def _ask(self, key: str, read: Callable[[], Task[object]], done: Callable[[object], None]) -> None:
         """Call `done` with the cached value of a key, or with the result of a read that concurrent callers share."""
         kept = self._kept.get(key)
         if kept is not None and self._clock.monotonic_ms() - kept.read_ms < KEPT_MS:
@@ -158,7 +158,7 @@ class GroupView:
 
     # Reads
 
-    def _read_listing(self) -> Steps[dict[str, bool]]:
+    def _read_listing(self) -> Task[dict[str, bool]]:
         names = sorted((yield from children(self._session, CONSUMERS_PATH)))
         if len(names) > self._max_groups and not self._is_cut:
             logger.warning("ZooKeeper has %d groups: %d of them are shown", len(names), self._max_groups)
@@ -173,11 +173,11 @@ class GroupView:
         self._unreadable.name(f"{parent}/{name}", f"the name has more than {MAX_STRING_BYTES} bytes")
         return False
 
-    def _children(self, path: str) -> Steps[tuple[str, ...]]:
+    def _children(self, path: str) -> Task[tuple[str, ...]]:
         """The names of a node's children; none if ZooKeeper refuses the request."""
         return (yield from self._tried(path, children(self._session, path))) or ()
 
-    def _tried(self, path: str, steps: Steps[T]) -> Steps[T | None]:
+    def _tried(self, path: str, steps: Task[T]) -> Task[T | None]:
         """The result of the steps; None for an unreadable node."""
         try:
             return (yield from steps)
@@ -189,7 +189,7 @@ class GroupView:
             self._unreadable.name_failed(error)
         return None
 
-    def _read_group(self, name: str) -> Steps[ZooKeeperGroup | None]:
+    def _read_group(self, name: str) -> Task[ZooKeeperGroup | None]:
         """The group; None if it does not exist. An unregistered owner of a partition counts as a member too."""
         if (yield from exists(self._session, group_path(name))) is None:
             return None
@@ -224,7 +224,7 @@ def _can_be_node(name: str) -> bool:
     return True
 
 
-def _registration(session: Session, group: str, consumer_id: str) -> Steps[tuple[str, ...]]:
+def _registration(session: Session, group: str, consumer_id: str) -> Task[tuple[str, ...]]:
     """The topics of a member; none if it is gone, or subscribes by a pattern. Raises InvalidNode, Failed."""
     found = yield from get(session, ConsumerRegistration.path(group, consumer_id))
     if found is None:
@@ -237,7 +237,7 @@ def _registration(session: Session, group: str, consumer_id: str) -> Steps[tuple
     return tuple(sorted(registered.subscription))
 
 
-def _owner(session: Session, group: str, topic: str, name: str) -> Steps[tuple[str, int, str] | None]:
+def _owner(session: Session, group: str, topic: str, name: str) -> Task[tuple[str, int, str] | None]:
     """The topic, the partition and the member of an owner; None if it is gone. Raises InvalidNode, Failed."""
     index = partition_of(owners_path(group, topic), name)
     found = yield from get(session, PartitionOwner.path(group, topic, index))

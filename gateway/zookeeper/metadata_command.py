@@ -18,6 +18,7 @@ from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.metadata_log import LOG_CONFIG
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC, new_topic_id
 from headgate.gateway.metadata.records import image_records
+from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.layout.cluster import (
     CLUSTER_ID_PATH,
     CONTROLLER_EPOCH_PATH,
@@ -31,8 +32,8 @@ from headgate.gateway.zookeeper.metadata import metadata_transfer as transfer
 from headgate.gateway.zookeeper.metadata.metadata_transfer import TransferRefused
 from headgate.gateway.zookeeper.metadata.reading import ensure_paths, read_tree
 from headgate.gateway.zookeeper.offsets.marks import MARKS_PATH
+from headgate.gateway.zookeeper.requests import children, delete, ensure, multi
 from headgate.gateway.zookeeper.session import Create, Operation, Refused, Session
-from headgate.gateway.zookeeper.steps import Steps, children, delete, ensure, gather, multi
 from headgate.storage.directory.kafka_directory import CARRIED_METADATA, OWN_METADATA
 from headgate.storage.directory.log_directory import LOCK
 from headgate.storage.directory.log_manager import LogManager
@@ -179,14 +180,14 @@ def _locked(config: BrokerConfig, files: Files) -> Iterator[None]:
 # ZooKeeper
 
 
-def _check_target(session: Session, embedded: _Embedded, node_id: int) -> Steps[None]:
+def _check_target(session: Session, embedded: _Embedded, node_id: int) -> Task[None]:
     cluster = yield from _read(session, _no_id)
     transfer.check(cluster, embedded.cluster_id)
     transfer.check_groups(embedded.image, ())
     transfer.into_zookeeper(embedded.image, cluster, node_id)
 
 
-def _write_nodes(session: Session, embedded: _Embedded, node_id: int) -> Steps[None]:
+def _write_nodes(session: Session, embedded: _Embedded, node_id: int) -> Task[None]:
     """Write the missing nodes, and read all nodes again. Raises TransferRefused, Failed."""
     cluster = yield from _read(session, _no_id)
     transfer.check(cluster, embedded.cluster_id)
@@ -215,7 +216,7 @@ def _write_nodes(session: Session, embedded: _Embedded, node_id: int) -> Steps[N
         )
 
 
-def _commit(session: Session, operations: Sequence[Operation]) -> Steps[None]:
+def _commit(session: Session, operations: Sequence[Operation]) -> Task[None]:
     result = yield from multi(session, operations)
     if isinstance(result, Refused):
         raise TransferRefused(
@@ -224,7 +225,7 @@ def _commit(session: Session, operations: Sequence[Operation]) -> Steps[None]:
         )
 
 
-def _read_all(session: Session, random: Random) -> Steps[tuple[ClusterTree, list[str], int, tuple[str, ...]]]:
+def _read_all(session: Session, random: Random) -> Task[tuple[ClusterTree, list[str], int, tuple[str, ...]]]:
     """The cluster, the paths of configs that stay in ZooKeeper, the number of groups, and the marks of dual groups."""
     cluster = yield from _read(session, lambda: new_topic_id(random, ()))
     others: list[str] = []
@@ -236,7 +237,7 @@ def _read_all(session: Session, random: Random) -> Steps[tuple[ClusterTree, list
     return cluster, others, len(groups), marked
 
 
-def _read(session: Session, new_id: Callable[[], bytes]) -> Steps[ClusterTree]:
+def _read(session: Session, new_id: Callable[[], bytes]) -> Task[ClusterTree]:
     return read_cluster((yield from read_tree(session, lambda _: None)), new_id)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from headgate.gateway.zookeeper.layout.node import InvalidNode
-from headgate.gateway.zookeeper.steps import Failed
+from headgate.gateway.zookeeper.requests import Failed
 
 logger = logging.getLogger("headgate.zookeeper")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.coordinator.gathering import gather
+from headgate.gateway.coordinator.gathering import gather_replies
 from headgate.gateway.runtime.tasks import Changes, Task, Tasks, WaitList
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -39,7 +39,7 @@ class Shards:
         return self.replies[key]
 
     def gather(self, keys: Sequence[str]) -> None:
-        self.tasks.start(gather(keys, self.ask, list), self.responses.append)
+        self.tasks.start(gather_replies(keys, self.ask, list), self.responses.append)
 
     def reply(self, key: str, reply: Any) -> None:
         self.replies[key] = reply
@@ -53,7 +53,7 @@ def shards() -> Shards:
 
 
 def test_replies_that_are_there_make_the_response_at_once(shards: Shards) -> None:
-    first, error, last = gather(["1", "none", "3"], shards.ask, list)
+    first, error, last = gather_replies(["1", "none", "3"], shards.ask, list)
     assert (first, error.code, last) == (1, ErrorCode.GROUP_ID_NOT_FOUND, 3)
 
 
@@ -75,7 +75,7 @@ def test_a_missing_reply_is_an_error_at_a_stop(shards: Shards) -> None:
 
 def test_many_keys_are_asked_in_steps(shards: Shards) -> None:
     keys = [str(number) for number in range(FEW_ITEMS)] + ["late"]
-    task = gather(keys, shards.ask, len)
+    task = gather_replies(keys, shards.ask, len)
     assert not shards.asked
     assert next(task) is None
     assert shards.asked == ["0"]
@@ -86,7 +86,7 @@ def test_many_keys_are_asked_in_steps(shards: Shards) -> None:
 
 
 def test_a_client_that_leaves_ends_all_waits(shards: Shards) -> None:
-    running = shards.tasks.start(gather(["a", "b"], shards.ask, list), shards.responses.append)
+    running = shards.tasks.start(gather_replies(["a", "b"], shards.ask, list), shards.responses.append)
     assert len(shards.tasks) == 2
     running.cancel()
     assert len(shards.tasks) == 0

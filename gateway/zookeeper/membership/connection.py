@@ -12,15 +12,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.tasks import run
+from headgate.gateway.runtime.tasks import Task, run
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, ClusterId
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.membership import refusals
 from headgate.gateway.zookeeper.membership.joining import EarlierSession, Overtaken
 from headgate.gateway.zookeeper.membership.pump import Pump
+from headgate.gateway.zookeeper.requests import Failed, Lost, ensure, exists, get
 from headgate.gateway.zookeeper.session import Session
 from headgate.gateway.zookeeper.shared_session import OpenSession, SharedSession
-from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, ensure, exists, get
 from headgate.storage.directory.kafka_directory import CLUSTER_METADATA, OWN_METADATA
 from headgate.storage.disk import layout
 from headgate.storage.files import Files
@@ -106,7 +106,7 @@ class ZooKeeperConnection:
             raise refusals.unwritable(self.connect, f"the path /{chroot}", str(*results) or "no answer")
         logger.info("created /%s in ZooKeeper at %s, which did not exist", chroot, servers)
 
-    def complete(self, make: Callable[[], Steps[T]], what: str) -> T:
+    def complete(self, make: Callable[[], Task[T]], what: str) -> T:
         """Run steps to their end, again after each interruption. Raises ZooKeeperRefusal, or what the steps raise."""
         while True:
             self._connect()
@@ -125,7 +125,7 @@ class ZooKeeperConnection:
             else:
                 return result
 
-    def _run(self, steps: Steps[T], what: str) -> T | Exception:
+    def _run(self, steps: Task[T], what: str) -> T | Exception:
         results: list[T | Exception] = []
         run(steps, results.append)
         if not self._wait(lambda: bool(results), self._deadline_ms, what):
@@ -182,7 +182,7 @@ class ZooKeeperConnection:
         self._deadline_ms += self._clock.monotonic_ms() - now_ms
 
 
-def _identity(session: Session) -> Steps[tuple[bool, str | None]]:
+def _identity(session: Session) -> Task[tuple[bool, str | None]]:
     """Whether the chroot exists, and the cluster's id. Raises Failed, ZooKeeperRefusal."""
     has_chroot = (yield from exists(session, "/")) is not None
     if has_chroot:

@@ -10,14 +10,15 @@ import logging
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration, broker_id_of
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_PATH, ClusterId, Controller
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.membership import refusals
 from headgate.gateway.zookeeper.membership.owner import OWNERS_PATH, SessionOwner
 from headgate.gateway.zookeeper.metadata.reading import ensure_paths
+from headgate.gateway.zookeeper.requests import Failed, children, ensure, get, multi
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, NodeData, Operation, Refused, Session, Watch
-from headgate.gateway.zookeeper.steps import Failed, Steps, children, ensure, gather, get, multi
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 
 logger = logging.getLogger("headgate.zookeeper")
@@ -57,7 +58,7 @@ class _ClusterState(NamedTuple):
     brokers: dict[int, NodeData]
 
 
-def join(session: Session, member: JoiningBroker, watch: Watch | None = None) -> Steps[None]:
+def join(session: Session, member: JoiningBroker, watch: Watch | None = None) -> Task[None]:
     """Check the cluster, and create the node of this process.
 
     `watch` is set on `/brokers/ids`. Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed.
@@ -78,12 +79,12 @@ def join(session: Session, member: JoiningBroker, watch: Watch | None = None) ->
         logger.info("the nodes of this broker's earlier process %d are replaced: it is gone", earlier.process)
 
 
-def check(session: Session, member: JoiningBroker) -> Steps[None]:
+def check(session: Session, member: JoiningBroker) -> Task[None]:
     """Check the cluster as `join` does, and write nothing. Raises ZooKeeperRefusal, EarlierSession, Failed."""
     _check(session, member, (yield from _read_nodes(session, member, None)))
 
 
-def _check_cluster(session: Session, member: JoiningBroker, cluster_id: str) -> Steps[None]:
+def _check_cluster(session: Session, member: JoiningBroker, cluster_id: str) -> Task[None]:
     """Check that the cluster still exists: otherwise this broker would create parts of it. Raises ZooKeeperRefusal.
 
     An unreadable id is no reason to refuse: any program may have written it.
@@ -100,7 +101,7 @@ def _check_cluster(session: Session, member: JoiningBroker, cluster_id: str) -> 
         raise refusals.changed_cluster(member.connect, found, cluster_id)
 
 
-def commit(session: Session, member: JoiningBroker, operations: list[Operation], what: str) -> Steps[None]:
+def commit(session: Session, member: JoiningBroker, operations: list[Operation], what: str) -> Task[None]:
     """Write all or nothing. Raises Overtaken, ZooKeeperRefusal, Lost."""
     try:
         result = yield from multi(session, operations)
@@ -112,7 +113,7 @@ def commit(session: Session, member: JoiningBroker, operations: list[Operation],
         raise refusals.unwritable(member.connect, what, result.error.name)
 
 
-def _read_nodes(session: Session, member: JoiningBroker, watch: Watch | None) -> Steps[_ClusterState]:
+def _read_nodes(session: Session, member: JoiningBroker, watch: Watch | None) -> Task[_ClusterState]:
     owner = yield from get(session, SessionOwner.path(member.node_id))
     controller = yield from get(session, CONTROLLER_PATH)
     names = yield from children(session, BROKER_IDS_PATH, watch)

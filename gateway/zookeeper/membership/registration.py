@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headgate.gateway.config.listeners import Listener
+from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.zookeeper.layout.brokers import PLAINTEXT, AdvertisedEndpoint, BrokerRegistration
 from headgate.gateway.zookeeper.membership.joining import JoiningBroker, Overtaken, commit
 from headgate.gateway.zookeeper.membership.owner import SessionOwner
+from headgate.gateway.zookeeper.requests import get
 from headgate.gateway.zookeeper.session import Check, Create, Operation, Session, Watch
-from headgate.gateway.zookeeper.steps import Steps, get
 
 if TYPE_CHECKING:
     from headgate.gateway.config import BrokerConfig
@@ -30,7 +31,7 @@ def _endpoint(config: BrokerConfig, listener: Listener, port: int) -> Advertised
     return AdvertisedEndpoint(listener.name, host, port, PLAINTEXT)
 
 
-def register(session: Session, member: JoiningBroker, wanted: BrokerRegistration, watch: Watch) -> Steps[None]:
+def register(session: Session, member: JoiningBroker, wanted: BrokerRegistration, watch: Watch) -> Task[None]:
     """Create the registration, unless this session has it. Raises Overtaken, ZooKeeperRefusal, Lost.
 
     `watch` fires when the registration is gone.

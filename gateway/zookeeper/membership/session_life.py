@@ -13,15 +13,15 @@ from typing import Final, Protocol
 
 from headgate.gateway.runtime.backoff import Backoff
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.tasks import run
+from headgate.gateway.runtime.tasks import Task, run
 from headgate.gateway.zookeeper.layout.brokers import BROKER_IDS_PATH, BrokerRegistration
 from headgate.gateway.zookeeper.membership import refusals
 from headgate.gateway.zookeeper.membership.joining import EarlierSession, JoiningBroker, Overtaken, join
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal, earlier_session
 from headgate.gateway.zookeeper.membership.registration import register
+from headgate.gateway.zookeeper.requests import Failed, Lost, children
 from headgate.gateway.zookeeper.session import SessionEvent
 from headgate.gateway.zookeeper.shared_session import SessionScheduling, SessionTimer, SharedSession
-from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children
 
 logger = logging.getLogger("headgate.zookeeper")
 
@@ -129,16 +129,16 @@ class SessionLife:
 
     # Coming back
 
-    def _come_back(self) -> Steps[None]:
+    def _come_back(self) -> Task[None]:
         yield from join(self._shared.session, self._member, self._registrations_changed)
         yield from self._register()
 
-    def _register(self) -> Steps[None]:
+    def _register(self) -> Task[None]:
         if self._registration is not None:
             yield from children(self._shared.session, BROKER_IDS_PATH, self._registrations_changed)  # other brokers
             yield from register(self._shared.session, self._member, self._registration, self._registrations_changed)
 
-    def _begin(self, steps: Steps[None]) -> None:
+    def _begin(self, steps: Task[None]) -> None:
         self._attempt += 1
         attempt = self._attempt
 

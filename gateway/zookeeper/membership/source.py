@@ -15,6 +15,7 @@ from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.store import MetadataStore, Prepare
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.purgatory import WaitList
+from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.layout.cluster import (
     CLUSTER_ID_PATH,
     CONTROLLER_EPOCH_PATH,
@@ -32,8 +33,8 @@ from headgate.gateway.zookeeper.metadata import plans
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.metadata_store import ZooKeeperMetadataStore, first_image
 from headgate.gateway.zookeeper.metadata.reading import Watches, read_node, read_tree
+from headgate.gateway.zookeeper.requests import ensure, get
 from headgate.gateway.zookeeper.session import Create, Session
-from headgate.gateway.zookeeper.steps import Steps, ensure, gather, get
 from headgate.storage.directory.log_directory import LOCK
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.errors import StorageError
@@ -134,7 +135,7 @@ class ZooKeeperSource:
     def space_recovered(self, directory: str) -> None:
         """Ignore recovered space: the metadata are not on this disk, so there is no reserve."""
 
-    def _check(self) -> Steps[Callable[[str], bytes | None]]:
+    def _check(self) -> Task[Callable[[str], bytes | None]]:
         """Check everything that may refuse this start, and write nothing.
 
         Returns the ids of topics that have a log in two directories. Raises ZooKeeperRefusal, EarlierSession, Failed.
@@ -146,7 +147,7 @@ class ZooKeeperSource:
         cluster = read_cluster(dict(ChainMap(*nodes)), self._new_topic_id, self._keeps_id)
         return self._with_ids_of_logs(cluster).image.topic_id_of
 
-    def _take_over(self) -> Steps[ClusterTree]:
+    def _take_over(self) -> Task[ClusterTree]:
         """Become the controller, and read the cluster. Raises ZooKeeperRefusal, EarlierSession, Overtaken, Failed."""
         session, member = self._connection.session, self._member
         yield from join(session, member)
@@ -165,14 +166,14 @@ class ZooKeeperSource:
             cluster = cluster._replace(image=cluster.image._replace(cluster_id=cluster_id))
         return cluster
 
-    def _read(self, session: Session, version: int) -> Steps[ClusterTree]:
+    def _read(self, session: Session, version: int) -> Task[ClusterTree]:
         tree = yield from read_tree(session, self._watches.note)
         cluster = read_cluster(tree, self._new_topic_id, self._keeps_id)
         if cluster.controller_epoch_version != version:
             raise Overtaken("another controller wrote its epoch")
         return cluster
 
-    def _become_controller(self, session: Session) -> Steps[int]:
+    def _become_controller(self, session: Session) -> Task[int]:
         """Become the controller, unless this session is. Returns the version of `/controller_epoch`."""
         node_id, now_ms = self._base.config.node_id, self._base.clock.now_ms()
         cluster = read_cluster((yield from read_node(session, CONTROLLER_EPOCH_PATH)), self._new_topic_id)

@@ -12,14 +12,15 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.gateway.metadata.image import Image
+from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_EPOCH_PATH, CONTROLLER_PATH, Controller
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.tree import read_cluster
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.plans import become_controller
 from headgate.gateway.zookeeper.metadata.reading import read_node
+from headgate.gateway.zookeeper.requests import Failed, delete, exists, get, multi
 from headgate.gateway.zookeeper.session import KeeperError, Refused, Session, Watch
-from headgate.gateway.zookeeper.steps import Failed, Steps, delete, exists, get, multi
 
 logger = logging.getLogger("headgate.zookeeper")
 
@@ -43,7 +44,7 @@ class ControllerElection:
         self._watch = watch
         self._logged = ""
 
-    def elect(self) -> Steps[bool]:
+    def elect(self) -> Task[bool]:
         """Become the controller, unless another broker is. The watch fires when the controller changes.
 
         Returns true if this broker won a new election. Raises Failed.
@@ -67,7 +68,7 @@ class ControllerElection:
                 yield from delete(self._session, CONTROLLER_PATH, stat.version)
         raise Failed(CONTROLLER_PATH, KeeperError.BAD_VERSION)
 
-    def _become(self) -> Steps[bool]:
+    def _become(self) -> Task[bool]:
         self.others_wrote |= yield from self._read_epoch()
         wanted = become_controller(self._nodes.tree(Image.empty()), self._node_id, self._now_ms())
         results = yield from multi(self._session, wanted)
@@ -79,7 +80,7 @@ class ControllerElection:
         logger.info("this broker is the controller again, with epoch %d", self._nodes.controller_epoch)
         return True
 
-    def _read_epoch(self) -> Steps[bool]:
+    def _read_epoch(self) -> Task[bool]:
         """Read the controller epoch. Returns whether the node has changed since this broker read it last."""
         known = self._nodes.controller_epoch_version
         tree = yield from read_node(self._session, CONTROLLER_EPOCH_PATH)
@@ -88,7 +89,7 @@ class ControllerElection:
         self._nodes.put_controller_epoch(part)
         return self._nodes.controller_epoch_version != known
 
-    def _log_other(self) -> Steps[None]:
+    def _log_other(self) -> Task[None]:
         found = yield from get(self._session, CONTROLLER_PATH)
         if found is None:
             return

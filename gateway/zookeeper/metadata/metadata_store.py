@@ -28,7 +28,7 @@ from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prep
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
 from headgate.gateway.runtime.purgatory import WaitList
-from headgate.gateway.runtime.tasks import run
+from headgate.gateway.runtime.tasks import Task, gather, run
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_PATH, PRODUCER_IDS_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH
 from headgate.gateway.zookeeper.layout.node import InvalidNode
@@ -41,8 +41,8 @@ from headgate.gateway.zookeeper.metadata.election import ControllerElection
 from headgate.gateway.zookeeper.metadata.metadata_watcher import MetadataWatcher
 from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths
 from headgate.gateway.zookeeper.metadata.served_image import served_image
+from headgate.gateway.zookeeper.requests import Failed, Lost, children, delete, exists, multi, remove
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused, Session
-from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children, delete, exists, gather, multi, remove
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, TopicRecord
@@ -237,7 +237,7 @@ class ZooKeeperMetadataStore(MetadataStore):
             logger.error("the metadata in ZooKeeper: %s; the broker tries again", result, exc_info=result)
             self._pause()
 
-    def _work(self) -> Steps[None]:
+    def _work(self) -> Task[None]:
         """Run one task after the other. An error of a task does not stop the next."""
         while self._is_started and self._is_connected and not self._is_paused:
             connections = self._connections
@@ -264,7 +264,7 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._pause()
         self._watcher.schedule_full_refresh()
 
-    def _next(self) -> Steps[None] | None:
+    def _next(self) -> Task[None] | None:
         changed = self._watches.changed
         if CONTROLLER_PATH in changed:
             del changed[CONTROLLER_PATH]
@@ -310,14 +310,14 @@ class ZooKeeperMetadataStore(MetadataStore):
         self._is_paused = False
         self._go_on()
 
-    def _elect(self) -> Steps[None]:
+    def _elect(self) -> Task[None]:
         if (yield from self._election.elect()):
             self._watcher.schedule_full_refresh(with_states=self._election.others_wrote)
             self._election.others_wrote = False
 
     # The oldest change
 
-    def _store(self, head: _Submitted) -> Steps[None]:
+    def _store(self, head: _Submitted) -> Task[None]:
         """Write a change, and end it. Only a lost connection or another controller leaves it pending."""
         is_final = False
         try:
@@ -334,7 +334,7 @@ class ZooKeeperMetadataStore(MetadataStore):
             error, is_final = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message), True
         self._finish(head, error, is_final=is_final)
 
-    def _attempt(self, head: _Submitted) -> Steps[KafkaError | None]:
+    def _attempt(self, head: _Submitted) -> Task[KafkaError | None]:
         for _ in range(_ATTEMPTS):
             if head.is_over:
                 break
@@ -346,7 +346,7 @@ class ZooKeeperMetadataStore(MetadataStore):
                 return None
         return KafkaError(ErrorCode.NOT_CONTROLLER, "others changed the same in ZooKeeper; ask again")
 
-    def _plan(self, head: _Submitted) -> Steps[list[plans.Multi]]:
+    def _plan(self, head: _Submitted) -> Task[list[plans.Multi]]:
         """The multis that are still missing. Raises ValueError if an external change conflicts."""
         records, image = head.change.records, self.written_image
         if head.is_in_doubt:
@@ -370,7 +370,7 @@ class ZooKeeperMetadataStore(MetadataStore):
                 ):
                     raise ValueError(f"producer ids are taken up to {image.next_producer_id}")
 
-    def _send(self, head: _Submitted, wanted: Sequence[plans.Multi]) -> Steps[bool]:
+    def _send(self, head: _Submitted, wanted: Sequence[plans.Multi]) -> Task[bool]:
         """Send multis. Returns whether all of them took effect. Raises Failed, NotController."""
         for operations in wanted:
             if head.is_over:
@@ -395,7 +395,7 @@ class ZooKeeperMetadataStore(MetadataStore):
                     self._watcher.know_notification(str(result))
         return True
 
-    def _restore_paths(self) -> Steps[None]:
+    def _restore_paths(self) -> Task[None]:
         """Create the parent nodes that another program has deleted. Raises ClusterGone, Failed."""
         if (yield from exists(self._session, CLUSTER_ID_PATH)) is None:
             raise ClusterGone(
@@ -403,7 +403,7 @@ class ZooKeeperMetadataStore(MetadataStore):
             )
         yield from ensure_paths(self._session)
 
-    def _remove_below(self, wanted: plans.Multi) -> Steps[None]:
+    def _remove_below(self, wanted: plans.Multi) -> Task[None]:
         """Remove unknown children of the nodes that a multi deletes, as Kafka does for deleted topics."""
         paths = {operation.path for operation in wanted if isinstance(operation, Delete)}
         names = yield from gather([children(self._session, path) for path in paths])

@@ -25,6 +25,7 @@ from headgate.gateway.metadata.image import Image, Topic
 from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.records import config_records
 from headgate.gateway.runtime.clock import Clock
+from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.layout.admin import (
     DELETE_TOPICS_PATH,
     PREFERRED_REPLICA_ELECTION_PATH,
@@ -58,8 +59,8 @@ from headgate.gateway.zookeeper.metadata.served_image import (
     accepted_topic_configs,
     served_topic,
 )
+from headgate.gateway.zookeeper.requests import Failed, children, delete, exists, get, multi, remove
 from headgate.gateway.zookeeper.session import Refused, Session
-from headgate.gateway.zookeeper.steps import Failed, Steps, children, delete, exists, gather, get, multi, remove
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     GROUP_RESOURCE,
@@ -193,7 +194,7 @@ class MetadataWatcher:
         """Note the deletions of a change that may have taken effect: they may explain a missing or recreated topic."""
         self._deletions |= {record.topic_id for record in records if isinstance(record, RemoveTopicRecord)}
 
-    def deleted_without_note(self, records: Iterable[MetadataRecord], image: Image) -> Steps[list[Topic]]:
+    def deleted_without_note(self, records: Iterable[MetadataRecord], image: Image) -> Task[list[Topic]]:
         """The topics of a deletion in doubt that are gone from ZooKeeper without a deletion note."""
         before = self._store.written_image
         gone = [
@@ -206,7 +207,7 @@ class MetadataWatcher:
         notes = yield from gather([exists(self._session, DeletedTopic.path(topic.topic_id)) for topic in gone])
         return [topic for topic, note in zip(gone, notes, strict=True) if note is None]
 
-    def read_subjects(self, image: Image, subjects: Touched) -> Steps[Image]:
+    def read_subjects(self, image: Image, subjects: Touched) -> Task[Image]:
         """The image with the present state of these subjects in ZooKeeper, leaders included.
 
         The differences are published later, by a scheduled refresh. An unreadable subject keeps its known state. Raises
@@ -238,7 +239,7 @@ class MetadataWatcher:
                 image = image._replace(next_producer_id=part.image.next_producer_id)
         return image
 
-    def refresh(self, paths: Iterable[str]) -> Steps[None]:
+    def refresh(self, paths: Iterable[str]) -> Task[None]:
         """Read these paths again, publish the differences, and carry out orders."""
         ordered = [path for path in paths if path in _ORDERS]
         subjects = {path: None for path in paths if path not in _ORDERS and path not in _SINGLES}
@@ -257,7 +258,7 @@ class MetadataWatcher:
         for path in ordered:
             yield from self._try(path, self._ORDERED[path](self))
 
-    def _try(self, path: str, steps: Steps[T]) -> Steps[T | None]:
+    def _try(self, path: str, steps: Task[T]) -> Task[T | None]:
         """Run steps about one path. A final failure or a fault is logged and gives None, so that the rest goes on."""
         try:
             return (yield from steps)
@@ -271,7 +272,7 @@ class MetadataWatcher:
             self._nodes.unreadable.name(path, f"{type(error).__name__}: {error}", error=error)
         return None
 
-    def _changed_below(self, path: str) -> Steps[Iterable[str]]:
+    def _changed_below(self, path: str) -> Task[Iterable[str]]:
         """The paths below a directory that may have changed."""
         if path == TOPICS_PATH:
             return (yield from self._new_topics())
@@ -304,7 +305,7 @@ class MetadataWatcher:
             if name in image.topics:
                 self._find_leaderless(image.topics[name])
 
-    def _refresh(self, path: str) -> Steps[None]:
+    def _refresh(self, path: str) -> Task[None]:
         if path.startswith(f"{TOPICS_PATH}/"):
             yield from self._refresh_topic(path.removeprefix(f"{TOPICS_PATH}/"))
         elif path.startswith(f"{CONFIG_PATH}/"):
@@ -312,14 +313,14 @@ class MetadataWatcher:
 
     # Topics
 
-    def _new_topics(self) -> Steps[Iterator[str]]:
+    def _new_topics(self) -> Task[Iterator[str]]:
         """The paths of topics that are new, or whose nodes are gone."""
         names = yield from children(self._session, TOPICS_PATH, self._watches.note)
         known = self._store.written_image.topics
         new = set(names) - (self._watched & known.keys())
         return (f"{TOPICS_PATH}/{name}" for name in new.union(known.keys() - names))
 
-    def _refresh_topic(self, name: str) -> Steps[None]:
+    def _refresh_topic(self, name: str) -> Task[None]:
         self._watched.discard(name)
         known, reads_states = self._nodes.topic(name), name in self._with_states
         if known is not None and not reads_states and name in self._store.written_image.topics:
@@ -375,7 +376,7 @@ class MetadataWatcher:
         self._records += topic_records(before, topic)
         self._refreshed.append(name)
 
-    def _read_topic(self, name: str) -> Steps[ClusterTree]:
+    def _read_topic(self, name: str) -> Task[ClusterTree]:
         """Read a topic. Unreadable configs keep their known values."""
         tree: NodesByPath = yield from read_topic(self._session, name, self._watches.note)
         node = tree.get(f"{TOPICS_PATH}/{name}")
@@ -398,13 +399,13 @@ class MetadataWatcher:
     def _keeps_id(self, topic_id: bytes, names: Sequence[str]) -> str:
         return self._store.written_image.topic_names.get(topic_id, names[0])
 
-    def _was_deleted(self, topic: Topic) -> Steps[bool]:
+    def _was_deleted(self, topic: Topic) -> Task[bool]:
         """Whether a deletion that was given up has taken effect: its note stays until the image has lost the topic."""
         if topic.topic_id not in self._deletions:
             return False
         return (yield from exists(self._session, DeletedTopic.path(topic.topic_id))) is not None
 
-    def _void_deletion(self, topic: Topic) -> Steps[None]:
+    def _void_deletion(self, topic: Topic) -> Task[None]:
         """Forget a doubtful deletion of a topic that exists: it failed, or the topic was written again afterwards."""
         if topic.topic_id in self._deletions:
             self._deletions.discard(topic.topic_id)
@@ -422,7 +423,7 @@ class MetadataWatcher:
             return new_topic_id(self._random, image.topic_names)
         return known.topic_id
 
-    def _give_id(self, name: str, part: ClusterTree) -> Steps[ClusterTree]:
+    def _give_id(self, name: str, part: ClusterTree) -> Task[ClusterTree]:
         cluster = self._nodes.tree(part.image)._replace(topics=part.topics, without_id=part.without_id)
         for operations in plans.give_topic_ids(cluster):
             results = yield from multi(self._session, operations)
@@ -432,7 +433,7 @@ class MetadataWatcher:
                 self._watches.note(CONTROLLER_PATH if results.place == 0 else f"{TOPICS_PATH}/{name}")
         return (yield from self._read_topic(name))
 
-    def _topic_is_missing(self, name: str) -> Steps[None]:
+    def _topic_is_missing(self, name: str) -> Task[None]:
         before = self._store.written_image.topics.get(name)
         if before is None:
             return
@@ -466,7 +467,7 @@ class MetadataWatcher:
 
     # Configs
 
-    def _changed_configs(self) -> Steps[Iterator[str]]:
+    def _changed_configs(self) -> Task[Iterator[str]]:
         """The paths of configs with a notification since the last read."""
         names = yield from children(self._session, CONFIG_CHANGES_PATH, self._watches.note)
         new = [name for name in names if name not in self._notifications]
@@ -482,7 +483,7 @@ class MetadataWatcher:
         """Skip a notification that this broker has written: it knows the configs."""
         self._notifications[path.removeprefix(f"{CONFIG_CHANGES_PATH}/")] = self._clock.now_ms()
 
-    def _read_notification(self, name: str) -> Steps[ConfigEntity | None]:
+    def _read_notification(self, name: str) -> Task[ConfigEntity | None]:
         found = yield from get(self._session, f"{CONFIG_CHANGES_PATH}/{name}")
         if found is None:
             return None
@@ -493,7 +494,7 @@ class MetadataWatcher:
             self._nodes.unreadable.name(error.path, error.reason)
             return None
 
-    def _purge(self) -> Steps[None]:
+    def _purge(self) -> Task[None]:
         """Delete old notifications, as every broker does."""
         before_ms = self._clock.now_ms() - NOTIFICATION_MS
         old = [name for name, created_ms in self._notifications.items() if created_ms < before_ms]
@@ -502,17 +503,17 @@ class MetadataWatcher:
         for name in old:
             del self._notifications[name]
 
-    def _all_configs(self, parent: str) -> Steps[set[str]]:
+    def _all_configs(self, parent: str) -> Task[set[str]]:
         names = yield from children(self._session, parent)
         entity_type = parent.removeprefix(f"{CONFIG_PATH}/")
         known = (_entity(*key) for key in self._store.written_image.configs)
         gone = _paths(entity for entity in known if entity.entity_type == entity_type)
         return {f"{parent}/{name}" for name in names}.union(gone)
 
-    def _read_configs(self, path: str) -> Steps[ClusterTree]:
+    def _read_configs(self, path: str) -> Task[ClusterTree]:
         return self._parse((yield from read_node(self._session, path)))
 
-    def _refresh_configs(self, path: str) -> Steps[None]:
+    def _refresh_configs(self, path: str) -> Task[None]:
         try:
             entity = ConfigEntity.of(path.removeprefix(f"{CONFIG_PATH}/"))
         except InvalidNode as error:
@@ -543,7 +544,7 @@ class MetadataWatcher:
 
     # Single nodes
 
-    def _read_singles(self) -> Steps[ClusterTree]:
+    def _read_singles(self) -> Task[ClusterTree]:
         """Read the nodes of producer ids and features."""
         tree: NodesByPath = {}
         for path in _SINGLES:
@@ -555,7 +556,7 @@ class MetadataWatcher:
             self.has_last_block = block is not None and block.broker_id == self._config.node_id
         return part
 
-    def _refresh_singles(self) -> Steps[None]:
+    def _refresh_singles(self) -> Task[None]:
         part = yield from self._read_singles()
         image, found = self._store.written_image, part.image
         levels = {name: level for name, level in found.features.items() if image.features.get(name) != level}
@@ -569,7 +570,7 @@ class MetadataWatcher:
 
     # Orders of tools
 
-    def _delete_topics(self) -> Steps[None]:
+    def _delete_topics(self) -> Task[None]:
         names = yield from children(self._session, DELETE_TOPICS_PATH, self._watches.note)
         self._put_deleting(names)
         for name in names:
@@ -594,16 +595,16 @@ class MetadataWatcher:
         for name in gone & topics.keys():
             self._find_leaderless(topics[name])
 
-    def _reassign(self) -> Steps[None]:
+    def _reassign(self) -> Task[None]:
         yield from self._do_order(REASSIGN_PARTITIONS_PATH, PartitionReassignments.decode, orders.reassign)
 
-    def _elect_preferred(self) -> Steps[None]:
+    def _elect_preferred(self) -> Task[None]:
         path = PREFERRED_REPLICA_ELECTION_PATH
         yield from self._do_order(path, PreferredReplicaElection.decode, orders.elect_preferred)
 
     def _do_order(
         self, path: str, decode: Callable[[bytes | None], Order], decide: Callable[[Image, int, Order], OrderDecision]
-    ) -> Steps[None]:
+    ) -> Task[None]:
         """Carry out an order, and delete its node once nothing is left to do."""
         if (yield from exists(self._session, path, self._watches.note)) is None:
             return
@@ -635,7 +636,7 @@ class MetadataWatcher:
         for path in postponed:
             self._watches.note(path)
 
-    _ORDERED: Final[Mapping[str, Callable[[MetadataWatcher], Steps[None]]]] = {
+    _ORDERED: Final[Mapping[str, Callable[[MetadataWatcher], Task[None]]]] = {
         DELETE_TOPICS_PATH: _delete_topics,
         REASSIGN_PARTITIONS_PATH: _reassign,
         PREFERRED_REPLICA_ELECTION_PATH: _elect_preferred,

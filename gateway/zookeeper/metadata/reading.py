@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final
 
+from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.layout.admin import (
     DELETE_TOPICS_PATH,
     PREFERRED_REPLICA_ELECTION_PATH,
@@ -29,8 +30,8 @@ from headgate.gateway.zookeeper.layout.configs import BROKERS, CONFIG_CHANGES_PA
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, TOPICS_PATH, LeaderAndIsr, TopicAssignment
 from headgate.gateway.zookeeper.layout.tree import ZNode
+from headgate.gateway.zookeeper.requests import children, ensure, exists, get, get_many
 from headgate.gateway.zookeeper.session import NodeData, Session, Watch
-from headgate.gateway.zookeeper.steps import Steps, children, ensure, exists, gather, get, get_many
 
 NodesByPath = dict[str, ZNode]
 
@@ -54,13 +55,13 @@ class Watches:
             self.notify()
 
 
-def ensure_paths(session: Session) -> Steps[None]:
+def ensure_paths(session: Session) -> Task[None]:
     """Create the directories that a broker expects. Raises Failed."""
     for path in (*PERSISTENT_PATHS, *_OWN_PATHS):
         yield from ensure(session, path)
 
 
-def read_tree(session: Session, watch: Watch) -> Steps[NodesByPath]:
+def read_tree(session: Session, watch: Watch) -> Task[NodesByPath]:
     """All nodes that the only broker of a cluster uses. Raises Failed."""
     yield from children(
         session, CONFIG_CHANGES_PATH, watch
@@ -79,7 +80,7 @@ def read_tree(session: Session, watch: Watch) -> Steps[NodesByPath]:
     return _joined(parts)
 
 
-def _read_topics(session: Session, names: Sequence[str], watch: Watch) -> Steps[NodesByPath]:
+def _read_topics(session: Session, names: Sequence[str], watch: Watch) -> Task[NodesByPath]:
     """All topics. The partitions come from the assignment; a topic with a missing state is listed instead."""
     tree = _joined((yield from gather([read_node(session, f"{TOPICS_PATH}/{name}", watch) for name in names])))
     states = {name: _state_paths(name, tree) for name in names}
@@ -100,7 +101,7 @@ def _state_paths(name: str, tree: NodesByPath) -> AbstractSet[str]:
     return {LeaderAndIsr.path(name, index) for index in assignment.partitions}
 
 
-def read_topic(session: Session, name: str, watch: Watch | None) -> Steps[NodesByPath]:
+def read_topic(session: Session, name: str, watch: Watch | None) -> Task[NodesByPath]:
     """A topic with its partitions and configs, as far as they exist. The watch is on its assignment.
 
     A missing topic may have configs: an old Kafka left them, or a tool wrote them before the topic.
@@ -111,7 +112,7 @@ def read_topic(session: Session, name: str, watch: Watch | None) -> Steps[NodesB
     return tree | (yield from read_node(session, f"{CONFIG_PATH}/{TOPICS}/{name}"))
 
 
-def _read_partitions(session: Session, name: str) -> Steps[NodesByPath]:
+def _read_partitions(session: Session, name: str) -> Task[NodesByPath]:
     """All existing partitions, listed or not in the assignment."""
     parent = f"{TOPICS_PATH}/{name}/partitions"
     names = yield from children(session, parent)
@@ -121,25 +122,25 @@ def _read_partitions(session: Session, name: str) -> Steps[NodesByPath]:
     return tree | (yield from _read_many(session, [f"{parent}/{child}/state" for child in names]))
 
 
-def read_all_configs(session: Session, parent: str) -> Steps[NodesByPath]:
+def read_all_configs(session: Session, parent: str) -> Task[NodesByPath]:
     """The configs of all entities of a type. Raises Failed."""
     names = yield from children(session, parent)
     return (yield from _read_many(session, [f"{parent}/{name}" for name in names]))
 
 
-def _read_many(session: Session, paths: Sequence[str]) -> Steps[NodesByPath]:
+def _read_many(session: Session, paths: Sequence[str]) -> Task[NodesByPath]:
     found = yield from get_many(session, paths)
     pairs = zip(paths, found, strict=True)
     return {path: ZNode(node.data, node.stat.version, node.stat.czxid) for path, node in pairs if node is not None}
 
 
-def read_node(session: Session, path: str, watch: Watch | None = None) -> Steps[NodesByPath]:
+def read_node(session: Session, path: str, watch: Watch | None = None) -> Task[NodesByPath]:
     """One node; empty if it does not exist. Raises Failed."""
     found: NodeData | None = yield from get(session, path, watch)
     return {} if found is None else {path: ZNode(found.data, found.stat.version, found.stat.czxid)}
 
 
-def _watched(session: Session, path: str, watch: Watch) -> Steps[NodesByPath]:
+def _watched(session: Session, path: str, watch: Watch) -> Task[NodesByPath]:
     """One node that may not exist: the watch is set in any case."""
     if (yield from exists(session, path, watch)) is None:
         return {}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headgate.gateway.runtime.tasks import Task
+from headgate.gateway.zookeeper.requests import Failed, T
 from headgate.gateway.zookeeper.session import KeeperError
-from headgate.gateway.zookeeper.steps import Failed, T
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 

@@ -16,15 +16,15 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from headgate.gateway.runtime.tasks import NEVER, Changes, Task, Tasks, Together, WaitList
+from headgate.gateway.runtime.tasks import NEVER, Changes, Task, Tasks, WaitList, gather
 from headgate.gateway.zookeeper.layout.consumers import ConsumerOffset, offsets_path, partition_of
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic
 from headgate.gateway.zookeeper.offsets.background import Background
 from headgate.gateway.zookeeper.offsets.client_errors import ask_again
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
+from headgate.gateway.zookeeper.requests import Failed, checked, children, delete, exists, get, get_many
 from headgate.gateway.zookeeper.session import Session, Stat
-from headgate.gateway.zookeeper.steps import Failed, checked, children, delete, exists, get, get_many
 from headgate.protocol.errors import KafkaError
 
 logger = logging.getLogger("headgate.groups")
@@ -160,12 +160,9 @@ class DeletedTopics:
         """Remove the offsets from all groups, then from the coordinator; then the note. Raises KafkaError, Failed."""
         deletion.is_repeated = False
         groups = list(self._groups())
-        yield Together(
-            [
-                group.forget_topic(deletion.topic, deletion.topic_id, self._reads, is_gone=deletion.is_gone)
-                for group in groups
-            ],
-            len(groups),
+        topic, topic_id, is_gone = deletion.topic, deletion.topic_id, deletion.is_gone
+        yield from gather(
+            [group.forget_topic(topic, topic_id, self._reads, is_gone=is_gone) for group in groups], len(groups)
         )
         path = DeletedTopic.path(deletion.topic_id)
         found = yield from get(self._session, path)

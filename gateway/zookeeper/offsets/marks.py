@@ -13,8 +13,8 @@ from typing import Final
 from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
 from headgate.gateway.zookeeper.layout.node import child_path
+from headgate.gateway.zookeeper.requests import checked, delete, ensure, get_many
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, KeeperError, Session
-from headgate.gateway.zookeeper.steps import checked, delete, ensure, get_many
 
 MARKS_PATH: Final = "/headgate/offsets"
 _MARK: Final = b'{"version":1}'

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
-from headgate.gateway.runtime.tasks import Caller, Task
+from headgate.gateway.runtime.tasks import Caller, Task, gather
 from headgate.gateway.zookeeper.layout.consumers import (
     CONSUMERS_PATH,
     ConsumerOffset,
@@ -23,6 +23,7 @@ from headgate.gateway.zookeeper.layout.consumers import (
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
+from headgate.gateway.zookeeper.requests import Failed, checked, children, exists, get_many
 from headgate.gateway.zookeeper.session import (
     OVERHEAD_BYTES,
     READ_AT_ONCE,
@@ -38,7 +39,6 @@ from headgate.gateway.zookeeper.session import (
     Stat,
     Watch,
 )
-from headgate.gateway.zookeeper.steps import Failed, checked, children, exists, gather, get_many
 
 ABSENT: Final = -2
 """Instead of a version: the node does not exist."""

@@ -22,10 +22,10 @@ from headgate.gateway.config import offset_store
 from headgate.gateway.config.offset_store import DUAL, KAFKA, OffsetStore
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.coordinator.decision import Decision, Ticket
-from headgate.gateway.coordinator.gathering import caught, gather
+from headgate.gateway.coordinator.gathering import caught, gather_replies
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.runtime.tasks import Caller, Task, Together, shielded, value_of
+from headgate.gateway.runtime.tasks import Caller, Task, gather, shielded, value_of
 from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import DeletedTopic
@@ -38,8 +38,8 @@ from headgate.gateway.zookeeper.offsets.dual_group import DualGroup, DualGroupSe
 from headgate.gateway.zookeeper.offsets.marker_offsets import MarkerOffsets
 from headgate.gateway.zookeeper.offsets.marks import MARKS_PATH, unmark
 from headgate.gateway.zookeeper.offsets.partition_locks import Partitions
+from headgate.gateway.zookeeper.requests import children
 from headgate.gateway.zookeeper.session import ANY_VERSION, Children, KeeperError, Session, SessionEvent
-from headgate.gateway.zookeeper.steps import children
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
@@ -350,7 +350,7 @@ class OffsetStores:
             if not number % FEW_ITEMS:
                 yield
         if refreshes:
-            results = yield Together([caught(refresh) for _, refresh in refreshes], len(refreshes))
+            results = yield from gather([caught(refresh) for _, refresh in refreshes], len(refreshes))
             failed.update(
                 (group_id, error) for (group_id, _), (error,) in zip(refreshes, results, strict=True) if error
             )
@@ -384,7 +384,7 @@ class OffsetStores:
             decide_one = partial(_decide_one, decide, group_id)
             return self._coordinator.submit(group_id, decide_one) if group is None else group.commit(None, decide_one)
 
-        return gather(group_ids, ask, assemble)
+        return gather_replies(group_ids, ask, assemble)
 
     def commit_in_transaction(
         self, group: DualGroup, topics: Sequence[Any], decide: Callable[[GroupShard, Ticket], Decision]

@@ -15,8 +15,8 @@ from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, Found, OffsetNodes
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
+from headgate.gateway.zookeeper.requests import Failed
 from headgate.gateway.zookeeper.session import KeeperError, Session
-from headgate.gateway.zookeeper.steps import Failed
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,

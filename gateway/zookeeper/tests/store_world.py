@@ -11,7 +11,7 @@ from typing import Any
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.tasks import run
+from headgate.gateway.runtime.tasks import Task, run
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, ZNode, read_cluster
 from headgate.gateway.zookeeper.metadata import plans
@@ -19,8 +19,8 @@ from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.metadata_store import LIST_EVERY_MS, ZooKeeperMetadataStore, first_image
 from headgate.gateway.zookeeper.metadata.plans import Multi
 from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths, read_tree
+from headgate.gateway.zookeeper.requests import multi
 from headgate.gateway.zookeeper.session import Create, Delete, Operation, Refused, SessionEvent, SetData
-from headgate.gateway.zookeeper.steps import Steps, multi
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 
@@ -153,7 +153,7 @@ class StoreWorld:
         assert change.is_settled
         return change
 
-    def finish(self, steps: Steps[Any]) -> Any:
+    def finish(self, steps: Task[Any]) -> Any:
         results: list[Any] = []
         run(steps, results.append)
         self.keeper.run()

@@ -6,8 +6,8 @@ import pytest
 
 from headgate.gateway.zookeeper import unreadable
 from headgate.gateway.zookeeper.layout.node import InvalidNode
+from headgate.gateway.zookeeper.requests import Failed
 from headgate.gateway.zookeeper.session import KeeperError
-from headgate.gateway.zookeeper.steps import Failed
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from headgate.gateway.runtime.tasks import run
+from headgate.gateway.runtime.tasks import Task, run
 from headgate.gateway.zookeeper.layout.brokers import PLAINTEXT, AdvertisedEndpoint, BrokerRegistration
 from headgate.gateway.zookeeper.layout.cluster import Controller
 from headgate.gateway.zookeeper.membership.joining import JoiningBroker
 from headgate.gateway.zookeeper.membership.owner import SessionOwner
+from headgate.gateway.zookeeper.requests import ensure
 from headgate.gateway.zookeeper.session import Create
-from headgate.gateway.zookeeper.steps import Steps, ensure
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ def connected(keeper: ZooKeeperModel) -> ModelSession:
     return session
 
 
-def finish(keeper: ZooKeeperModel, steps: Steps[T]) -> T:
+def finish(keeper: ZooKeeperModel, steps: Task[T]) -> T:
     """Run steps to their end. Raises what they raise."""
     results: list[T | Exception] = []
     run(steps, results.append)

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from headgate.gateway.config import BrokerConfig
+from headgate.gateway.runtime.tasks import Task
 from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
 from headgate.gateway.zookeeper.layout.cluster import ClusterId
 from headgate.gateway.zookeeper.membership.connection import ZooKeeperConnection
 from headgate.gateway.zookeeper.membership.joining import EarlierSession, Overtaken
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal
 from headgate.gateway.zookeeper.membership.tests.member import OWNER, connected, put
-from headgate.gateway.zookeeper.steps import Steps, exists
+from headgate.gateway.zookeeper.requests import exists
 from headgate.gateway.zookeeper.tests.model import Fault, ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import MovingPump, opener
 from headgate.storage.disk.layout import Meta, write_meta
@@ -103,7 +104,7 @@ def test_a_connection_that_is_lost_meanwhile() -> None:
     assert connection.complete(lambda: exists(connection.session, "/"), "the topics") is not None
 
 
-def _raising(errors: list[Exception]) -> Steps[str]:
+def _raising(errors: list[Exception]) -> Task[str]:
     if errors:
         raise errors.pop(0)
     return "done"

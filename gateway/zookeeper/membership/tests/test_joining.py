@@ -16,8 +16,8 @@ from headgate.gateway.zookeeper.membership.tests.member import (
     put_broker,
     put_controller,
 )
+from headgate.gateway.zookeeper.requests import Lost
 from headgate.gateway.zookeeper.session import Create, Delete
-from headgate.gateway.zookeeper.steps import Lost
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 

@@ -4,8 +4,8 @@ import pytest
 
 from headgate.gateway.zookeeper.membership import refusals
 from headgate.gateway.zookeeper.membership.tests.member import ADDRESS, OWNER
+from headgate.gateway.zookeeper.requests import Failed, Lost
 from headgate.gateway.zookeeper.session import KeeperError
-from headgate.gateway.zookeeper.steps import Failed, Lost
 
 AT = "zk:2181/kafka"
 REFUSALS = [

@@ -18,9 +18,9 @@ from headgate.gateway.zookeeper.membership.tests.member import (
     put,
     put_broker,
 )
+from headgate.gateway.zookeeper.requests import Failed, delete
 from headgate.gateway.zookeeper.session import Delete, KeeperError, SessionEvent
 from headgate.gateway.zookeeper.shared_session import SharedSession
-from headgate.gateway.zookeeper.steps import Failed, delete
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import opener
 

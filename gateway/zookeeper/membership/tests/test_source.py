@@ -17,8 +17,8 @@ from headgate.gateway.zookeeper.layout.cluster import ClusterId
 from headgate.gateway.zookeeper.layout.topics import LeaderAndIsr
 from headgate.gateway.zookeeper.membership.refusals import ZooKeeperRefusal
 from headgate.gateway.zookeeper.membership.tests.member import connected, finish, put, put_broker
+from headgate.gateway.zookeeper.requests import ensure
 from headgate.gateway.zookeeper.session import Create
-from headgate.gateway.zookeeper.steps import ensure
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.gateway.zookeeper.tests.opening import connector
 from headgate.gateway.zookeeper.tests.whole_broker import WholeBroker

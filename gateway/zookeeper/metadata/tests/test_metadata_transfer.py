@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from headgate.gateway.metadata.image import Image, PartitionState, Topic
-from headgate.gateway.runtime.tasks import run
+from headgate.gateway.runtime.tasks import Task, run
 from headgate.gateway.zookeeper.layout.cluster import ClusterId, Controller, ControllerEpoch
 from headgate.gateway.zookeeper.layout.tree import ClusterTree, read_cluster
 from headgate.gateway.zookeeper.metadata import metadata_transfer as transfer
 from headgate.gateway.zookeeper.metadata.metadata_transfer import TransferRefused
 from headgate.gateway.zookeeper.metadata.reading import ensure_paths, read_tree
+from headgate.gateway.zookeeper.requests import ensure, multi
 from headgate.gateway.zookeeper.session import Create, Operation, SetData
-from headgate.gateway.zookeeper.steps import Steps, ensure, multi
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
 from headgate.protocol.internal.metadata import BROKER_RESOURCE, GROUP_RESOURCE
 
@@ -60,7 +60,7 @@ class EmptyCluster:
         self.finish(ensure(self.session, "/cluster"))
         self.write([Create(ClusterId.path(), ClusterId(CLUSTER).encode()), Create("/controller_epoch", b"0")])
 
-    def finish(self, steps: Steps[Any]) -> Any:
+    def finish(self, steps: Task[Any]) -> Any:
         results: list[Any] = []
         run(steps, results.append)
         self.keeper.run()

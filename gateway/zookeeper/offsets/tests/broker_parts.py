@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from headgate.gateway.coordinator.coordinator import Coordinator
-from headgate.gateway.coordinator.gathering import gather
+from headgate.gateway.coordinator.gathering import gather_replies
 from headgate.gateway.coordinator.groups import offset_expiration
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.groups.settings import GroupSettings
@@ -91,7 +91,7 @@ class FakeGroups:
         def ask(key: str) -> Any:
             return self.submit(key, lambda shard, ticket: decide(shard, key, ticket))
 
-        return gather(keys, ask, assemble)
+        return gather_replies(keys, ask, assemble)
 
     def shard_of(self, index: int) -> GroupShard | None:
         return self.coordinator.shard

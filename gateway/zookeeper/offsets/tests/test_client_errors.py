@@ -1,7 +1,7 @@
 from headgate.gateway.runtime.tasks import Task, run
 from headgate.gateway.zookeeper.offsets.client_errors import ask_again, late, leaving, refusal, refused
+from headgate.gateway.zookeeper.requests import Failed
 from headgate.gateway.zookeeper.session import KeeperError
-from headgate.gateway.zookeeper.steps import Failed
 from headgate.protocol.errors import ErrorCode, KafkaError
 
 

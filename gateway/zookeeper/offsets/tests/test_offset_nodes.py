@@ -7,8 +7,8 @@ from headgate.gateway.runtime.tasks import Caller, Task, run
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, IN_FLIGHT, NO_OFFSET, NodeOffset, OffsetNodes
+from headgate.gateway.zookeeper.requests import Failed
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete, KeeperError, SetData
-from headgate.gateway.zookeeper.steps import Failed
 from headgate.gateway.zookeeper.tests.model import Fault, ZooKeeperModel
 
 A, B = ("t", 0), ("t", 1)

@@ -13,7 +13,7 @@ from headgate.gateway.zookeeper.offsets import offset_stores
 from headgate.gateway.zookeeper.offsets.deleted_topics import DeletedTopics
 from headgate.gateway.zookeeper.offsets.dual_group import DualGroup
 from headgate.gateway.zookeeper.offsets.tests.topic_history import TopicHistory
-from headgate.gateway.zookeeper.steps import delete
+from headgate.gateway.zookeeper.requests import delete
 from headgate.protocol.tests.examples import first_in_unit
 
 SEEDS = range(20_000) if "HEADGATE_SOAK" in os.environ else range(400)

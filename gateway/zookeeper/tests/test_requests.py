@@ -7,21 +7,9 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.runtime.tasks import run
+from headgate.gateway.runtime.tasks import Task, gather, run
+from headgate.gateway.zookeeper.requests import Failed, Lost, checked, children, delete, ensure, exists, get, remove
 from headgate.gateway.zookeeper.session import Create, KeeperError
-from headgate.gateway.zookeeper.steps import (
-    Failed,
-    Lost,
-    Steps,
-    checked,
-    children,
-    delete,
-    ensure,
-    exists,
-    gather,
-    get,
-    remove,
-)
 from headgate.gateway.zookeeper.tests.model import ModelSession, ZooKeeperModel
 
 
@@ -35,7 +23,7 @@ def session() -> ModelSession:
     return session
 
 
-def finish(session: ModelSession, steps: Steps[Any]) -> Any:
+def finish(session: ModelSession, steps: Task[Any]) -> Any:
     results: list[Any] = []
     run(steps, results.append)
     session.keeper.run()  # type: ignore[attr-defined]
@@ -44,7 +32,7 @@ def finish(session: ModelSession, steps: Steps[Any]) -> Any:
 
 
 def test_steps_return_a_value(session: ModelSession) -> None:
-    def steps() -> Steps[tuple[object, ...]]:
+    def steps() -> Task[tuple[object, ...]]:
         yield from ensure(session, "/a/b")
         found = yield from get(session, "/a/b")
         assert found is not None
@@ -71,7 +59,7 @@ def test_answers_are_checked() -> None:
 def test_many_run_side_by_side() -> None:
     waiting: list[Callable[[Any], None]] = []
 
-    def one(number: int) -> Steps[int]:
+    def one(number: int) -> Task[int]:
         answer = yield waiting.append
         return number * int(answer)
 
@@ -86,7 +74,7 @@ def test_many_run_side_by_side() -> None:
 def test_an_exception_ends_all_once_they_have_ended() -> None:
     waiting: list[Callable[[Any], None]] = []
 
-    def one() -> Steps[int]:
+    def one() -> Task[int]:
         yield waiting.append
         return 1
 
@@ -100,7 +88,7 @@ def test_an_exception_ends_all_once_they_have_ended() -> None:
 
 
 def test_many_steps_without_requests_end_at_once() -> None:
-    def one() -> Steps[int]:
+    def one() -> Task[int]:
         return 1
         yield
 
@@ -117,7 +105,7 @@ def test_ensure_creates_what_is_missing(session: ModelSession) -> None:
 
 
 def test_answers_at_once_need_no_stack() -> None:
-    def steps() -> Steps[int]:
+    def steps() -> Task[int]:
         total = 0
         for _ in range(5_000):
             total += sum((yield from gather([_nothing(), _nothing()])))
@@ -128,7 +116,7 @@ def test_answers_at_once_need_no_stack() -> None:
     assert results == [10_000]
 
 
-def _nothing() -> Steps[int]:
+def _nothing() -> Task[int]:
     return 1
     yield
 
@@ -137,7 +125,7 @@ def test_a_request_that_raises_is_raised_in_the_steps() -> None:
     def ask(_: object) -> None:
         raise ZeroDivisionError
 
-    def steps() -> Steps[str]:
+    def steps() -> Task[str]:
         try:
             yield ask
         except ZeroDivisionError:

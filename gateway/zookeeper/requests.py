@@ -9,11 +9,11 @@ An error of ZooKeeper that a task has no use for is raised as `Failed`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from headgate.gateway.runtime.tasks import MOST_TOGETHER, Task, Together
+from headgate.gateway.runtime.tasks import Task, gather
 from headgate.gateway.zookeeper.session import (
     READ_AT_ONCE,
     Create,
@@ -30,7 +30,6 @@ from headgate.gateway.zookeeper.session import (
 
 T = TypeVar("T")
 
-Steps = Task
 _CONNECTION_ENDED: Final = {KeeperError.NOT_CONNECTED, KeeperError.CONNECTION_LOSS, KeeperError.SESSION_EXPIRED}
 
 
@@ -44,7 +43,7 @@ _FINAL: Final = {
 
 
 class Failed(Exception):
-    """A request failed with an error that the steps have no answer to."""
+    """A request failed with an error that its task has no use for."""
 
     def __init__(self, path: str, error: KeeperError) -> None:
         super().__init__(f"ZooKeeper's {path}: {error.name}")
@@ -61,44 +60,38 @@ class Lost(Failed):
     """The connection ended before the answer; after CONNECTION_LOSS the request may have taken effect."""
 
 
-def gather(many: Iterable[Steps[T]], at_once: int = MOST_TOGETHER) -> Steps[list[T]]:
-    """Run tasks side by side, `at_once` at most; their results in order. Raises what the first failed one raises."""
-    results: list[T] = yield Together(many, at_once)
-    return results
-
-
-def get(session: Session, path: str, watch: Watch | None = None) -> Steps[NodeData | None]:
+def get(session: Session, path: str, watch: Watch | None = None) -> Task[NodeData | None]:
     """A node; None if it does not exist, and then there is no watch. Raises Failed."""
     found = yield partial(session.get, path, watch=watch)
     return None if found is KeeperError.NO_NODE else checked(path, found)
 
 
-def get_many(session: Session, paths: Sequence[str]) -> Steps[list[NodeData | None]]:
+def get_many(session: Session, paths: Sequence[str]) -> Task[list[NodeData | None]]:
     """Many nodes without watches, in order; None for one that does not exist. Raises Failed."""
     pieces = [paths[first : first + READ_AT_ONCE] for first in range(0, len(paths), READ_AT_ONCE)]
     answers = yield from gather([_get_piece(session, piece) for piece in pieces])
     return [one for answer in answers for one in answer]
 
 
-def _get_piece(session: Session, paths: Sequence[str]) -> Steps[list[NodeData | None]]:
+def _get_piece(session: Session, paths: Sequence[str]) -> Task[list[NodeData | None]]:
     found = checked(paths[0], (yield partial(session.get_many, paths)))
     pairs = zip(paths, found, strict=True)
     return [None if one is KeeperError.NO_NODE else checked(path, one) for path, one in pairs]
 
 
-def exists(session: Session, path: str, watch: Watch | None = None) -> Steps[Stat | None]:
+def exists(session: Session, path: str, watch: Watch | None = None) -> Task[Stat | None]:
     """Whether a node exists; the watch is set in any case. Raises Failed."""
     found = yield partial(session.exists, path, watch=watch)
     return None if found is KeeperError.NO_NODE else checked(path, found)
 
 
-def children(session: Session, path: str, watch: Watch | None = None) -> Steps[tuple[str, ...]]:
+def children(session: Session, path: str, watch: Watch | None = None) -> Task[tuple[str, ...]]:
     """The names of a node's children; none if it does not exist, and then there is no watch. Raises Failed."""
     found = yield partial(session.children, path, watch=watch)
     return () if found is KeeperError.NO_NODE else checked(path, found).names
 
 
-def multi(session: Session, operations: Sequence[Operation]) -> Steps[Results | Refused]:
+def multi(session: Session, operations: Sequence[Operation]) -> Task[Results | Refused]:
     """Do all operations, or none. Raises Failed."""
 
     def ask(done: Done[Results | Refused]) -> None:
@@ -108,7 +101,7 @@ def multi(session: Session, operations: Sequence[Operation]) -> Steps[Results | 
     return results
 
 
-def delete(session: Session, path: str, version: int = -1) -> Steps[bool]:
+def delete(session: Session, path: str, version: int = -1) -> Task[bool]:
     """Delete a node; false if it is gone already, or has another version. Raises Failed."""
     found = yield partial(session.delete, path, version)
     if found in {KeeperError.NO_NODE, KeeperError.BAD_VERSION}:
@@ -117,7 +110,7 @@ def delete(session: Session, path: str, version: int = -1) -> Steps[bool]:
     return True
 
 
-def remove(session: Session, path: str, version: int = -1) -> Steps[bool]:
+def remove(session: Session, path: str, version: int = -1) -> Task[bool]:
     """Delete a node with everything below it, as Kafka does; returns and raises as `delete`."""
     paths = [path]
     while True:
@@ -134,7 +127,7 @@ def remove(session: Session, path: str, version: int = -1) -> Steps[bool]:
                 return is_deleted
 
 
-def ensure(session: Session, path: str) -> Steps[None]:
+def ensure(session: Session, path: str) -> Task[None]:
     """Create a persistent node without data, and its parents, unless they exist. Raises Failed."""
     names = path.split("/")[1:]
     for count in range(1, len(names) + 1):
