@@ -30,7 +30,7 @@ from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.gateway.runtime.tasks import is_task
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import Steps, joined
+from headgate.protocol.steps import joined
 
 
 class AclOperation(IntEnum):
@@ -250,7 +250,7 @@ def amended(outcome: Any, amend: Callable[[Any], None]) -> Any:
     elif isinstance(outcome, Waiting):
         _amend_waiting(outcome, amend)
     elif is_task(outcome):
-        return _amended_steps(outcome, amend)
+        return _amended(outcome, amend)
     return outcome
 
 
@@ -266,5 +266,8 @@ def _amend_waiting(waiting: Waiting, amend: Callable[[Any], None]) -> None:
     waiting.attempt, waiting.expire = attempt_amended, expire_amended
 
 
-def _amended_steps(steps: Steps[Any], amend: Callable[[Any], None]) -> Steps[Any]:
-    return amended((yield from steps), amend)
+def _amended(task: Task[Any], amend: Callable[[Any], None]) -> Task[Any]:
+    response = yield from task
+    if response is not None:
+        amend(response)
+    return response

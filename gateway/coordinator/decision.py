@@ -51,10 +51,8 @@ class Ticket:
 
     __slots__ = ()
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether the client has closed the connection. A reply is still allowed, and has no effect."""
-        return False
+    is_gone: bool
+    """Whether the client has closed the connection. A reply is still allowed, and has no effect."""
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headgate.gateway.runtime.tasks import Task, gather, is_task
+from headgate.gateway.runtime.tasks import PAUSE, Task, gather, is_task
 from headgate.protocol.errors import KafkaError, without_frames
 from headgate.protocol.steps import FEW_ITEMS
 
@@ -26,7 +26,7 @@ def _gather(keys: Sequence[str], ask: Callable[[str], Any], assemble: Callable[[
     replies = []
     for key in keys:
         replies.append(reply_of(ask, key))
-        yield
+        yield PAUSE
     return (yield from _await(replies, assemble))
 
 

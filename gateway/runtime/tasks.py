@@ -13,7 +13,7 @@ A task is a generator. It yields each thing that it waits for, is continued with
 
 | a task yields | the task is continued |
 |---|---|
-| `None` | in a later slice: other work has its turn. For long work on the loop's thread |
+| `PAUSE` | in a later slice: other work has its turn |
 | `Changes` | with the touched `WaitList`; with None at the deadline, and when the broker stops |
 | a function (`Ask`) | with what the function gives to its callback: a thread's result, an answer of ZooKeeper |
 | `Together` | with the results of several tasks that run side by side |
@@ -35,7 +35,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable
 from functools import partial
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 
 from headgate.protocol.errors import without_frames
 from headgate.protocol.steps import FEW_ITEMS
@@ -49,10 +49,12 @@ logger = logging.getLogger("headgate.tasks")
 
 NEVER: Final = math.inf
 """A deadline that never comes."""
+PAUSE: Final = None
+"""What long work on the loop's thread yields: other work has its turn."""
 SLICE_MS: Final = 1.0
-"""The tasks that have yielded None share a slice of this length; then all other work has its turn."""
+"""The tasks that have yielded PAUSE share a slice of this length; then all other work has its turn."""
 AT_ONCE_MS: Final = 0.5
-"""A task that yields None goes on for so long before it waits for a slice."""
+"""A task that yields PAUSE goes on for so long before it waits for a slice."""
 MOST_TOGETHER: Final = 32
 
 Ask: TypeAlias = Callable[[Callable[[Any], None]], object]
@@ -278,13 +280,13 @@ class Tasks:
         """The time of the clock that deadlines follow."""
         return self._clock.monotonic_ms()
 
-    def start(self, task: Task[T], done: Callable[[T | Exception], None] = _log_failure) -> Running[T]:
+    def start(self, task: Task[T], done: Callable[[Any], None] = _log_failure) -> Running[T]:
         """Run a task, until it has to wait, and then whenever it can go on."""
         running = Running(self, task, done)
         running.advance(None)
         return running
 
-    def start_later(self, task: Task[T], done: Callable[[T | Exception], None] = _log_failure) -> Running[T]:
+    def start_later(self, task: Task[T], done: Callable[[Any], None] = _log_failure) -> Running[T]:
         """Run a task, from the next slice on."""
         running = Running(self, task, done)
         self.put(running)
@@ -447,7 +449,7 @@ def _result(
     return result
 
 
-def run(task: Task[T], done: Callable[[T | Exception], None]) -> None:
+def run(task: Task[T], done: Callable[[Any], None]) -> None:
     """Run a task that waits for functions alone: such a task needs no loop."""
     Running(None, task, done).advance(None)
 
@@ -465,13 +467,16 @@ def is_task(outcome: object) -> TypeGuard[Task[Any]]:
 
 def value_of(outcome: T | Task[T]) -> Task[T]:
     """The result of a function that may return a task in its place."""
-    return (yield from outcome) if isinstance(outcome, GeneratorType) else outcome
+    if is_task(outcome):
+        result: T = yield from outcome
+        return result
+    return cast("T", outcome)
 
 
 def as_task(result: T) -> Task[T]:
     """A task that returns a result which is there. A response that comes from a task is written in slices."""
     return result
-    yield
+    yield PAUSE
 
 
 def at_once_if_few(task: Task[T], count: int) -> T | Task[T]:

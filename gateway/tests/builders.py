@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from headgate.gateway.api.context import Client, HandlerContext
 from headgate.gateway.api.handler_registration import Handler, Outcome, load
@@ -124,7 +124,7 @@ class Node:
         finally:
             self.services.appends.commit()
         assert outcome is None or isinstance(outcome, Message | Silent | Waiting) or is_task(outcome)
-        return cast("Outcome", outcome)
+        return outcome
 
     def ask(self, request: Message, version: int) -> Any:
         """The response as a client reads it: both messages go over the wire of `version`."""

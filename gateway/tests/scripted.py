@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from headgate.gateway.replication.append import Append, CommitQueue
-from headgate.gateway.runtime.purgatory import Purgatory, WaitList
+from headgate.gateway.runtime.tasks import Tasks, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import LOG_OVERHEAD, patch, read_header
@@ -78,7 +78,7 @@ class ScriptedPartition:
     `holds`: the high watermark stays until `release`. `is_slow`: writes wait for `finish_write`.
     """
 
-    def __init__(self, purgatory: Purgatory) -> None:
+    def __init__(self, tasks: Tasks) -> None:
         self.topic, self.index = "__consumer_offsets", 0
         self.log = ScriptedLog()
         self.high_watermark = 0
@@ -93,7 +93,7 @@ class ScriptedPartition:
         self.appended = 0
         self.staged_batches: list[bytes] = []
         self._writes: deque[tuple[memoryview, Done]] = deque()
-        self._tasks = purgatory
+        self._tasks = tasks
 
     def __repr__(self) -> str:
         return "ScriptedPartition()"

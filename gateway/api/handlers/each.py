@@ -435,7 +435,8 @@ def with_view(
     broker = context.broker
 
     def find() -> Task[P]:
-        return (yield ask)
+        found: P = yield ask
+        return found
 
     try:
         found = yield from within(broker.tasks, find(), broker.clock.monotonic_ms() + VIEW_WAIT_MS, TimeoutError)

@@ -23,7 +23,7 @@ from headgate.gateway.api.handlers.each import ROWS_A_STEP, each_in_turns
 from headgate.gateway.metadata.image import INTERNAL_TOPICS, Image, Topic
 from headgate.gateway.metadata.new_topics import MAX_PARTITIONS_AT_ONCE, check_name
 from headgate.gateway.metadata.store import Change
-from headgate.gateway.runtime.tasks import Task, as_task, at_once_if_few, value_of
+from headgate.gateway.runtime.tasks import PAUSE, Task, as_task, at_once_if_few, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.metadata import (
     MetadataRequest,
@@ -154,7 +154,7 @@ def _named(topics: Iterable[MetadataRequestTopic], request: MetadataRequest, con
             new.append(key)
         unique[key] = topic
         if not number % ROWS_A_STEP:
-            yield
+            yield PAUSE
 
     before = context.broker.metadata.planned
 

@@ -18,7 +18,7 @@ from headgate.gateway.api.handlers.each import KEYS_A_STEP
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.runtime.tasks import Task, as_task, at_once_if_few, value_of
+from headgate.gateway.runtime.tasks import PAUSE, Task, as_task, at_once_if_few, value_of
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -111,7 +111,7 @@ def _offset_fetch(request: OffsetFetchRequest, context: HandlerContext) -> Task[
         reply = failed.get(group.group_id) or next(given)
         rows.append(_refused(group, reply) if isinstance(reply, KafkaError) else reply)
         if not len(rows) % KEYS_A_STEP:
-            yield
+            yield PAUSE
     version = context.version
     return OffsetFetchResponse(groups=rows) if version >= _MANY_GROUPS else _old(request, version, rows[0])
 
@@ -125,14 +125,17 @@ def _ask(
     for number, group in enumerate(reversed(groups), 1):
         asked.setdefault(group.group_id, []).append(group)
         if not number % KEYS_A_STEP:
-            yield
+            yield PAUSE
 
     def decide(shard: GroupShard, group_id: str, ticket: Ticket) -> Decision:
         wanted = asked[group_id].pop()  # a repeated group is asked in the request's order
         return offset_requests.fetch(shard, wanted, version, ticket, request.require_stable)
 
     keys = [group.group_id for group in groups]
-    return (yield from value_of(context.broker.groups.gather(keys, decide, list)))
+    replies: list[OffsetFetchResponseGroup | KafkaError] = yield from value_of(
+        context.broker.groups.gather(keys, decide, list)
+    )
+    return replies
 
 
 def _refuse_repeated(groups: Sequence[OffsetFetchRequestGroup]) -> Steps[None]:
@@ -150,7 +153,7 @@ def _refuse_repeated(groups: Sequence[OffsetFetchRequestGroup]) -> Steps[None]:
 
 
 def _is_large(response: OffsetFetchResponse) -> bool:
-    groups = response.groups or [response]
+    groups: Sequence[OffsetFetchResponse | OffsetFetchResponseGroup] = response.groups or [response]
     return len(groups) > FEW_ITEMS or any(
         len(group.topics) > FEW_ITEMS or any(len(topic.partitions) > FEW_ITEMS for topic in group.topics)
         for group in groups

@@ -15,7 +15,7 @@ from headgate.gateway.api.context import HandlerContext
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import ROWS_A_STEP
 from headgate.gateway.coordinator.transactions.markers import Marker
-from headgate.gateway.runtime.tasks import Changes, Task, WaitList
+from headgate.gateway.runtime.tasks import PAUSE, Changes, Task, WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -73,7 +73,7 @@ class _Writes:
                     count += 1
                     if not count % ROWS_A_STEP:
                         markers.commit()
-                        yield
+                        yield PAUSE
         markers.commit()
         changes = Changes((self._ended,), self._services.clock.monotonic_ms() + WAIT_MS)
         while self._open and (yield changes) is not None:

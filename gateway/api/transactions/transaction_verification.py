@@ -28,7 +28,7 @@ from headgate.gateway.coordinator.decision import ProducerIdAndEpoch
 from headgate.gateway.replication.append import Append
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.tasks import Changes, Task, is_task, within
+from headgate.gateway.runtime.tasks import Changes, Task, value_of, within
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
 from headgate.protocol.messages.produce import (
@@ -313,15 +313,14 @@ class TransactionVerification:
         for append in self._unverified:
             partitions.setdefault(append.topic, set()).add(append.replica.index)
         try:
-            answer = broker.transactions.verify(
+            outcome = broker.transactions.verify(
                 self._request.transactional_id or "",
                 header.producer_id,
                 header.producer_epoch,
                 {topic: sorted(partitions[topic]) for topic in sorted(partitions)},
                 adds=self._adds,
             )
-            if is_task(answer):
-                answer = yield from within(broker.tasks, answer, self._deadline_ms, _late)
+            answer = yield from within(broker.tasks, value_of(outcome), self._deadline_ms, _late)
         except KafkaError as error:
             return self._codes(error.code)
         return _codes(answer)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from headgate.gateway.coordinator.decision import Decision, ProducerIdAndEpoch, Ticket
 from headgate.gateway.coordinator.groups.group_coordinator import GroupCoordinator
@@ -154,7 +154,7 @@ class PartitionMarkers:
         if is_task(outcome):
             self._services.tasks.start(outcome, ended)
         else:
-            self._decide_in_group_shard(marker, index, written, outcome)
+            self._decide_in_group_shard(marker, index, written, cast("Check", outcome))
 
     def _decide_in_group_shard(self, marker: Marker, index: int, written: Written, check: Check | None = None) -> None:
         row = WritableTxnMarkerPartitionResult(index, ErrorCode.NONE)

@@ -10,6 +10,7 @@ import pytest
 
 from headgate.gateway.runtime.tasks import (
     AT_ONCE_MS,
+    PAUSE,
     SLICE_MS,
     Caller,
     Changes,
@@ -48,7 +49,7 @@ class Bench:
         for number in range(steps):
             self.seen.append(f"{name}{number}")
             self.time.clock.elapsed_ms += step_ms
-            yield
+            yield PAUSE
         return name
 
 
@@ -205,7 +206,7 @@ def test_a_task_may_be_cancelled_by_its_own_doing(bench: Bench) -> None:
 
     def task() -> Task[None]:
         try:
-            yield
+            yield PAUSE
             runnings[0].cancel()
             yield Changes([WaitList()])
         finally:
@@ -299,7 +300,7 @@ def test_the_result_of_a_thread(bench: Bench) -> None:
 
 def test_a_result_that_nobody_takes_is_logged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     def task() -> Task[None]:
-        yield
+        yield PAUSE
         raise RuntimeError("a fault")
 
     def refuse(_: object) -> None:
@@ -413,7 +414,7 @@ def test_the_rest_of_few_items_waits(bench: Bench) -> None:
     bucket = Bucket()
 
     def task() -> Task[Any]:
-        yield
+        yield PAUSE
         bench.seen.append("begun")
         try:
             yield partial(bench.time.scheduler.in_thread, lambda: int("no number"))
@@ -506,7 +507,7 @@ def test_a_task_within_a_deadline(bench: Bench, level: int, result: Any) -> None
 
 def test_a_failed_task_within_a_deadline_fails_its_caller(bench: Bench) -> None:
     def fails() -> Task[None]:
-        yield
+        yield PAUSE
         raise OSError
 
     bench.start(within(bench.tasks, fails(), 100.0, late))

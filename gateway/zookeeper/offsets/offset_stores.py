@@ -25,7 +25,7 @@ from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.gathering import caught, gather_replies
 from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
-from headgate.gateway.runtime.tasks import Caller, Task, gather, shielded, value_of
+from headgate.gateway.runtime.tasks import PAUSE, Caller, Task, gather, shielded, value_of
 from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import DeletedTopic
@@ -348,7 +348,7 @@ class OffsetStores:
             except KafkaError as error:
                 failed[group.group_id] = without_frames(error)
             if not number % FEW_ITEMS:
-                yield
+                yield PAUSE
         if refreshes:
             results = yield from gather([caught(refresh) for _, refresh in refreshes], len(refreshes))
             failed.update(
@@ -442,7 +442,7 @@ class OffsetStores:
         )
         if group is not None:
             yield from group.refresh(self._partitions(wanted.topics))
-        reply = yield from value_of(
+        reply: Any = yield from value_of(
             self._coordinator.submit(
                 request.group_id,
                 lambda shard, ticket: offset_requests.fetch(shard, wanted, 1, ticket, is_stable=False),

@@ -13,9 +13,9 @@ from headgate.gateway.coordinator.transactions import transaction_coordinator
 from headgate.gateway.coordinator.transactions.effects import WriteMarkers
 from headgate.gateway.coordinator.transactions.transaction import TransactionState
 from headgate.gateway.coordinator.transactions.transaction_coordinator import TransactionCoordinator
-from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResult
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.protocol.messages.end_txn import EndTxnRequest
 from headgate.protocol.messages.find_coordinator import TRANSACTION, FindCoordinatorRequest
@@ -53,7 +53,7 @@ class TransactionNode(Node):
         self, producer: Any, partitions: Mapping[str, Sequence[int]], *, adds: bool, key: str = "x"
     ) -> list[int]:
         result = self.transactions.verify(key, producer.producer_id, producer.producer_epoch, partitions, adds=adds)
-        assert not is_task(result)
+        assert isinstance(result, AddPartitionsToTxnResult)
         return [row.partition_error_code for topic in result.topic_results for row in topic.results_by_partition]
 
     def end(self, producer: Any, version: int = 4) -> None:

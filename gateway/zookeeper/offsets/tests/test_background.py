@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.runtime.tasks import Task, Tasks
+from headgate.gateway.runtime.tasks import PAUSE, Task, Tasks
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.gateway.zookeeper.offsets.background import Background
 
@@ -59,7 +59,7 @@ def test_later_work_of_a_group_replaces_what_waits() -> None:
 
     def later() -> Task[None]:
         ran.append("later")
-        yield
+        yield PAUSE
 
     works.background.add("b", later)
     works.end("a")
