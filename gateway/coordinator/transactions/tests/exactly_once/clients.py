@@ -1,4 +1,4 @@
-"""The clients of the histories in `exactly_once.py`: copiers, writers without transactions, and readers.
+"""The clients of the histories in `histories.py`: copiers, writers without transactions, and readers.
 
 A client is a generator of requests, which may be several at once, and gets the answers in their order.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from headgate.gateway.coordinator.transactions.tests.exactly_once_members import Member
+from headgate.gateway.coordinator.transactions.tests.exactly_once.members import Member
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
