@@ -25,8 +25,6 @@ from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
 )
 from headgate.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -321,12 +319,6 @@ class DualWorld:
         self.keeper.sessions.remove(session)
         self.broker = self._new_broker()
         self.metadata.image = self.image
-
-
-def commit_request(group: str, values: dict[int, int]) -> OffsetCommitRequest:
-    """Offsets by partition."""
-    rows = [OffsetCommitRequestPartition(index, value, committed_metadata="") for index, value in values.items()]
-    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(TOPIC, partitions=rows)])
 
 
 def value_of_reply(reply: Any) -> Any:
