@@ -552,7 +552,7 @@ class DualHistory(DualWorld):
             session.faults.clear()
         for _ in range(turns):
             self.keeper.run()
-            while self.partition._writes:
+            while self.partition.writes:
                 self.partition.finish_write()
             self.connect()
             self.mark()

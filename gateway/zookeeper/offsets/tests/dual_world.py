@@ -274,7 +274,7 @@ class DualWorld:
         self.partition.is_slow = True
 
     def finish_write(self) -> None:
-        if self.partition._writes:
+        if self.partition.writes:
             self.partition.finish_write()
 
     def recover(self) -> None:
