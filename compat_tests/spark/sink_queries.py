@@ -162,7 +162,7 @@ class SinkQuery:
                 for partition in range(PARTITIONS)
             ]
         follower = self._follower
-        until(lambda: follower.values == found, "the reader in a loop to see the same", 20)
+        until(lambda: follower.values == found, "the reader in a loop to see the same")
         follower.check()
         follower.close()
 
@@ -202,4 +202,4 @@ def produce(bootstrap: str, topic: str, numbers: range) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in numbers:
         producer.produce(topic, b"%d" % number, b"%d" % (number % 11), number % PARTITIONS, timestamp=TIME_MS)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0

@@ -69,7 +69,7 @@ class History:
             key = b"key %d" % self.random.randrange(KEYS)
             value = None if self.random.random() < 0.3 else b"value %d" % self.random.randrange(1 << 40)
             producer.produce(self.topic, value, key, on_delivery=note)
-        producer.flush(30)
+        producer.flush(60)
 
     def last_values(self, positions: dict[int, int]) -> Values:
         """The last committed values before the positions: a key is in one partition."""

@@ -98,7 +98,7 @@ def produce_with_aborted(bootstrap: str, topic: str) -> None:
         producer.begin_transaction()
         for index in range(300):
             producer.produce(topic, f"{number} {index}", partition=index % PARTITIONS)
-        producer.flush(30)
+        producer.flush(60)
         if number == 1:
             producer.abort_transaction(30)
         else:
@@ -110,7 +110,7 @@ def produce_without_time(bootstrap: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for partition in range(PARTITIONS):
         producer.produce(topic, b"old", partition=partition, timestamp=NO_TIME)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def test_a_mirror_and_its_groups(broker: Broker, other: Broker, topic: Callable[..., str]) -> None:
@@ -149,7 +149,7 @@ def next_value(bootstrap: str, group: str, topic: str) -> tuple[bytes | None, by
     settings = {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_committed"}
     consumer = Consumer(settings)
     try:
-        [place] = consumer.committed([TopicPartition(topic, 0)], timeout=20)
+        [place] = consumer.committed([TopicPartition(topic, 0)], timeout=60)
         consumer.assign([place])
         found = consumer.poll(20)
         assert found is not None

@@ -116,7 +116,7 @@ def produce(bootstrap: str, topic: str, records: Sequence[Sent], codec: str) -> 
 
     for record in records:
         send(producer, topic, record, delivered)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert not failures, failures[:3]
 
 
@@ -138,7 +138,7 @@ def go_on(directory: Directory, seed: int) -> list[Sent]:
 
     for record in records:
         send(producer, "plain", record, delivered)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert not failures, failures[:3]
     return records
 
@@ -153,7 +153,7 @@ def transact(bootstrap: str) -> None:
         producer.begin_transaction()
         for value in values:
             producer.produce(TRANSACTED, value, partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
 
 
@@ -179,7 +179,7 @@ def wait_for_leaders(bootstrap: str, topics: Iterable[str]) -> None:
 
     def is_led(partition: TopicPartition) -> bool:
         try:
-            return consumer.get_watermark_offsets(partition, timeout=5) == (0, 0)
+            return consumer.get_watermark_offsets(partition, timeout=60) == (0, 0)
         except KafkaException:
             return False
 
@@ -331,7 +331,7 @@ def assert_transactions(bootstrap: str) -> None:
         assert message is not None, found
         assert (found, message.offset()) == (expected, 9)
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    assert "__transaction_state" in admin.list_topics(timeout=20).topics
+    assert "__transaction_state" in admin.list_topics(timeout=60).topics
 
 
 @pytest.fixture(scope="module")

@@ -31,13 +31,13 @@ def produce(broker: Broker, topic: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.num.messages": "1", "linger.ms": "0"})
     for _ in range(COUNT):
         producer.produce(topic, bytes(250), partition=0, timestamp=1_600_000_000_000)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def bounds(broker: Broker, topic: str) -> tuple[int, int]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none"})
     try:
-        found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
+        found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
         return found
     finally:
         consumer.close()

@@ -78,7 +78,7 @@ def refusal(directory: Path, settings: Mapping[str, str], timeout_s: float = 20)
 @contextmanager
 def reader(connect: str) -> Iterator[KazooClient]:
     client = KazooClient(connect)
-    client.start(timeout=20)
+    client.start(timeout=60)
     try:
         yield client
     finally:
@@ -101,7 +101,7 @@ def produce(bootstrap: str, topic: str, *values: str) -> None:
     failures: list[object] = []
     for text in values:
         producer.produce(topic, text, on_delivery=lambda error, _: failures.append(error) if error else None)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert not failures
 
 
@@ -146,7 +146,7 @@ class Load:
             producer.produce(
                 self._topic, "x", on_delivery=lambda error, _: self.errors.append(error) if error else None
             )
-            producer.flush(20)
+            producer.flush(60)
             self.slowest_s = max(self.slowest_s, time.monotonic() - began)
             self.count += 1
             time.sleep(0.01)
@@ -309,7 +309,7 @@ def test_a_server_that_answers_nothing(own_zookeeper: ZooKeeper, tmp_path: Path)
 
 def test_an_address_that_nobody_can_connect_to(tmp_path: Path) -> None:
     broker = HeadgateBroker(tmp_path, {"zookeeper.connect": "127.0.0.1:1", "listeners": "PLAINTEXT://0.0.0.0:9092"})
-    result = subprocess.run(broker.command(), check=False, capture_output=True, text=True, timeout=20)
+    result = subprocess.run(broker.command(), check=False, capture_output=True, text=True, timeout=60)
     assert result.returncode == 2
     assert "set advertised.listeners=PLAINTEXT://<name or address>:9092" in result.stderr
 
@@ -402,8 +402,8 @@ def test_a_deleted_registration_comes_back(zookeeper: ZooKeeper, broker: Headgat
     start(broker, connect)
     with reader(connect) as client:
         client.delete("/brokers/ids/0")
-        until(lambda: client.exists("/brokers/ids/0") is not None, "the registration", 10)
+        until(lambda: client.exists("/brokers/ids/0") is not None, "the registration")
         client.delete("/controller")
-        until(lambda: client.exists("/controller") is not None, "the controller", 10)
+        until(lambda: client.exists("/controller") is not None, "the controller")
         assert client.get("/controller_epoch")[0] == b"2"
     create_topics(broker.bootstrap, {"t": {}})

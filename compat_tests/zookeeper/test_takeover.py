@@ -27,7 +27,7 @@ def produce(bootstrap: str, topic: str, values: Sequence[str]) -> None:
     failures: list[object] = []
     for text in values:
         producer.produce(topic, text, on_delivery=lambda error, _: failures.append(error) if error else None)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert not failures
 
 
@@ -62,7 +62,7 @@ def committed(bootstrap: str, group: str) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
     try:
         wanted = [TopicPartition("t", index) for index in range(PARTITIONS)]
-        return sum(max(0, one.offset) for one in consumer.committed(wanted, timeout=20))
+        return sum(max(0, one.offset) for one in consumer.committed(wanted, timeout=60))
     finally:
         consumer.close()
 
@@ -118,6 +118,6 @@ def test_there_and_back(jar_set: str, tmp_path: Path, figure: Callable[[str], No
 def check_in_use(kafka: KafkaOnZooKeeper, directory: Path) -> None:
     """A Kafka that was killed is registered until its session ends."""
     broker = HeadgateBroker(directory, {"zookeeper.connect": kafka.connect, **SESSION}, kafka.logs)
-    result = subprocess.run(broker.command(), check=False, capture_output=True, text=True, timeout=20)
+    result = subprocess.run(broker.command(), check=False, capture_output=True, text=True, timeout=60)
     address = f"PLAINTEXT://{kafka.bootstrap}"
     assert f"node.id={NODE_ID} is in use in ZooKeeper at {kafka.connect} by {address}, since" in result.stderr
