@@ -20,7 +20,7 @@ from compat_tests.harness import apache_kafka, toolchain
 from compat_tests.harness.broker import Broker
 from compat_tests.harness.topics import new_topic
 from compat_tests.harness.waiting import until
-from compat_tests.spark import loads, spark_format
+from compat_tests.spark import jvm, loads, spark_format
 from compat_tests.spark.sink_query import PROGRAM, Fault, Given
 from compat_tests.transactions.copiers.committed_values import Follower, Values, committed_values
 
@@ -61,7 +61,9 @@ class SinkQuery:
             "name": self.output,
             "directory": str(directory),
             "master": master,
-            "settings": SETTINGS | {"spark.jars": jars()} | (settings or {}),
+            "settings": SETTINGS
+            | {"spark.jars": jars(), "spark.executor.extraJavaOptions": jvm.options()}
+            | (settings or {}),
             "read": spark_format.options(broker, self.source) | limit,
             "keeps": keeps,
             "faults": [list(one) for one in faults],
@@ -83,7 +85,7 @@ class SinkQuery:
                 stdout=said,
                 stderr=errors,
                 text=True,
-                env=loads.ENVIRONMENT,
+                env=jvm.environment(),
                 start_new_session=True,
             )
         children: set[int] = set()
@@ -189,8 +191,6 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": " ".join(apache_kafka.QUICK_START),
-    "spark.executor.extraJavaOptions": " ".join(apache_kafka.QUICK_START),
 }
 
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from confluent_kafka import Producer
 
-from compat_tests.spark.loads import ENVIRONMENT
+from compat_tests.spark import jvm
 
 KEYS = 40
 Values = dict[bytes, bytes]
@@ -132,7 +132,7 @@ class Session:
                 stdout=subprocess.PIPE,
                 stderr=file,
                 text=True,
-                env=ENVIRONMENT,
+                env=jvm.environment(),
             )
 
     def __enter__(self) -> Self:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from compat_tests.harness import toolchain
 from compat_tests.harness.broker import Broker, HeadgateBroker, installed_command
 from compat_tests.harness.records import Received, Traits, generate
 from compat_tests.harness.topics import create_topics
+from compat_tests.spark import jvm
 from compat_tests.spark.spark_format import by_place
 
 NO_TIME = -1
@@ -40,10 +40,9 @@ def other(tmp_path: Path) -> Iterator[Broker]:
 def command(*arguments: str, kill_after_rows: int | None = None) -> list[dict[str, Any]]:
     """Run `headgate spark ...`; the rows. Killed by SIGKILL after so many rows, if told so."""
     toolchain.module("pyspark", "pip install pyspark==4.1.1")
-    settings = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     running = subprocess.Popen(
         [*installed_command(), "spark", *arguments, "--json"],
-        env=settings,
+        env=jvm.environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
