@@ -122,6 +122,6 @@ def test_a_member_commits_with_its_epoch(node: Node) -> None:
     make_topic(node, 1)
     node.ask(joining(), 1)
     for epoch, code in ((1, ErrorCode.NONE), (2, ErrorCode.STALE_MEMBER_EPOCH)):
-        member = {"generation_id_or_member_epoch": epoch, "member_id": "m"}
-        answer = node.ask(commit_request("group", {0: 5}, **member), 9)
+        request = commit_request("group", {0: 5}, generation_id_or_member_epoch=epoch, member_id="m")
+        answer = node.ask(request, 9)
         assert answer.topics[0].partitions[0].error_code == code
