@@ -18,6 +18,7 @@ from compat_tests.harness import toolchain
 from compat_tests.harness.broker import Broker, HeadgateBroker, installed_command
 from compat_tests.harness.records import Received, Traits, generate
 from compat_tests.harness.topics import create_topics
+from compat_tests.harness.writing import commit
 from compat_tests.spark import jvm
 from compat_tests.spark.spark_format import by_place
 
@@ -130,17 +131,11 @@ def test_a_mirror_and_its_groups(broker: Broker, other: Broker, topic: Callable[
     places = [one.offset for one in source if one.partition == 0]
     groups = {f"g{place}": places[place] for place in (0, 40, len(places) // 2, len(places) - 1)}
     for group, offset in groups.items():
-        commit(broker.bootstrap, group, name, offset)
+        commit(broker.bootstrap, group, name, {0: offset})
     moved = command("mirror-groups", *groups, *arguments[1:], "--execute", "--backwards")
     assert [row["topic"] for row in moved] == [name] * len(groups)
     for group in groups:
         assert next_value(other.bootstrap, group, name) == next_value(broker.bootstrap, group, name)
-
-
-def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-    consumer.close()
 
 
 def next_value(bootstrap: str, group: str, topic: str) -> tuple[bytes | None, bytes | None]:

@@ -26,6 +26,7 @@ from compat_tests.harness.broker import TARGET, Broker, HeadgateBroker, installe
 from compat_tests.harness.records import Sent
 from compat_tests.harness.topics import create_topics, set_config
 from compat_tests.harness.waiting import until
+from compat_tests.harness.writing import commit
 from compat_tests.matrix.carried import assert_carried, records_of
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities, Client
 from compat_tests.matrix.rows import ROWS
@@ -85,7 +86,7 @@ def fill(kafka: ApacheKafka, wanted: Mapping[str, tuple[Abilities, Mapping[str, 
             topics[name].records.extend(records)
             produce(kafka.bootstrap, name, records, codec)
     transact(kafka.bootstrap)
-    commit(kafka.bootstrap, next(iter(wanted)))
+    commit(kafka.bootstrap, GROUP, next(iter(wanted)), {0: COMMITTED})
     described = admin.describe_cluster().result(20)
     ids = {}
     if kafka.jar_set != "broker28":
@@ -155,22 +156,6 @@ def transact(bootstrap: str) -> None:
             producer.produce(TRANSACTED, value, partition=0)
         assert producer.flush(60) == 0
         (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
-
-
-def commit(bootstrap: str, topic: str) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
-
-    def is_committed() -> bool:
-        try:
-            consumer.commit(offsets=[TopicPartition(topic, 0, COMMITTED)], asynchronous=False)
-        except KafkaException:
-            return False
-        return True
-
-    try:
-        until(is_committed, "Kafka to make the topic of the offsets, and to load it", step_s=0.2)
-    finally:
-        consumer.close()
 
 
 def wait_for_leaders(bootstrap: str, topics: Iterable[str]) -> None:

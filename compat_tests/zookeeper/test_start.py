@@ -25,6 +25,7 @@ from compat_tests.harness.broker import HeadgateBroker
 from compat_tests.harness.ports import reserve
 from compat_tests.harness.topics import create_topics
 from compat_tests.harness.waiting import until
+from compat_tests.harness.writing import send
 from compat_tests.harness.zookeeper import ZooKeeper
 
 SESSION_MS = 2_000  # where ZooKeeper goes, or does not answer
@@ -94,15 +95,6 @@ def leader_epochs(connect: str, topic: str) -> list[int]:
     with reader(connect) as client:
         path = f"/brokers/topics/{topic}/partitions"
         return [value(client, f"{path}/{index}/state")["leader_epoch"] for index in sorted(client.get_children(path))]
-
-
-def produce(bootstrap: str, topic: str, *values: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1})
-    failures: list[object] = []
-    for text in values:
-        producer.produce(topic, text, on_delivery=lambda error, _: failures.append(error) if error else None)
-    assert producer.flush(60) == 0
-    assert not failures
 
 
 def consume(bootstrap: str, topic: str, count: int) -> list[str]:
@@ -229,7 +221,7 @@ def test_a_restart_after_sigkill_waits_for_nothing(
     connect = at(zookeeper)
     start(broker, connect, LONG_SESSION_MS)
     create_topics(broker.bootstrap, {"t": {}}, 2)
-    produce(broker.bootstrap, "t", "a", "b", "c")
+    send(broker.bootstrap, "t", ["a", "b", "c"], is_idempotent=False)
     seconds = []
     for _ in range(2):
         broker.kill()
@@ -393,7 +385,7 @@ def test_a_stop_without_zookeeper(own_zookeeper: ZooKeeper, broker: HeadgateBrok
 
 
 def consume_nothing_but_start(broker: HeadgateBroker) -> bool:
-    produce(broker.bootstrap, "t", "a")
+    send(broker.bootstrap, "t", ["a"], is_idempotent=False)
     return consume(broker.bootstrap, "t", 1) == ["a"]
 
 
