@@ -52,7 +52,7 @@ class Confluent(Family):
         gathered = Gathered(limits)
         try:
             # Else it takes half a second to find who leads the partitions
-            consumer.list_topics(topic, timeout=20)
+            consumer.list_topics(topic, timeout=60)
             consumer.assign(positions(consumer, topic, start, limits))
             while gathered.is_waiting():
                 for message in consumer.consume(1000, 0.05):
@@ -114,7 +114,7 @@ def positions(consumer: Consumer, topic: str, start: Start, limits: Mapping[int,
             return [TopicPartition(topic, partition, offsets[partition]) for partition in limits]
         case FromTime(timestamp_ms):
             asked = [TopicPartition(topic, partition, timestamp_ms) for partition in limits]
-            return list(consumer.offsets_for_times(asked, timeout=20))
+            return list(consumer.offsets_for_times(asked, timeout=60))
     return [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in limits]
 
 

@@ -77,7 +77,7 @@ class Tail:
     def close(self) -> None:
         self.is_closing.set()
         self.interrupt()
-        self.thread.join(20)
+        self.thread.join(60)
         assert not self.thread.is_alive(), "the consumer did not end"
 
 

@@ -45,7 +45,7 @@ class Fetched(NamedTuple):
 
 def leader_epoch(bootstrap: str, topic: str) -> tuple[int, int]:
     """(error, leader epoch) of partition 0, by Metadata v7."""
-    with connect(bootstrap, 20) as stream:
+    with connect(bootstrap, 60) as stream:
         answer = Answer(ask(stream, METADATA, 7, struct.pack(">i", 1) + string(topic) + b"\0"))
     answer.take(">i")
     for _ in range(answer.take(">i")):
@@ -61,7 +61,7 @@ def leader_epoch(bootstrap: str, topic: str) -> tuple[int, int]:
 def epoch_end(bootstrap: str, topic: str, epoch: int, current_epoch: int = NO_EPOCH) -> EpochEnd:
     """OffsetForLeaderEpoch v3 of partition 0; `current_epoch` is the leader's, as the consumer knows it."""
     body = struct.pack(">ii", -1, 1) + string(topic) + struct.pack(">iiii", 1, 0, current_epoch, epoch)
-    with connect(bootstrap, 20) as stream:
+    with connect(bootstrap, 60) as stream:
         answer = ask(stream, OFFSET_FOR_LEADER_EPOCH, 3, body)
     error, _, found, end = struct.unpack(">hiiq", answer[-18:])
     return EpochEnd(error, found, end)
@@ -70,7 +70,7 @@ def epoch_end(bootstrap: str, topic: str, epoch: int, current_epoch: int = NO_EP
 def end_with_epoch(bootstrap: str, topic: str) -> EpochEnd:
     """ListOffsets v4 of the end of partition 0: the error, the epoch there, and the offset."""
     one = struct.pack(">ibi", -1, 0, 1) + string(topic) + struct.pack(">iiiq", 1, 0, NO_EPOCH, LATEST)
-    with connect(bootstrap, 20) as stream:
+    with connect(bootstrap, 60) as stream:
         answer = ask(stream, LIST_OFFSETS, 4, one)
     error, _, offset, epoch = struct.unpack(">hqqi", answer[-22:])
     return EpochEnd(error, epoch, offset)
@@ -81,7 +81,7 @@ def fetch(bootstrap: str, topic: str, offset: int, last_fetched_epoch: int, curr
     partition = struct.pack(">iiqiqi", 0, current_epoch, offset, last_fetched_epoch, -1, MAX_BYTES) + b"\0"
     head = struct.pack(">iiiibii", -1, 0, 1, MAX_BYTES, 0, NO_SESSION, ONLY_ONCE)
     body = head + b"\x02" + _compact(topic) + b"\x02" + partition + b"\0" + b"\x01" + _compact("") + b"\0"
-    with connect(bootstrap, 20) as stream:
+    with connect(bootstrap, 60) as stream:
         stream.sendall(frame(request_header(FETCH, FETCH_VERSION) + b"\0" + body))
         answer = _Flexible(receive_frame(stream))
     answer.skip(">iBi")  # correlation id, tags, throttle time

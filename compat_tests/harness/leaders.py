@@ -12,7 +12,7 @@ ALL_TOPICS = struct.pack(">i", -1)
 
 def leaders(bootstrap: str) -> dict[tuple[str, int], int]:
     """(topic, partition) -> node id of its leader, -1 where there is none at the moment."""
-    with connect(bootstrap, 30) as stream:
+    with connect(bootstrap, 60) as stream:
         reader = Reader(ask(stream, METADATA, 1, ALL_TOPICS))
     for _ in range(reader.number("i")):
         reader.number("i"), reader.string(), reader.number("i"), reader.string()

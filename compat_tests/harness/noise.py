@@ -40,7 +40,7 @@ class Noise:
         self.is_ending.set()
         if self.partitions:
             self.thread.join()
-        self.producer.flush(30)
+        self.producer.flush(60)
         assert error is not None or not self.failures, self.failures[:3]
 
     def run(self) -> None:

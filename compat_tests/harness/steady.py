@@ -134,7 +134,7 @@ class Steady:
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.topic = topic
-        self.writer, self.reader = connect(bootstrap, 30), connect(bootstrap, 30)
+        self.writer, self.reader = connect(bootstrap, 60), connect(bootstrap, 60)
         self.value = random.Random(topic).randbytes(100)
         self.request = produce_request(topic, 1, record_batch(self.value))
         self.offset = 0

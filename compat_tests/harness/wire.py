@@ -11,7 +11,7 @@ import struct
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19
 
 
-def connect(bootstrap: str, timeout_s: float = 5.0) -> socket.socket:
+def connect(bootstrap: str, timeout_s: float = 60.0) -> socket.socket:
     host, _, port = bootstrap.rpartition(":")
     return socket.create_connection((host, int(port)), timeout_s)
 

@@ -192,7 +192,7 @@ class Neighbour:
     def wait_for(self, count: int) -> None:
         """Until it was served so many times more."""
         wanted = len(self.took_s) + count
-        until(lambda: len(self.took_s) >= wanted, f"{count} exchanges of the client that behaves", 20)
+        until(lambda: len(self.took_s) >= wanted, f"{count} exchanges of the client that behaves")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

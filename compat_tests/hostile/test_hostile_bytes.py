@@ -86,7 +86,7 @@ def test_a_connection_is_closed_with_one_line(broker: Broker, name: str) -> None
 
 def assert_one_line(broker: Broker, said: int, host: str, name: str) -> None:
     """A single line names the peer and says something; no traceback."""
-    until(lambda: len(broker.error_lines()) > said, f"a log line about {name}", 5)
+    until(lambda: len(broker.error_lines()) > said, f"a log line about {name}")
     lines = broker.error_lines()[said:]
     assert len(lines) == 1, lines
     assert re.search(rf"{re.escape(host)}\b.*: .{{10,}}", lines[0]), lines[0]

@@ -60,7 +60,7 @@ def attackers(broker: Broker, topic: str) -> Iterator[subprocess.Popen[bytes]]:
 def fill(bootstrap: str, topic: str) -> None:
     """32 MB, for those who ask and do not read."""
     request = produce_request(topic, 1, record_batch(bytes(MEGABYTE - 1024)))
-    with connect(bootstrap, 30) as stream:
+    with connect(bootstrap, 60) as stream:
         for _ in range(32):
             stream.sendall(request)
             receive_frame(stream)
@@ -136,7 +136,7 @@ def test_a_client_that_behaves_is_served(tmp_path: Path, figure: Callable[[str],
                 attacked, held = under_attack(broker, client)
             finally:
                 grown = watch.end()
-            until(lambda: broker.open_files() <= files, "the broker to let go of the attackers' connections", 20)
+            until(lambda: broker.open_files() <= files, "the broker to let go of the attackers' connections")
             assert client.offset == stored(broker)
         lines, lines_s = broker.error_lines(), time.monotonic() - began_s
     attacked_s, held_s = (statistics.median(map(p99, windows)) for windows in (attacked, held))

@@ -107,7 +107,7 @@ class Connection:
     def close(self) -> None:
         self.shut()
         for thread in self.threads:
-            thread.join(10)
+            thread.join(60)
         self.client.close()
         self.broker.close()
 
@@ -162,7 +162,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
-        self.thread.join(10)
+        self.thread.join(60)
         for connection in self.connections:
             connection.close()
 

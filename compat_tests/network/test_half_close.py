@@ -23,7 +23,7 @@ from compat_tests.harness.wire import CREATE_TOPICS, ask, connect, frame, receiv
 from compat_tests.network.pipelined import Request, commit, fetch, metadata, produce
 
 WAIT_S = 1.0
-LIMIT_S = 20.0
+LIMIT_S = 30.0
 # After a FIN, in all
 OWED_S = 30.0
 SYNCED = {"headgate.flush": "commit"} if TARGET == "headgate" else {"flush.messages": "1"}

@@ -52,7 +52,7 @@ def topics(policy_broker: Broker) -> Topics:
     synced, plain, large, empty = (
         new_topic(bootstrap, 1, {"retention.ms": "-1", **configs}) for configs in (SYNCED, {}, {}, {})
     )
-    with connect(bootstrap, 30) as stream:
+    with connect(bootstrap, 60) as stream:
         for _ in range(3):
             stream.sendall(produce_request(large, 1, record_batch(bytes(MEGABYTE - 1024))))
             receive_frame(stream)

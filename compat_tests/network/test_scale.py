@@ -126,7 +126,7 @@ def fill(bootstrap: str) -> None:
     for first in range(0, len(TOPICS), 100):
         create_topics(bootstrap, TOPICS[first : first + 100], PARTITIONS_A_TOPIC)
     batch = record_batch(b"a record that was written once")
-    with connect(bootstrap, 30) as stream:
+    with connect(bootstrap, 60) as stream:
         for topic in TOPICS:
             stream.sendall(produce_request(topic, PARTITIONS_A_TOPIC, batch))
             receive_frame(stream)
@@ -253,8 +253,8 @@ def test_one_append_wakes_all_who_wait(alone: Broker, figure: Callable[[str], No
     create_topics(alone.bootstrap, ["wake"], 1)
     produce = produce_request("wake", 1, record_batch(b"wake up"))
     with contextlib.ExitStack() as streams:
-        waiters = [streams.enter_context(connect(alone.bootstrap, 30)) for _ in range(WAITING)]
-        writer = streams.enter_context(connect(alone.bootstrap, 30))
+        waiters = [streams.enter_context(connect(alone.bootstrap, 60)) for _ in range(WAITING)]
+        writer = streams.enter_context(connect(alone.bootstrap, 60))
         began_s = alone.cpu_seconds()
         took_s = [wake(writer, waiters, produce, offset) for offset in range(ROUNDS)]
         cpu_s = (alone.cpu_seconds() - began_s) / ROUNDS / WAITING

@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,10 +16,10 @@ from typing import Any, Self
 from confluent_kafka import Producer
 
 from compat_tests.harness.broker import installed_command
+from compat_tests.spark import jvm
 
 Place = tuple[str, int, int]
 LIMIT_S = 240
-ENVIRONMENT = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 
 
 class Written:
@@ -75,7 +74,7 @@ def command(*words: str) -> list[str]:
 
 def complete(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*words), capture_output=True, text=True, env=ENVIRONMENT, timeout=LIMIT_S, check=False
+        command(*words), capture_output=True, text=True, env=jvm.environment(), timeout=LIMIT_S, check=False
     )
 
 
@@ -98,7 +97,7 @@ def started(*words: str, errors: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A command in a process group of its own, ended with all its children whatever happens."""
     with errors.open("ab") as file:
         process = subprocess.Popen(
-            command(*words), stdout=subprocess.DEVNULL, stderr=file, env=ENVIRONMENT, start_new_session=True
+            command(*words), stdout=subprocess.DEVNULL, stderr=file, env=jvm.environment(), start_new_session=True
         )
     children = {process.pid}
     try:

@@ -20,7 +20,7 @@ from compat_tests.harness import apache_kafka, toolchain
 from compat_tests.harness.broker import Broker
 from compat_tests.harness.topics import new_topic
 from compat_tests.harness.waiting import until
-from compat_tests.spark import loads, spark_format
+from compat_tests.spark import jvm, loads, spark_format
 from compat_tests.spark.sink_query import PROGRAM, Fault, Given
 from compat_tests.transactions.copiers.committed_values import Follower, Values, committed_values
 
@@ -61,7 +61,9 @@ class SinkQuery:
             "name": self.output,
             "directory": str(directory),
             "master": master,
-            "settings": SETTINGS | {"spark.jars": jars()} | (settings or {}),
+            "settings": SETTINGS
+            | {"spark.jars": jars(), "spark.executor.extraJavaOptions": jvm.options()}
+            | (settings or {}),
             "read": spark_format.options(broker, self.source) | limit,
             "keeps": keeps,
             "faults": [list(one) for one in faults],
@@ -83,7 +85,7 @@ class SinkQuery:
                 stdout=said,
                 stderr=errors,
                 text=True,
-                env=loads.ENVIRONMENT,
+                env=jvm.environment(),
                 start_new_session=True,
             )
         children: set[int] = set()
@@ -162,7 +164,7 @@ class SinkQuery:
                 for partition in range(PARTITIONS)
             ]
         follower = self._follower
-        until(lambda: follower.values == found, "the reader in a loop to see the same", 20)
+        until(lambda: follower.values == found, "the reader in a loop to see the same")
         follower.check()
         follower.close()
 
@@ -189,8 +191,6 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": " ".join(apache_kafka.QUICK_START),
-    "spark.executor.extraJavaOptions": " ".join(apache_kafka.QUICK_START),
 }
 
 
@@ -202,4 +202,4 @@ def produce(bootstrap: str, topic: str, numbers: range) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in numbers:
         producer.produce(topic, b"%d" % number, b"%d" % (number % 11), number % PARTITIONS, timestamp=TIME_MS)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from typing import Any
@@ -15,6 +14,7 @@ from compat_tests.harness import apache_kafka, toolchain
 from compat_tests.harness.broker import Broker
 from compat_tests.harness.records import Received
 from compat_tests.harness.stored import batches
+from compat_tests.spark import jvm
 
 # Version of Spark -> its connector's folder in build/jars
 JAR_SETS = {"4.0.0": "spark40", "4.1.1": "spark", "4.2.0": "spark42"}
@@ -26,14 +26,12 @@ def session() -> Iterator[Any]:
     toolchain.module("pyspark", "pip install pyspark==4.1.1")
     jar_set = JAR_SETS[metadata.version("pyspark")]
     toolchain.jars(jar_set)
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.update(jvm.environment())
     from pyspark.sql import SparkSession
 
     jars = ",".join(map(str, (apache_kafka.JARS / jar_set).glob("*.jar")))
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
     quiet = builder.config("spark.ui.showConsoleProgress", "false")
-    quiet = quiet.config("spark.driver.extraJavaOptions", " ".join(apache_kafka.QUICK_START))
     started = quiet.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     started.sparkContext.setLogLevel("OFF")  # queries fail on purpose
     try:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from confluent_kafka import Producer
 
-from compat_tests.spark.loads import ENVIRONMENT
+from compat_tests.spark import jvm
 
 KEYS = 40
 Values = dict[bytes, bytes]
@@ -69,7 +69,7 @@ class History:
             key = b"key %d" % self.random.randrange(KEYS)
             value = None if self.random.random() < 0.3 else b"value %d" % self.random.randrange(1 << 40)
             producer.produce(self.topic, value, key, on_delivery=note)
-        producer.flush(30)
+        producer.flush(60)
 
     def last_values(self, positions: dict[int, int]) -> Values:
         """The last committed values before the positions: a key is in one partition."""
@@ -132,7 +132,7 @@ class Session:
                 stdout=subprocess.PIPE,
                 stderr=file,
                 text=True,
-                env=ENVIRONMENT,
+                env=jvm.environment(),
             )
 
     def __enter__(self) -> Self:

@@ -199,7 +199,7 @@ def test_a_topic_made_anew_between_runs(spark: Any, broker: Broker, topic: Calla
 def make_anew(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     delete_topic(bootstrap, topic)
-    until(lambda: topic not in admin.list_topics(timeout=20).topics, f"{topic} to be gone")
+    until(lambda: topic not in admin.list_topics(timeout=60).topics, f"{topic} to be gone")
     create_topics(bootstrap, {topic: {}})
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,8 @@ from compat_tests.harness import toolchain
 from compat_tests.harness.broker import Broker, HeadgateBroker, installed_command
 from compat_tests.harness.records import Received, Traits, generate
 from compat_tests.harness.topics import create_topics
+from compat_tests.harness.writing import commit
+from compat_tests.spark import jvm
 from compat_tests.spark.spark_format import by_place
 
 NO_TIME = -1
@@ -40,10 +41,9 @@ def other(tmp_path: Path) -> Iterator[Broker]:
 def command(*arguments: str, kill_after_rows: int | None = None) -> list[dict[str, Any]]:
     """Run `headgate spark ...`; the rows. Killed by SIGKILL after so many rows, if told so."""
     toolchain.module("pyspark", "pip install pyspark==4.1.1")
-    settings = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     running = subprocess.Popen(
         [*installed_command(), "spark", *arguments, "--json"],
-        env=settings,
+        env=jvm.environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -98,7 +98,7 @@ def produce_with_aborted(bootstrap: str, topic: str) -> None:
         producer.begin_transaction()
         for index in range(300):
             producer.produce(topic, f"{number} {index}", partition=index % PARTITIONS)
-        producer.flush(30)
+        producer.flush(60)
         if number == 1:
             producer.abort_transaction(30)
         else:
@@ -110,7 +110,7 @@ def produce_without_time(bootstrap: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for partition in range(PARTITIONS):
         producer.produce(topic, b"old", partition=partition, timestamp=NO_TIME)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def test_a_mirror_and_its_groups(broker: Broker, other: Broker, topic: Callable[..., str]) -> None:
@@ -131,17 +131,11 @@ def test_a_mirror_and_its_groups(broker: Broker, other: Broker, topic: Callable[
     places = [one.offset for one in source if one.partition == 0]
     groups = {f"g{place}": places[place] for place in (0, 40, len(places) // 2, len(places) - 1)}
     for group, offset in groups.items():
-        commit(broker.bootstrap, group, name, offset)
+        commit(broker.bootstrap, group, name, {0: offset})
     moved = command("mirror-groups", *groups, *arguments[1:], "--execute", "--backwards")
     assert [row["topic"] for row in moved] == [name] * len(groups)
     for group in groups:
         assert next_value(other.bootstrap, group, name) == next_value(broker.bootstrap, group, name)
-
-
-def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-    consumer.close()
 
 
 def next_value(bootstrap: str, group: str, topic: str) -> tuple[bytes | None, bytes | None]:
@@ -149,7 +143,7 @@ def next_value(bootstrap: str, group: str, topic: str) -> tuple[bytes | None, by
     settings = {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_committed"}
     consumer = Consumer(settings)
     try:
-        [place] = consumer.committed([TopicPartition(topic, 0)], timeout=20)
+        [place] = consumer.committed([TopicPartition(topic, 0)], timeout=60)
         consumer.assign([place])
         found = consumer.poll(20)
         assert found is not None

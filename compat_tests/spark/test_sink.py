@@ -63,7 +63,7 @@ def test_a_driver_killed_at_a_step(broker: Broker, tmp_path: Path, step: str, mo
     was_committed = (step, moment) in {("end", "after"), ("done", "before")}
     assert again[0]["is_written"] != was_committed
     assert_once(values(broker, topic), BATCHES)
-    until(lambda: follower.values == values(broker, topic), "the reader in a loop to see the same", 10)
+    until(lambda: follower.values == values(broker, topic), "the reader in a loop to see the same")
     follower.close()
 
 

@@ -15,7 +15,7 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
 def produce_one_by_one(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
     """Each record in a batch of its own, to partition 0, acks=1."""
-    with connect(bootstrap, 20) as stream:
+    with connect(bootstrap, 60) as stream:
         for value in values:
             stream.sendall(produce_request(topic, 1, record_batch(value)))
             receive_frame(stream)

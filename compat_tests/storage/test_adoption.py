@@ -26,6 +26,7 @@ from compat_tests.harness.broker import TARGET, Broker, HeadgateBroker, installe
 from compat_tests.harness.records import Sent
 from compat_tests.harness.topics import create_topics, set_config
 from compat_tests.harness.waiting import until
+from compat_tests.harness.writing import commit
 from compat_tests.matrix.carried import assert_carried, records_of
 from compat_tests.matrix.client import BEFORE_HEADERS, BEFORE_TIMES, MODERN, Abilities, Client
 from compat_tests.matrix.rows import ROWS
@@ -85,7 +86,7 @@ def fill(kafka: ApacheKafka, wanted: Mapping[str, tuple[Abilities, Mapping[str, 
             topics[name].records.extend(records)
             produce(kafka.bootstrap, name, records, codec)
     transact(kafka.bootstrap)
-    commit(kafka.bootstrap, next(iter(wanted)))
+    commit(kafka.bootstrap, GROUP, next(iter(wanted)), {0: COMMITTED})
     described = admin.describe_cluster().result(20)
     ids = {}
     if kafka.jar_set != "broker28":
@@ -116,7 +117,7 @@ def produce(bootstrap: str, topic: str, records: Sequence[Sent], codec: str) -> 
 
     for record in records:
         send(producer, topic, record, delivered)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert not failures, failures[:3]
 
 
@@ -138,7 +139,7 @@ def go_on(directory: Directory, seed: int) -> list[Sent]:
 
     for record in records:
         send(producer, "plain", record, delivered)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert not failures, failures[:3]
     return records
 
@@ -153,24 +154,8 @@ def transact(bootstrap: str) -> None:
         producer.begin_transaction()
         for value in values:
             producer.produce(TRANSACTED, value, partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
-
-
-def commit(bootstrap: str, topic: str) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
-
-    def is_committed() -> bool:
-        try:
-            consumer.commit(offsets=[TopicPartition(topic, 0, COMMITTED)], asynchronous=False)
-        except KafkaException:
-            return False
-        return True
-
-    try:
-        until(is_committed, "Kafka to make the topic of the offsets, and to load it", step_s=0.2)
-    finally:
-        consumer.close()
 
 
 def wait_for_leaders(bootstrap: str, topics: Iterable[str]) -> None:
@@ -179,7 +164,7 @@ def wait_for_leaders(bootstrap: str, topics: Iterable[str]) -> None:
 
     def is_led(partition: TopicPartition) -> bool:
         try:
-            return consumer.get_watermark_offsets(partition, timeout=5) == (0, 0)
+            return consumer.get_watermark_offsets(partition, timeout=60) == (0, 0)
         except KafkaException:
             return False
 
@@ -331,7 +316,7 @@ def assert_transactions(bootstrap: str) -> None:
         assert message is not None, found
         assert (found, message.offset()) == (expected, 9)
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    assert "__transaction_state" in admin.list_topics(timeout=20).topics
+    assert "__transaction_state" in admin.list_topics(timeout=60).topics
 
 
 @pytest.fixture(scope="module")

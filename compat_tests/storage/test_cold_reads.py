@@ -45,7 +45,7 @@ FLOOR_S = 0.020
 def fill(broker: Broker, topic: str) -> None:
     """Batches of a megabyte, safe on the disk: only what is there can leave the memory."""
     request = produce_request(topic, 1, record_batch(os.urandom(MEGABYTE - 1024)))
-    with connect(broker.bootstrap, 30) as stream:
+    with connect(broker.bootstrap, 60) as stream:
         for _ in range(TOPIC_MEGABYTES):
             stream.sendall(request)
             receive_frame(stream)
@@ -63,7 +63,7 @@ def evict(broker: Broker, topic: str) -> None:
 def read_all(bootstrap: str, topic: str) -> None:
     """What the process does: a megabyte at a time, from the start to the end; prints how many bytes these were."""
     size = 0
-    with connect(bootstrap, 30) as stream:
+    with connect(bootstrap, 60) as stream:
         for offset in range(TOPIC_MEGABYTES):
             stream.sendall(fetch_request(topic, offset))
             size += len(read_fetched(receive_frame(stream), topic).records)

@@ -61,7 +61,7 @@ class Log:
         self.sent += 1
         batch = record_batch(self.sent.to_bytes(4, "big") + bytes(RECORD_BYTES))
         body = struct.pack(">hhi", -1, -1, 10_000) + struct.pack(">i", 1) + string(self.topic)
-        with connect(self.broker.bootstrap, 30) as stream:
+        with connect(self.broker.bootstrap, 60) as stream:
             answer = ask(stream, PRODUCE, 8, body + struct.pack(">iii", 1, 0, len(batch)) + batch)
         at = 4 + 2 + len(self.topic) + 4
         _, code, offset = struct.unpack_from(">ihq", answer, at)

@@ -87,14 +87,14 @@ def start_cpu_s(broker: Broker) -> float:
 def fill(broker: Broker) -> None:
     """A topic that stays, and a record in it."""
     create_topics(broker.bootstrap, ["stays"], 2)
-    with connect(broker.bootstrap, 20) as stream:
+    with connect(broker.bootstrap, 60) as stream:
         stream.sendall(produce_request("stays", 1, record_batch(b"kept")))
         receive_frame(stream)
 
 
 def assert_only_what_stays(broker: Broker) -> None:
     assert set(leaders(broker.bootstrap)) == {("stays", 0), ("stays", 1)}
-    with connect(broker.bootstrap, 20) as stream:
+    with connect(broker.bootstrap, 60) as stream:
         assert end_offset(stream, "stays") == 1
 
 

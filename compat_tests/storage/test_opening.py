@@ -133,7 +133,7 @@ def test_a_stock_client_waits_for_its_partition(tmp_path: Path) -> None:
             produced.append(offset)
 
         producer.produce("big", b"sent while it was scanned", partition=0, on_delivery=delivered)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         assert produced == [BATCHES + 1]
         consumer = confluent_kafka.Consumer(settings)
         consumer.subscribe(["big"])

@@ -246,7 +246,7 @@ def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
     errors: list[int] = []
 
     def is_answered() -> bool:
-        with wire.connect(bootstrap, 20) as stream:
+        with wire.connect(bootstrap, 60) as stream:
             wire.ask(stream, FIND_COORDINATOR, 0, wire.string(group))
             answer = wire.ask(stream, OFFSET_COMMIT, 6, head + struct.pack(">i", 1) + wire.string(topic) + row)
         errors.append(Answer(answer[-2:]).take(">h"))

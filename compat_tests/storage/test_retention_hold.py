@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from compat_tests.harness.broker import TARGET, Broker, running
 from compat_tests.harness.topics import create_topics, new_topic, set_config
 from compat_tests.harness.waiting import until
+from compat_tests.harness.writing import commit
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="Apache Kafka has no such setting")
 
@@ -31,22 +32,14 @@ def produce(broker: Broker, topic: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.num.messages": "1", "linger.ms": "0"})
     for _ in range(COUNT):
         producer.produce(topic, bytes(250), partition=0, timestamp=1_600_000_000_000)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def bounds(broker: Broker, topic: str) -> tuple[int, int]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none"})
     try:
-        found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
+        found: tuple[int, int] = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
         return found
-    finally:
-        consumer.close()
-
-
-def commit(broker: Broker, group: str, topic: str, offset: int) -> None:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "enable.auto.commit": False})
-    try:
-        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     finally:
         consumer.close()
 
@@ -61,10 +54,10 @@ def test_retention_waits_for_a_group(busy_broker: Broker, tmp_path: Path) -> Non
     until(lambda: bounds(broker, free) == (COUNT, COUNT), "the retention of the topic that nobody holds")
     assert bounds(broker, held) == (0, COUNT), "nobody has read anything"
 
-    commit(broker, group, held, 30)
+    commit(broker.bootstrap, group, held, {0: 30})
     until(lambda: bounds(broker, held)[0] > 26, "what is read to be deleted")
     broker.restart()
-    commit(broker, f"{group}-other", held, COUNT)
+    commit(broker.bootstrap, f"{group}-other", held, {0: COUNT})
     assert 26 < bounds(broker, held)[0] <= 30, "another group counts for nothing"
 
     set_config(broker.bootstrap, held, "headgate.retention.hold.ms", "1000")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from compat_tests.groups.committed import committed_offsets
@@ -21,6 +21,7 @@ from compat_tests.harness.apache_kafka import CONSUMER_GROUPS, run_tool
 from compat_tests.harness.broker import Broker, installed_command
 from compat_tests.harness.topics import new_topic
 from compat_tests.harness.waiting import until
+from compat_tests.harness.writing import commit
 
 CLASSIC = Kind("confluent-kafka", "range")
 LIMIT_S = 60
@@ -104,7 +105,7 @@ def test_lag_in_seconds_is_the_age_of_the_next_record(broker_of_groups: Broker, 
         age_s = 3000 - number // 3
         producer.produce(topic, b"x" * 300, partition=number % 3, timestamp=now_ms - age_s * 1000)
     producer.flush()
-    commit(broker_of_groups, f"aged-{topic}", topic, {0: 0, 1: 57, 2: 100})
+    commit(broker_of_groups.bootstrap, f"aged-{topic}", topic, {0: 0, 1: 57, 2: 100})
     said = command(broker_of_groups, "lag", f"aged-{topic}", "--fail-above-seconds", "2960")
     passed_s = time.time_ns() / 1e9 - now_ms / 1000
     assert [row["lag"] for row in said.rows] == [100, 43, 0]
@@ -122,7 +123,7 @@ def test_lag_in_seconds_by_the_brokers_clock(broker_of_groups: Broker) -> None:
     began_s = time.time()
     producer.produce(topic, b"x", timestamp=1)
     producer.flush()
-    commit(broker_of_groups, f"aged-{topic}", topic, {0: 0})
+    commit(broker_of_groups.bootstrap, f"aged-{topic}", topic, {0: 0})
     (row,) = command(broker_of_groups, "lag", f"aged-{topic}").rows
     assert 0 < row["lag_seconds"] <= time.time() - began_s
 
@@ -136,7 +137,7 @@ def test_offsets_out_of_range(broker_of_groups: Broker) -> None:
         producer.produce(topic, b"x", partition=number % 2, timestamp=now_ms - 50_000)
     producer.flush()
     group = f"lost-{topic}"
-    commit(broker_of_groups, group, topic, {0: 3, 1: 99})
+    commit(broker_of_groups.bootstrap, group, topic, {0: 3, 1: 99})
     admin = AdminClient({"bootstrap.servers": broker_of_groups.bootstrap})
     for deleted in admin.delete_records([TopicPartition(topic, 0, 6)]).values():
         deleted.result(LIMIT_S)
@@ -150,24 +151,6 @@ def test_offsets_out_of_range(broker_of_groups: Broker) -> None:
     assert f"{group} in {topic}-1: offset 99 is beyond the end (0 to 10)" in said.errors
     said = command(broker_of_groups, "reset", group, "--to", "4", "--topic", topic)
     assert [(row["after"], row["note"]) for row in said.rows] == [(6, "4 is below the start"), (4, "")]
-
-
-def commit(broker: Broker, group: str, topic: str, wanted: dict[int, int]) -> None:
-    """As a client without group management."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
-    places = [TopicPartition(topic, number, offset) for number, offset in wanted.items()]
-
-    def is_committed() -> bool:
-        try:
-            consumer.commit(offsets=places, asynchronous=False)
-        except KafkaException as error:  # a new coordinator still loads
-            if not error.args[0].retriable() and error.args[0].code() != KafkaError.NOT_COORDINATOR:
-                raise
-            return False
-        return True
-
-    until(is_committed, f"the coordinator of {group}", LIMIT_S, 0.1)
-    consumer.close()
 
 
 @pytest.mark.parametrize("kind", [CLASSIC, Kind("confluent-kafka", SERVER)], ids=lambda kind: kind.name)
@@ -208,7 +191,7 @@ def wait_until_empty(group: Group) -> None:
 
 
 def test_offsets_out_and_in_again(group: Group, tmp_path: Path) -> None:
-    commit(group.broker, group.name, group.topic, {0: 0, 1: 0})
+    commit(group.broker.bootstrap, group.name, group.topic, {0: 0, 1: 0})
     fill(group, 10)
     assert (
         command(group.broker, "reset", group.name, "--to", "7", "--topic", f"{group.topic}:0-1", "--execute").code == 0

@@ -65,7 +65,7 @@ def produce(broker: Broker, topic: str, partition: int, count: int, size: int = 
             partition=partition,
             on_delivery=lambda error, _: codes.append(error.code() if error else 0),
         )
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return [code for code in codes if code]
 
 
@@ -293,7 +293,7 @@ def test_the_protocol_of_transactions_is_a_feature(tools: Tools, own_broker: Bro
     def begin() -> None:
         producer.begin_transaction()
         producer.produce(topic, b"x")
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
 
     def level() -> list[tuple[str, str]]:
         lines = [line for line in tools.lines(kafka_tools.FEATURES, "describe") if "transaction.version" in line]
@@ -363,7 +363,7 @@ def test_producers_and_transactions(tools: Tools, own_broker: Broker) -> None:
     producer = Producer({"bootstrap.servers": own_broker.bootstrap, "enable.idempotence": True})
     for _ in range(3):
         producer.produce(topic, b"x")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
     _, row = tools.lines(kafka_tools.TRANSACTIONS, "describe-producers", "--topic", topic, "--partition", "0")
     producer_id, epoch, _, sequence, timestamp, transaction = row.split()
@@ -383,7 +383,7 @@ def find_and_abort(tools: Tools, broker: Broker, topic: str) -> None:
     producer.init_transactions(20)
     producer.begin_transaction()
     producer.produce(topic, b"x")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     listed = [row.split() for row in tools.lines(kafka_tools.TRANSACTIONS, "list")]
     assert [(row[0], row[3]) for row in listed if row[0] == "lives"] == [("lives", "Ongoing")]
     assert len(tools.lines(kafka_tools.TRANSACTIONS, "list", "--duration-filter", "600000")) == 1

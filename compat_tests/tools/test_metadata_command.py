@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from compat_tests.harness.broker import TARGET, HeadgateBroker, installed_command
 from compat_tests.harness.topics import create_topics, set_config
+from compat_tests.harness.writing import send
 from compat_tests.harness.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.skipif(TARGET != "headgate", reason="a command of ours")
@@ -56,13 +57,6 @@ def described(broker: HeadgateBroker) -> dict[str, Any]:
     return {row["topic"]: (row["topic_id"], row["configs"]) for row in rows}
 
 
-def produce(broker: HeadgateBroker, first: int) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": "true"})
-    for number in range(first, first + COUNT):
-        producer.produce("t0", str(number))
-    assert producer.flush(LIMIT_S) == 0
-
-
 def read(broker: HeadgateBroker) -> list[int]:
     """The next records of the group, committed."""
     consumer = Consumer(
@@ -86,7 +80,7 @@ def test_metadata_go_there_and_come_back(zookeeper: ZooKeeper, tmp_path: Path) -
     broker = HeadgateBroker(tmp_path / "whole")
     broker.start()
     create_topics(broker.bootstrap, TOPICS, 1)
-    produce(broker, 0)
+    send(broker.bootstrap, "t0", map(str, range(COUNT)))
     assert read(broker) == list(range(COUNT))
     before = described(broker)
     broker.stop()
@@ -96,7 +90,7 @@ def test_metadata_go_there_and_come_back(zookeeper: ZooKeeper, tmp_path: Path) -
     broker.settings["zookeeper.connect"] = f"{zookeeper.connect}/{broker.directory.name}"
     broker.start()
     assert described(broker) == before
-    produce(broker, COUNT)
+    send(broker.bootstrap, "t0", map(str, range(COUNT, 2 * COUNT)))
     assert read(broker) == list(range(COUNT, 2 * COUNT))
     set_config(broker.bootstrap, "t1", "retention.ms", "5000")
     broker.stop()
@@ -107,7 +101,7 @@ def test_metadata_go_there_and_come_back(zookeeper: ZooKeeper, tmp_path: Path) -
     after = described(broker)
     assert after["t1"][1] == {"retention.ms": "5000"}
     assert {**after, "t1": before["t1"]} == before
-    produce(broker, 2 * COUNT)
+    send(broker.bootstrap, "t0", map(str, range(2 * COUNT, 3 * COUNT)))
     assert read(broker) == list(range(2 * COUNT, 3 * COUNT))
     broker.stop()
 

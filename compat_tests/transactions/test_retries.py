@@ -27,7 +27,7 @@ def produce_batches(bootstrap: str, topic: str, count: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0, "log_level": 2})
     for number in range(count):
         producer.produce(topic, b"batch %d" % number, partition=0)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
 
 
 def send_again(broker: Broker, topic: str, batch: Batch) -> tuple[int, int]:
@@ -36,7 +36,7 @@ def send_again(broker: Broker, topic: str, batch: Batch) -> tuple[int, int]:
     data = bytes(8) + path.read_bytes()[batch.position + 8 : batch.position + batch.size]
     head = struct.pack(">hhii", -1, -1, 10_000, 1) + wire.string(topic)
     body = head + struct.pack(">iii", 1, 0, len(data)) + data
-    with wire.connect(broker.bootstrap, 20) as stream:
+    with wire.connect(broker.bootstrap, 60) as stream:
         answer = wire.ask(stream, wire.PRODUCE, 3, body)
     start = len(struct.pack(">i", 1) + wire.string(topic) + struct.pack(">ii", 1, 0))
     error, offset = struct.unpack_from(">hq", answer, start)

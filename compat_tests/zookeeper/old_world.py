@@ -177,7 +177,7 @@ def produce_to(bootstrap: str, topic: str, partition: int, values: Iterable[byte
     messages = b"".join(map(_message, values))
     row = struct.pack(">i", partition) + struct.pack(">i", len(messages)) + messages
     body = struct.pack(">hii", -1, 30_000, 1) + wire.string(topic) + struct.pack(">i", 1) + row
-    with wire.connect(bootstrap, 30) as stream:
+    with wire.connect(bootstrap, 60) as stream:
         answer = wire.ask(stream, wire.PRODUCE, 0, body)
     error, offset = struct.unpack(">hq", answer[-10:])
     return int(error), int(offset)

@@ -213,7 +213,7 @@ def outcomes(bootstrap: str, connect: str, cases: Sequence[Case] = CASES) -> Ite
 
 def offsets_in_zookeeper(bootstrap: str, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:
     """What OffsetFetch 0 answers, by partition; without those that have no offset."""
-    with wire.connect(bootstrap, 20) as stream:
+    with wire.connect(bootstrap, 60) as stream:
         reader = wire.Reader(wire.ask(stream, OFFSET_FETCH, 0, fetch(group, [(topic, list(partitions))])))
     assert reader.number("i") == 1
     assert reader.string() == topic
@@ -227,7 +227,7 @@ def offsets_in_zookeeper(bootstrap: str, group: str, topic: str, partitions: Ite
 
 
 def answer_of(bootstrap: str, case: Case) -> bytes | None:
-    with wire.connect(bootstrap, 20) as stream:
+    with wire.connect(bootstrap, 60) as stream:
         try:
             return wire.ask(stream, case.key, case.version, case.body)
         except ConnectionError:
@@ -243,13 +243,13 @@ def data_of(zookeeper: Any, node: str) -> str:
 
 def wait_for_coordinator(bootstrap: str, group: str) -> None:
     def is_there() -> bool:
-        with wire.connect(bootstrap, 20) as stream:
+        with wire.connect(bootstrap, 60) as stream:
             return wire.ask(stream, FIND_COORDINATOR, 0, wire.string(group))[:2] == bytes(2)
 
     until(is_there, f"the coordinator of {group}", step_s=0.1)
 
     def is_loaded() -> bool:
-        with wire.connect(bootstrap, 20) as stream:
+        with wire.connect(bootstrap, 60) as stream:
             return wire.ask(stream, OFFSET_FETCH, 1, fetch(group, [(TOPIC, [0])]))[-2:] == bytes(2)
 
     until(is_loaded, f"the coordinator to load {group}", step_s=0.1)

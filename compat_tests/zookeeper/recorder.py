@@ -267,14 +267,14 @@ def requests(recorder: Recorder) -> None:
     broker = recorder.start_broker(0)
     create(recorder, "t", "--partitions", "3", "--replication-factor", "1")
     recorder.step("a broker starts, a topic is created")
-    with wire.connect(broker.bootstrap, 30) as stream:
+    with wire.connect(broker.bootstrap, 60) as stream:
         partition = struct.pack(">iqh", 2, 41, -1)
         body = wire.string("old") + struct.pack(">i", 1) + wire.string("t") + struct.pack(">i", 1) + partition
         answer = wire.ask(stream, OFFSET_COMMIT, 0, body)
         assert answer[-2:] == bytes(2), answer
     recorder.step("OffsetCommit 0")
     for _ in range(ROUNDS):
-        with wire.connect(broker.bootstrap, 30) as stream:
+        with wire.connect(broker.bootstrap, 60) as stream:
             answer = wire.ask(stream, INIT_PRODUCER_ID, 0, struct.pack(">hi", -1, 60_000))
         if answer[4:6] == bytes(2):
             break

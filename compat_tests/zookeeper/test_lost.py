@@ -17,8 +17,9 @@ from kazoo.exceptions import KazooException
 from compat_tests.harness.broker import HeadgateBroker
 from compat_tests.harness.topics import create_topics
 from compat_tests.harness.waiting import until
+from compat_tests.harness.writing import send
 from compat_tests.harness.zookeeper import ZooKeeper
-from compat_tests.zookeeper.test_start import consume, produce, reader
+from compat_tests.zookeeper.test_start import consume, reader
 
 OUTDATED = "came back empty or from an older copy"
 WAY_OUT = "start by `headgate serve --adopt` without zookeeper.connect, stop, and run `headgate metadata to-zookeeper`"
@@ -42,7 +43,7 @@ def broker(tmp_path: Path, zookeeper: ZooKeeper) -> Iterator[HeadgateBroker]:
     try:
         made.start()
         create_topics(made.bootstrap, {"t": {}})
-        produce(made.bootstrap, "t", "a")
+        send(made.bootstrap, "t", ["a"], is_idempotent=False)
         yield made
     finally:
         made.kill()
@@ -93,7 +94,7 @@ def test_an_older_copy_is_named_and_the_right_data_help(
     right = copied(zookeeper, tmp_path / "right")
     replace_data(zookeeper, older)
     until(lambda: bool(errors(broker, OUTDATED)), "the error", 60)
-    produce(broker.bootstrap, "t", "b")
+    send(broker.bootstrap, "t", ["b"], is_idempotent=False)
     time.sleep(3)
     assert len(errors(broker, OUTDATED)) == 1
     assert WAY_OUT in errors(broker, OUTDATED)[0]
@@ -119,7 +120,7 @@ def test_the_way_out_of_an_empty_zookeeper(zookeeper: ZooKeeper, broker: Headgat
     run_metadata(broker)
     broker.start()
     until(can_create(broker, "u"), "the broker to be the controller", 30)
-    produce(broker.bootstrap, "t", "b")
+    send(broker.bootstrap, "t", ["b"], is_idempotent=False)
     assert consume(broker.bootstrap, "t", 1) == ["b"], "the group goes on behind its commit"
 
 

@@ -25,6 +25,7 @@ from compat_tests.harness.broker import HeadgateBroker
 from compat_tests.harness.ports import reserve
 from compat_tests.harness.topics import create_topics
 from compat_tests.harness.waiting import until
+from compat_tests.harness.writing import send
 from compat_tests.harness.zookeeper import ZooKeeper
 
 SESSION_MS = 2_000  # where ZooKeeper goes, or does not answer
@@ -78,7 +79,7 @@ def refusal(directory: Path, settings: Mapping[str, str], timeout_s: float = 20)
 @contextmanager
 def reader(connect: str) -> Iterator[KazooClient]:
     client = KazooClient(connect)
-    client.start(timeout=20)
+    client.start(timeout=60)
     try:
         yield client
     finally:
@@ -94,15 +95,6 @@ def leader_epochs(connect: str, topic: str) -> list[int]:
     with reader(connect) as client:
         path = f"/brokers/topics/{topic}/partitions"
         return [value(client, f"{path}/{index}/state")["leader_epoch"] for index in sorted(client.get_children(path))]
-
-
-def produce(bootstrap: str, topic: str, *values: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1})
-    failures: list[object] = []
-    for text in values:
-        producer.produce(topic, text, on_delivery=lambda error, _: failures.append(error) if error else None)
-    assert producer.flush(20) == 0
-    assert not failures
 
 
 def consume(bootstrap: str, topic: str, count: int) -> list[str]:
@@ -146,7 +138,7 @@ class Load:
             producer.produce(
                 self._topic, "x", on_delivery=lambda error, _: self.errors.append(error) if error else None
             )
-            producer.flush(20)
+            producer.flush(60)
             self.slowest_s = max(self.slowest_s, time.monotonic() - began)
             self.count += 1
             time.sleep(0.01)
@@ -229,7 +221,7 @@ def test_a_restart_after_sigkill_waits_for_nothing(
     connect = at(zookeeper)
     start(broker, connect, LONG_SESSION_MS)
     create_topics(broker.bootstrap, {"t": {}}, 2)
-    produce(broker.bootstrap, "t", "a", "b", "c")
+    send(broker.bootstrap, "t", ["a", "b", "c"], is_idempotent=False)
     seconds = []
     for _ in range(2):
         broker.kill()
@@ -309,7 +301,7 @@ def test_a_server_that_answers_nothing(own_zookeeper: ZooKeeper, tmp_path: Path)
 
 def test_an_address_that_nobody_can_connect_to(tmp_path: Path) -> None:
     broker = HeadgateBroker(tmp_path, {"zookeeper.connect": "127.0.0.1:1", "listeners": "PLAINTEXT://0.0.0.0:9092"})
-    result = subprocess.run(broker.command(), check=False, capture_output=True, text=True, timeout=20)
+    result = subprocess.run(broker.command(), check=False, capture_output=True, text=True, timeout=60)
     assert result.returncode == 2
     assert "set advertised.listeners=PLAINTEXT://<name or address>:9092" in result.stderr
 
@@ -393,7 +385,7 @@ def test_a_stop_without_zookeeper(own_zookeeper: ZooKeeper, broker: HeadgateBrok
 
 
 def consume_nothing_but_start(broker: HeadgateBroker) -> bool:
-    produce(broker.bootstrap, "t", "a")
+    send(broker.bootstrap, "t", ["a"], is_idempotent=False)
     return consume(broker.bootstrap, "t", 1) == ["a"]
 
 
@@ -402,8 +394,8 @@ def test_a_deleted_registration_comes_back(zookeeper: ZooKeeper, broker: Headgat
     start(broker, connect)
     with reader(connect) as client:
         client.delete("/brokers/ids/0")
-        until(lambda: client.exists("/brokers/ids/0") is not None, "the registration", 10)
+        until(lambda: client.exists("/brokers/ids/0") is not None, "the registration")
         client.delete("/controller")
-        until(lambda: client.exists("/controller") is not None, "the controller", 10)
+        until(lambda: client.exists("/controller") is not None, "the controller")
         assert client.get("/controller_epoch")[0] == b"2"
     create_topics(broker.bootstrap, {"t": {}})

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from compat_tests.harness.apache_kafka import KafkaOnZooKeeper, run_tool
 from compat_tests.harness.broker import HeadgateBroker
 from compat_tests.harness.topics import create_topics
 from compat_tests.harness.waiting import until
+from compat_tests.harness.writing import send
 from compat_tests.harness.zookeeper import ZooKeeper
 
 NODE_ID = 7
 PARTITIONS = 3
 SESSION = {"zookeeper.session.timeout.ms": "6000"}  # a Kafka on a busy machine misses a shorter one
 CONFIGS = {"retention.ms": "123456789", "max.message.bytes": "2000000"}
-
-
-def produce(bootstrap: str, topic: str, values: Sequence[str]) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True})
-    failures: list[object] = []
-    for text in values:
-        producer.produce(topic, text, on_delivery=lambda error, _: failures.append(error) if error else None)
-    assert producer.flush(30) == 0
-    assert not failures
 
 
 def consume(bootstrap: str, group: str, count: int) -> list[str]:
@@ -62,7 +54,7 @@ def committed(bootstrap: str, group: str) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
     try:
         wanted = [TopicPartition("t", index) for index in range(PARTITIONS)]
-        return sum(max(0, one.offset) for one in consumer.committed(wanted, timeout=20))
+        return sum(max(0, one.offset) for one in consumer.committed(wanted, timeout=60))
     finally:
         consumer.close()
 
@@ -82,7 +74,7 @@ def test_there_and_back(jar_set: str, tmp_path: Path, figure: Callable[[str], No
     ):
         create_topics(kafka.bootstrap, {"t": CONFIGS}, PARTITIONS)
         of_kafka = [f"kafka {number}" for number in range(200)]
-        produce(kafka.bootstrap, "t", of_kafka)
+        send(kafka.bootstrap, "t", of_kafka)
         assert consume(kafka.bootstrap, "g", 200) == sorted(of_kafka)
         kafka.stop()
         broker = HeadgateBroker(tmp_path, {"zookeeper.connect": kafka.connect, **SESSION}, kafka.logs)
@@ -91,7 +83,7 @@ def test_there_and_back(jar_set: str, tmp_path: Path, figure: Callable[[str], No
             assert configs(broker.bootstrap) == CONFIGS
             assert committed(broker.bootstrap, "g") == 200
             of_headgate = [f"headgate {number}" for number in range(100)]
-            produce(broker.bootstrap, "t", of_headgate)
+            send(broker.bootstrap, "t", of_headgate)
             assert consume(broker.bootstrap, "g", 100) == sorted(of_headgate), "nothing is read twice"
             assert consume(broker.bootstrap, "all", 300) == sorted(of_kafka + of_headgate)
             create_topics(broker.bootstrap, {"made-by-headgate": {}}, 2)
@@ -104,8 +96,8 @@ def test_there_and_back(jar_set: str, tmp_path: Path, figure: Callable[[str], No
         finally:
             broker.kill()
         kafka.start()
-        produce(kafka.bootstrap, "made-by-headgate", ["x"])
-        produce(kafka.bootstrap, "t", ["again"])
+        send(kafka.bootstrap, "made-by-headgate", ["x"])
+        send(kafka.bootstrap, "t", ["again"])
         if jar_set != "broker28":  # which does not know the version of Headgate's records of offsets (KIP-915)
             assert committed(kafka.bootstrap, "g") == 300
             assert consume(kafka.bootstrap, "g", 1) == ["again"]
@@ -118,6 +110,6 @@ def test_there_and_back(jar_set: str, tmp_path: Path, figure: Callable[[str], No
 def check_in_use(kafka: KafkaOnZooKeeper, directory: Path) -> None:
     """A Kafka that was killed is registered until its session ends."""
     broker = HeadgateBroker(directory, {"zookeeper.connect": kafka.connect, **SESSION}, kafka.logs)
-    result = subprocess.run(broker.command(), check=False, capture_output=True, text=True, timeout=20)
+    result = subprocess.run(broker.command(), check=False, capture_output=True, text=True, timeout=60)
     address = f"PLAINTEXT://{kafka.bootstrap}"
     assert f"node.id={NODE_ID} is in use in ZooKeeper at {kafka.connect} by {address}, since" in result.stderr

@@ -27,7 +27,7 @@ from headgate.gateway.api.context import Client, HandlerContext
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
 from headgate.gateway.runtime.purgatory import Waiting, WaitList
-from headgate.gateway.runtime.tasks import is_task
+from headgate.gateway.runtime.tasks import Task, is_task
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import joined

@@ -51,7 +51,7 @@ class Ticket:
 
     __slots__ = ()
 
-    is_gone: bool
+    is_gone: bool = False
     """Whether the client has closed the connection. A reply is still allowed, and has no effect."""
 
 

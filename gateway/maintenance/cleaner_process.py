@@ -102,7 +102,7 @@ class ProcessWorker:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self._is_asked = self._is_closed = False
 
     def collect(self, job: Job, bytes_per_second: float, done: Done) -> None:
@@ -125,7 +125,7 @@ class ProcessWorker:
         """Send a request and wait for the answer, in a thread that only waits."""
         if self._is_over:
             raise StoppedError("compaction was stopped")
-        process = self._process = self._process or _start()
+        process = self.process = self.process or _start()
         assert process.stdin is not None
         assert process.stdout is not None
         answer = None
@@ -152,7 +152,7 @@ class ProcessWorker:
 
     def close(self) -> None:
         self._is_closed = True
-        process = self._process
+        process = self.process
         if process is not None:
             if self._is_asked:  # the waiting thread notices the end, and cleans up
                 process.kill()
@@ -160,7 +160,7 @@ class ProcessWorker:
                 self._end(process)
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = None
+        self.process = None
         process.kill()
         process.wait()
         for pipe in (process.stdin, process.stdout):

@@ -125,14 +125,14 @@ class BoundedExecutor:
     def __init__(self, scheduler: Scheduling, most: int = MAX_THREADS_PER_EXECUTOR) -> None:
         self._scheduler = scheduler
         self._most = most
-        self._running = 0
-        self._waiting: deque[_Waiting] = deque()
+        self.running = 0
+        self.waiting: deque[_Waiting] = deque()
         self._look_at = _FEW  # the queue length at which unwanted work is removed
 
     @property
     def is_full(self) -> bool:
         """Whether further work would have to wait."""
-        return self._running >= self._most
+        return self.running >= self._most
 
     def in_thread(self, work: Callable[[], Any], done: _Done, is_wanted: Callable[[], bool] = lambda: True) -> None:
         """As `Scheduler.in_thread`. Work that still waits when the broker stops is not run.
@@ -143,8 +143,8 @@ class BoundedExecutor:
         if not self.is_full:
             self._begin(work, done)
             return
-        self._waiting.append(_Work(work, done, is_wanted))
-        if len(self._waiting) == self._look_at:
+        self.waiting.append(_Work(work, done, is_wanted))
+        if len(self.waiting) == self._look_at:
             self._scheduler.call_soon(self._forget_unwanted)
 
     def when_free(self, begin: Callable[[], None]) -> None:
@@ -154,22 +154,22 @@ class BoundedExecutor:
         when the broker stops.
         """
         if self.is_full:
-            self._waiting.append(begin)
+            self.waiting.append(begin)
         else:
             begin()
 
     def _begin(self, work: Callable[[], Any], done: _Done) -> None:
         def ended(result: Any) -> None:
-            self._running -= 1
+            self.running -= 1
             self._begin_next()
             done(result)
 
-        self._running += 1
+        self.running += 1
         self._scheduler.in_thread(work, ended)
 
     def _begin_next(self) -> None:
-        while self._waiting and not (self.is_full or self._scheduler.is_over):
-            waiting = self._waiting.popleft()
+        while self.waiting and not (self.is_full or self._scheduler.is_over):
+            waiting = self.waiting.popleft()
             if not isinstance(waiting, _Work):
                 waiting()
             elif waiting.is_wanted():
@@ -178,13 +178,13 @@ class BoundedExecutor:
                 self._forget(waiting)
 
     def _forget_unwanted(self) -> None:
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self.waiting = self.waiting, deque()
         for work in waiting:
             if not isinstance(work, _Work) or work.is_wanted():
-                self._waiting.append(work)
+                self.waiting.append(work)
             else:
                 self._forget(work)
-        self._look_at = max(_FEW, 2 * len(self._waiting))
+        self._look_at = max(_FEW, 2 * len(self.waiting))
 
     def _forget(self, work: _Work) -> None:
         self._scheduler.call_soon(partial(work.done, UnwantedError("the work is not wanted any more")))

@@ -92,7 +92,7 @@ class ScriptedPartition:
         self.is_slow = False
         self.appended = 0
         self.staged_batches: list[bytes] = []
-        self._writes: deque[tuple[memoryview, Done]] = deque()
+        self.writes: deque[tuple[memoryview, Done]] = deque()
         self._tasks = tasks
 
     def __repr__(self) -> str:
@@ -150,11 +150,11 @@ class ScriptedPartition:
         self.advance_high_watermark()
 
     def writer(self) -> ScriptedPartition | _Writer | None:
-        return _Writer(self._writes) if self.is_slow or self._writes else None
+        return _Writer(self.writes) if self.is_slow or self.writes else None
 
     def finish_write(self) -> None:
         """The thread has written, or failed to."""
-        records, done = self._writes.popleft()
+        records, done = self.writes.popleft()
         try:
             info = self.append(records, -1, 0)
         except KafkaError as error:
@@ -179,12 +179,12 @@ class ScriptedPartition:
 
 class _Writer:
     def __init__(self, writes: deque[tuple[memoryview, Done]]) -> None:
-        self._writes = writes
+        self.writes = writes
 
     def append(
         self, records: memoryview, required_acks: int, now_ms: int, done: Done, validate: str | None = None
     ) -> None:
-        self._writes.append((records, done))
+        self.writes.append((records, done))
 
 
 def _split(data: bytearray, offset: int) -> list[bytes]:

@@ -27,7 +27,7 @@ def test_the_noise_of_a_start_is_left_out(capfd: pytest.CaptureFixture[str]) -> 
     os.close(child)
     for thread in threading.enumerate():
         if thread.name == "jvm-errors":
-            thread.join(10)
+            thread.join(60)
     assert capfd.readouterr().err.encode().replace(b"own: ", b"") == OTHER + b", later"
 
 

@@ -49,7 +49,8 @@ class Pool:
         self._max_index_bytes = max_index_bytes
         self._opened: OrderedDict[Closable, None] = OrderedDict()
         self._loaded: OrderedDict[Closable, int] = OrderedDict()
-        self._loaded_bytes = 0
+        self.loaded_bytes = 0
+        """Of indexes in memory."""
 
     def open(self, path: str) -> File:
         """Open a file of a segment; a thread may be renaming it (`replacement`). Raises OSError."""
@@ -89,13 +90,13 @@ class Pool:
             self._loaded.move_to_end(index)
             if before == size:
                 return
-        self._loaded_bytes += size - (before or 0)
+        self.loaded_bytes += size - (before or 0)
         self._loaded[index] = size
-        while self._loaded_bytes > self._max_index_bytes and len(self._loaded) > 1:
+        while self.loaded_bytes > self._max_index_bytes and len(self._loaded) > 1:
             oldest, freed = self._loaded.popitem(last=False)
-            self._loaded_bytes -= freed
+            self.loaded_bytes -= freed
             oldest.unload()
 
     def unloaded(self, index: Closable) -> None:
         """Note that an index was unloaded by its owner."""
-        self._loaded_bytes -= self._loaded.pop(index, 0)
+        self.loaded_bytes -= self._loaded.pop(index, 0)

@@ -188,34 +188,34 @@ class Fault:
 class OpenFile(File):
     """A handle; useless after the crash of its file system."""
 
-    __slots__ = ("_files", "_node", "_path")
+    __slots__ = ("_files", "node", "path")
 
     def __init__(self, files: CrashingFiles, node: MemoryFile, path: str) -> None:
         super().__init__(NO_DESCRIPTOR)
         self._files = files
-        self._node = node
-        self._path = path
+        self.node = node
+        self.path = path
         files.open_handles += 1
 
     def close(self) -> None:
         self._files.open_handles -= 1
 
     def write_at(self, data: memoryview | bytearray | bytes, position: int) -> None:
-        self._files.write_node(self._node, position, bytes(data), self._path)
+        self._files.write_node(self.node, position, bytes(data), self.path)
 
     def read_at(self, length: int, position: int) -> bytes:
         self._files.reads += 1
-        self._files.meet("read", self._path)
-        return bytes(self._node.content[position : position + length])
+        self._files.meet("read", self.path)
+        return bytes(self.node.content[position : position + length])
 
     def size(self) -> int:
-        return len(self._node.content)
+        return len(self.node.content)
 
     def truncate(self, size: int) -> None:
-        self._files.truncate_node(self._node, size, self._path)
+        self._files.truncate_node(self.node, size, self.path)
 
     def sync(self) -> None:
-        self._files.sync_node(self._node, self._path)
+        self._files.sync_node(self.node, self.path)
 
 
 class MemoryLock(Lock):

@@ -47,7 +47,7 @@ TESTED_ELSEWHERE: Final = (
     "gateway/config/*",  # tables, tested by gateway/tests/test_config*.py
     "gateway/api/handlers/*",  # tested over the wire, with dispatch around them
     "protocol/messages/*",  # property tests cover every message of the registry
-    "tools/bench/*",  # its tests are tools/tests/test_bench_*.py
+    "tools/bench/*",  # its programs in C are tested with what starts them
 )
 
 # All names in the top folder; any other was left there by accident
@@ -281,6 +281,7 @@ def findings(
     counted |= counts.count(sources)
     yield from counts.above(counted, counts.LIMITS)
     yield from imports.findings({path: sources[path] for path in sources if path.split("/")[0] in PACKAGES})
+    yield from imports.too_full(sources)
     yield from strays(paths)
     yield from scraps((path, (root / path).stat().st_size) for path in paths)
     yield from untested(paths)

@@ -34,7 +34,7 @@ def fake_broker(answer: Answer) -> Iterator[str]:
         thread.start()
         yield f"127.0.0.1:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
+    thread.join(60)
 
 
 def _serve(listener: socket.socket, answer: Answer) -> None:

@@ -78,6 +78,6 @@ class Follower:
 
     def close(self) -> None:
         self._is_closing.set()
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive(), "the follower did not end"
         self._consumer.close()

@@ -17,7 +17,7 @@ LIST_TRANSACTIONS, VERSION = 66, 0
 def open_transactions(bootstrap: str) -> set[str]:
     """The transactional ids in the state Ongoing."""
     body = NO_TAGS + length(1) + string("Ongoing") + length(0) + NO_TAGS
-    with wire.connect(bootstrap, 30) as stream:
+    with wire.connect(bootstrap, 60) as stream:
         answer = Answer(wire.ask(stream, LIST_TRANSACTIONS, VERSION, body))
     answer.tags()
     answer.number("i")

@@ -44,7 +44,7 @@ def ask(bootstrap: str, group: str, topic: str, partitions: Collection[int]) -> 
     wanted = b"".join(struct.pack(">i", partition) for partition in partitions)
     topics = length(1) + string(topic) + length(len(partitions)) + wanted + NO_TAGS
     body = NO_TAGS + string(group) + topics + b"\1" + NO_TAGS
-    with wire.connect(bootstrap, 30) as stream:
+    with wire.connect(bootstrap, 60) as stream:
         answer = Answer(wire.ask(stream, OFFSET_FETCH, VERSION, body))
     answer.tags()
     answer.number("i")

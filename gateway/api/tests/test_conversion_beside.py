@@ -11,10 +11,10 @@ from typing import Any, Self
 import pytest
 
 from headgate import Headgate
+from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.messages.api_versions import ApiVersionsRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import Record
 from headgate.protocol.schema import Message
@@ -43,11 +43,6 @@ class Client:
 
     def close(self) -> None:
         self._socket.close()
-
-
-def produce(topic: str, records: bytes | bytearray) -> ProduceRequest:
-    data = PartitionProduceData(index=0, records=memoryview(records))
-    return ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
 
 
 def fetch(topic: str) -> FetchRequest:
@@ -83,7 +78,7 @@ class OldClient:
             self._round()
 
     def _round(self) -> None:
-        (row,) = self._client.ask(produce(self._topic, self._set), 2).responses[0].partition_responses
+        (row,) = self._client.ask(produce_request(self._set, self._topic, acks=1), 2).responses[0].partition_responses
         assert row.error_code == 0
         (fetched,) = self._client.ask(fetch(self._topic), 2).responses[0].partitions
         assert fetched.error_code == 0

@@ -33,8 +33,8 @@ from headgate.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEp
 from headgate.protocol.reading import BYTES_PER_ELEMENT, MAX_ELEMENTS, MAX_ELEMENTS_AT_ONCE, parsed_bytes
 from headgate.protocol.schema import Message
 from headgate.protocol.steps import Steps, finish, is_steps
+from headgate.protocol.tests.hostile.subjects import FIXED_BYTES
 from headgate.protocol.tests.shapes import filled
-from headgate.protocol.tests.subjects import FIXED_BYTES
 
 MANY = 150_000
 LARGE = FREE_BYTES // 12 + 100

@@ -16,6 +16,7 @@ from headgate.gateway.metadata import snapshot
 from headgate.gateway.metadata.metadata_log import replay
 from headgate.gateway.tests.builders import records
 from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
+from headgate.gateway.tests.requests import commit_request, produce_request
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.metadata import BROKER_RESOURCE, MetadataRecord
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -29,13 +30,7 @@ from headgate.protocol.messages.incremental_alter_configs import (
 )
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.messages.metadata import MetadataRequest
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build, iterate, split
 from headgate.storage.log.log import Log
 from headgate.storage.segment.file_slice import FileSlice
@@ -65,11 +60,6 @@ async def create(client: WireClient, name: str, partitions: int = 1) -> None:
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
     response = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7)
     assert response.topics[0].error_code == ErrorCode.NONE
-
-
-def produce(name: str, records: bytes | bytearray, acks: int = -1, index: int = 0) -> ProduceRequest:
-    data = PartitionProduceData(index=index, records=records)
-    return ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[TopicProduceData(name=name, partition_data=[data])])
 
 
 def fetch(name: str, offset: int, max_wait_ms: int = 500, min_bytes: int = 1, **options: Any) -> FetchRequest:
@@ -117,7 +107,7 @@ def test_a_broker_replaces_its_metadata_log_by_a_snapshot(tmp_path: Path, monkey
     async def fill(memory: MemoryBroker) -> None:
         client = memory.connect()
         await create(client, "kept", 3)
-        await client.ask(produce("kept", batch(b"v")), 9)
+        await client.ask(produce_request(batch(b"v"), "kept"), 9)
         for number in range(4):
             await create(client, f"t{number}")
             await client.ask(DeleteTopicsRequest(topic_names=[f"t{number}"], timeout_ms=1_000), 3)
@@ -162,8 +152,7 @@ def test_committed_offsets_that_are_not_in_the_page_cache_are_loaded(
     async def commit(memory: MemoryBroker) -> None:
         client = memory.connect()
         await create(client, "t")
-        topic = OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(0, committed_offset=7)])
-        response = await client.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 2)
+        response = await client.ask(commit_request("g", {0: 7}), 2)
         assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
 
     async def fetch_offset(memory: MemoryBroker) -> None:
@@ -189,7 +178,7 @@ def test_a_produced_record_is_fetched(tmp_path: Path, version: int) -> None:
     async def scenario(memory: MemoryBroker) -> None:
         client = memory.connect()
         await create(client, "t")
-        produced = await client.ask(produce("t", batch(b"a", b"b")), version)
+        produced = await client.ask(produce_request(batch(b"a", b"b")), version)
         row = produced.responses[0].partition_responses[0]
         assert (row.error_code, row.base_offset) == (ErrorCode.NONE, 0)
         fetched = await client.ask(fetch("t", 0), 12)
@@ -204,7 +193,7 @@ def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
         client = memory.connect()
         await create(client, "t")
         for number in range(5):
-            await client.send(produce("t", batch(b"%d" % number)), 7)
+            await client.send(produce_request(batch(b"%d" % number)), 7)
         offsets: list[int] = []
         while len(offsets) < 5:
             for _, response in client._peer.receive(await client._some()):
@@ -221,7 +210,7 @@ def test_a_long_poll_is_woken_by_an_append(tmp_path: Path) -> None:
         start = trio.current_time()
         await client.send(fetch("t", 0, max_wait_ms=30_000), 12)
         await trio.sleep(5)
-        await other.ask(produce("t", batch(b"late")), 7)
+        await other.ask(produce_request(batch(b"late")), 7)
         assert values(await client.receive()) == [b"late"]
         assert trio.current_time() - start == pytest.approx(5, abs=0.001)
 
@@ -248,7 +237,7 @@ def test_min_bytes_are_waited_for(tmp_path: Path) -> None:
         start = trio.current_time()
         for _ in range(3):
             await trio.sleep(1)
-            await other.ask(produce("t", batch(bytes(30))), 7)
+            await other.ask(produce_request(batch(bytes(30))), 7)
         assert len(values(await client.receive())) == 3
         assert trio.current_time() - start == pytest.approx(3, abs=0.001)
 
@@ -259,9 +248,9 @@ def test_acks_0_gets_no_reply_and_an_error_hangs_up(tmp_path: Path) -> None:
     async def scenario(memory: MemoryBroker) -> None:
         client = memory.connect()
         await create(client, "t")
-        await client.send(produce("t", batch(b"quiet"), acks=0), 7)
+        await client.send(produce_request(batch(b"quiet"), acks=0), 7)
         assert values(await client.ask(fetch("t", 0), 12)) == [b"quiet"]
-        await client.send(produce("nowhere", batch(b"lost"), acks=0), 7)
+        await client.send(produce_request(batch(b"lost"), "nowhere", acks=0), 7)
         with pytest.raises(EOFError):
             await client.receive()
 
@@ -273,7 +262,7 @@ def test_offsets_by_time_and_at_the_ends(tmp_path: Path, isolation_level: int) -
     async def scenario(memory: MemoryBroker) -> None:
         client = memory.connect()
         await create(client, "t")
-        await client.ask(produce("t", batch(b"a", b"b", b"c", timestamp=1_000)), 7)
+        await client.ask(produce_request(batch(b"a", b"b", b"c", timestamp=1_000)), 7)
         found = {}
         for timestamp in (-1, -2, -3, 1_001, 2_000):
             wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=-1)
@@ -290,7 +279,7 @@ def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
     async def write(memory: MemoryBroker) -> None:
         client = memory.connect()
         await create(client, "t")
-        await client.ask(produce("t", batch(b"kept")), 7)
+        await client.ask(produce_request(batch(b"kept")), 7)
 
     async def read(memory: MemoryBroker) -> None:
         assert values(await memory.connect().ask(fetch("t", 0), 12)) == [b"kept"]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, handler_of
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.tests.examples import share
 from headgate.storage.config import LogConfig
@@ -81,10 +81,7 @@ class CommitHistory:
     def produce(self, acks: int = -1) -> None:
         records = [Record(timestamp=NOW_MS, value=self.random.randbytes(self.random.choice([5, 400])))]
         told = Told(self.random.randrange(PARTITIONS), bytes(build(records)))
-        named = TopicProduceData(
-            "t", partition_data=[PartitionProduceData(told.partition, memoryview(bytearray(told.data)))]
-        )
-        request = ProduceRequest(None, acks, 60_000, [named])
+        request = produce_request(bytearray(told.data), "t", told.partition, acks=acks, timeout_ms=60_000)
         outcome = handler_of(request, 9)(request, self.node.context(9))
         if is_task(outcome):
             self.node.services.tasks.start(outcome, told.take)

@@ -14,14 +14,10 @@ from headgate.gateway.coordinator.internal_topic import MAX_KEY_BYTES, partition
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, parked, refusal
+from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.heartbeat import HeartbeatResponse
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from headgate.storage.segment.segment import Segment
 
@@ -30,10 +26,8 @@ pytestmark = pytest.mark.every_metadata_store
 TOPIC = "__consumer_offsets"
 
 
-def commit(node: Node, group: str, offset: int, topic: str = "t", version: int = 9, **options: Any) -> int:
-    partitions = [OffsetCommitRequestPartition(0, offset, **options)]
-    request = OffsetCommitRequest(group, -1, topics=[OffsetCommitRequestTopic(topic, partitions=partitions)])
-    code: int = node.ask(request, version).topics[0].partitions[0].error_code
+def commit(node: Node, group: str, offset: int, topic: str = "t", version: int = 9) -> int:
+    code: int = node.ask(commit_request(group, {0: offset}, topic), version).topics[0].partitions[0].error_code
     return code
 
 
@@ -172,9 +166,7 @@ def test_a_slow_disk_is_written_to_by_threads(served: Node) -> None:
     assert disk is not None
     disk.is_slow = True
     heard: list[Any] = []
-    partitions = [OffsetCommitRequestPartition(0, 2)]
-    request = OffsetCommitRequest("g", -1, topics=[OffsetCommitRequestTopic("t", partitions=partitions)])
-    waiting = served.handle(request, 8)
+    waiting = served.handle(commit_request("g", {0: 2}), 8)
     assert is_task(waiting)
     served.services.tasks.start(waiting, heard.append)
     reading = served.handle(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)]), 8)

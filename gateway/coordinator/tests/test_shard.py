@@ -341,7 +341,7 @@ class History:
         self.bench.partition.is_slow = True
 
     def finish_write(self, key: str) -> None:
-        if self.bench.partition._writes:
+        if self.bench.partition.writes:
             self.bench.partition.finish_write()
 
     def recover(self, key: str) -> None:
@@ -356,7 +356,7 @@ class History:
         """The log loses its last batch, if nothing is being written."""
         partition = self.bench.partition
         self.bench.appends.commit()
-        if partition._writes or not partition.log.batches:
+        if partition.writes or not partition.log.batches:
             return
         lost = partition.log.batches.pop()
         partition.log.end_offset = read_header(lost).base_offset
@@ -387,7 +387,7 @@ def test_the_live_state_is_the_state_of_the_log(events: list[tuple[str, str]]) -
         getattr(history, name)(key)
         history.check()
     history.recover("")
-    while history.bench.partition._writes:
+    while history.bench.partition.writes:
         history.finish_write("")
     for _ in range(10):
         history.wait("")

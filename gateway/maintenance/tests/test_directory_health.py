@@ -13,13 +13,9 @@ from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.maintenance.directory_health import MAX_WAIT_MS, PROBE_NAME, probe
 from headgate.gateway.replication.replica import READ_UNCOMMITTED
 from headgate.gateway.tests.builders import Node, records
+from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.storage.disk.layout import Meta
 from headgate.storage.tests.crashing_files import CrashingFiles, MemoryDirectory, MemoryFile
 
@@ -62,8 +58,7 @@ class TwoDisks(Node):
         return piece is not None
 
     def commit(self, group: str) -> int:
-        topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])
-        code: int = self.ask(OffsetCommitRequest(group, topics=[topic]), 7).topics[0].partitions[0].error_code
+        code: int = self.ask(commit_request(group, {0: 1}), 7).topics[0].partitions[0].error_code
         return code
 
     @property

@@ -16,19 +16,12 @@ from headgate.gateway.maintenance.disk_space import (
     next_look_ms,
 )
 from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.requests import commit_request, produce_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from headgate.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
-    ProduceRequest,
-    TopicProduceData,
 )
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.records.legacy import build as build_set
@@ -102,10 +95,7 @@ def look(node: Node) -> None:
 def produce(node: Node, version: int, topic: str = "t", acks: int = 1) -> PartitionProduceResponse:
     batch = build([Record(timestamp=NOW_MS, value=bytes(100))])
     data = build_set([Record(timestamp=NOW_MS, value=bytes(100))], 1, codec=0) if version < 3 else batch
-    partition = PartitionProduceData(index=0, records=memoryview(bytearray(data)))
-    request = ProduceRequest(
-        acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=[partition])]
-    )
+    request = produce_request(bytearray(data), topic, acks=acks, timeout_ms=1_000)
     row = node.ask(request, version).responses[0].partition_responses[0]
     assert isinstance(row, PartitionProduceResponse)
     return row
@@ -187,8 +177,7 @@ def test_all_else_goes_on(node: Node, room: Room) -> None:
 
 def commit(node: Node) -> int:
     """The error of a commit; the first one has the topic made."""
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-    request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])])
+    request = commit_request("g", {0: 1})
     node.ask(request, 7)
     look(node)
     code: int = node.ask(request, 7).topics[0].partitions[0].error_code

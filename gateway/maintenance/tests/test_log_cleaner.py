@@ -13,12 +13,8 @@ from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.maintenance.log_cleaner import FIRST_DELAY_MS, LOGS_PER_TURN, MAX_BACKOFF_MS
 from headgate.gateway.maintenance.tests.compactions import NOW_MS, CompactingNode, Compactions, dirty, offsets
 from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from headgate.storage.cleanup.compaction.compaction_job import Damaged
 from headgate.storage.files import File
@@ -312,9 +308,7 @@ def test_committed_offsets_are_compacted_and_found_after_a_restart(
     node.ask(FindCoordinatorRequest("g", 0, ["g"]), 4)
     node.time.advance()
     for offset in range(300):
-        row = OffsetCommitRequestPartition(0, offset, -1, -1, "")
-        topic = OffsetCommitRequestTopic("t", partitions=[row])
-        assert node.ask(OffsetCommitRequest("g", topics=[topic]), 8).topics[0].partitions[0].error_code == 0
+        assert node.ask(commit_request("g", {0: offset}), 8).topics[0].partitions[0].error_code == 0
     index = partition_of("g", node.config.offsets_topic_num_partitions)
     partition = node.services.partitions.get("__consumer_offsets", index)
     partition.log.roll(NOW_MS)

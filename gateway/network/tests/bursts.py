@@ -38,14 +38,13 @@ from headgate.gateway.runtime.scheduler import TrioClock
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, at_once
 from headgate.gateway.tests.builders import UnsyncedFiles
 from headgate.gateway.tests.harness import MemoryListener
+from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.client_connection import ClientConnection
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValue, decode
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
 )
 from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records import batch
@@ -298,9 +297,8 @@ class BurstClient:
 
     def _commit_offset(self) -> tuple[Message, int]:
         offset = int(self._bursts.value())
-        row = OffsetCommitRequestPartition(self._random.randrange(PARTITIONS), offset, -1, -1, "")
-        topic = OffsetCommitRequestTopic("cache", partitions=[row])
-        return OffsetCommitRequest(f"g{self._random.randrange(GROUPS)}", topics=[topic]), 8
+        index = self._random.randrange(PARTITIONS)
+        return commit_request(f"g{self._random.randrange(GROUPS)}", {index: offset}, "cache"), 8
 
     def _fetch(self, topic: str, wait_ms: int, min_bytes: int) -> tuple[Message, int]:
         partition = FetchPartition(0, -1, 0, partition_max_bytes=2 * LARGE_BYTES)

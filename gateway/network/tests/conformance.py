@@ -458,7 +458,7 @@ def run(kind: Callable[[], Served], scenario: Scenario) -> Any:
 
     async def main() -> Served:
         served = kind()
-        with trio.fail_after(10_000 if kind in SIMULATED else 20):
+        with trio.fail_after(10_000 if kind in SIMULATED else 60):
             async with trio.open_nursery() as nursery:
                 await served.serve(nursery)
                 await scenario(served)

@@ -121,15 +121,15 @@ class FakeSocket:
         self.is_shut = False  # the client has been told that nothing more comes
         self.was_reset_by_us = False  # closed with unread data: the client may lose what was sent last
         self._fileno = kernel.descriptor()
-        self._incoming = bytearray()
-        self._outgoing = bytearray()
+        self.incoming = bytearray()
+        self.outgoing = bytearray()
         self._is_half_closed = False
         self._is_reset = False
         kernel.sockets[self._fileno] = self
 
     def events(self) -> int:
-        events = select.EPOLLIN if self._incoming or self._is_half_closed or self._is_reset else 0
-        if len(self._outgoing) < self.room:
+        events = select.EPOLLIN if self.incoming or self._is_half_closed or self._is_reset else 0
+        if len(self.outgoing) < self.room:
             events |= select.EPOLLOUT
         if self._is_half_closed or self._is_reset:
             events |= select.EPOLLRDHUP
@@ -151,13 +151,13 @@ class FakeSocket:
     def recv_into(self, buffer: memoryview | bytearray) -> int:
         self.kernel.calls["recv"] += 1
         self._check()
-        count = min(len(buffer), len(self._incoming), self.portion)
+        count = min(len(buffer), len(self.incoming), self.portion)
         if not count:
             if self._is_half_closed:
                 return 0
             raise BlockingIOError
-        memoryview(buffer)[:count] = self._incoming[:count]
-        del self._incoming[:count]
+        memoryview(buffer)[:count] = self.incoming[:count]
+        del self.incoming[:count]
         self.kernel.received.append(count)
         self.kernel.changed()
         return count
@@ -166,10 +166,10 @@ class FakeSocket:
         self.kernel.calls["send"] += 1
         self._check()
         assert not self.is_shut
-        count = min(len(data), self.room - len(self._outgoing))
+        count = min(len(data), self.room - len(self.outgoing))
         if count <= 0 < len(data):
             raise BlockingIOError
-        self._outgoing += memoryview(data)[:count]
+        self.outgoing += memoryview(data)[:count]
         self.kernel.changed()
         return count
 
@@ -183,7 +183,7 @@ class FakeSocket:
 
     def close(self) -> None:
         assert self._fileno not in self.kernel.interest, "closed while it is registered"
-        self.was_reset_by_us = bool(self._incoming)
+        self.was_reset_by_us = bool(self.incoming)
         self.is_closed = True
         self.kernel.changed()
 
@@ -196,12 +196,12 @@ class FakeSocket:
 
     def client_sends(self, data: bytes) -> None:
         assert not self._is_half_closed
-        self._incoming += data
+        self.incoming += data
         self.kernel.changed()
 
     def client_takes(self, most: int) -> bytes:
-        taken = bytes(self._outgoing[:most])
-        del self._outgoing[:most]
+        taken = bytes(self.outgoing[:most])
+        del self.outgoing[:most]
         if taken:
             self.kernel.changed()
         return taken
@@ -212,7 +212,7 @@ class FakeSocket:
 
     def client_resets(self) -> None:
         self._is_reset = True
-        self._incoming.clear()
+        self.incoming.clear()
         self.kernel.changed()
 
 

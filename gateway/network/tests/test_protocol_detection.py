@@ -130,13 +130,13 @@ def ask_by_openssl(host: str, port: int) -> None:
     if program is None:
         pytest.skip("there is no openssl command")
     command = [program, "s_client", "-connect", f"{host}:{port}"]
-    done = subprocess.run(command, input=b"", capture_output=True, check=False, timeout=10)
+    done = subprocess.run(command, input=b"", capture_output=True, check=False, timeout=60)
     assert done.returncode != 0
     assert b"handshake failure" in done.stdout + done.stderr
 
 
 def ask_by_http(host: str, port: int) -> None:
-    connection = http.client.HTTPConnection(host, port, timeout=5)
+    connection = http.client.HTTPConnection(host, port, timeout=60)
     connection.request("POST", "/topics/t", body=b"x" * 200_000)
     response = connection.getresponse()
     assert response.status == 400
@@ -150,7 +150,7 @@ def ask_by_curl(host: str, port: int) -> None:
         pytest.skip("there is no curl command")
     for option, expected in (("--http1.1", 0), ("--http2-prior-knowledge", None), ("--head", 0)):
         command = [program, "--silent", "--max-time", "5", "--noproxy", "*", option, f"http://{host}:{port}/"]
-        done = subprocess.run(command, capture_output=True, check=False, timeout=10)
+        done = subprocess.run(command, capture_output=True, check=False, timeout=60)
         assert expected in (None, done.returncode), done
         if option == "--http1.1":
             assert b"Kafka listener" in done.stdout

@@ -293,7 +293,7 @@ def test_who_was_not_served_comes_before_who_was_and_replies_are_sent() -> None:
         heavy = served.dispatcher.when_heavy
 
         def note() -> None:
-            sent.append([len(client.socket._outgoing) for client in clients])  # type: ignore[attr-defined]
+            sent.append([len(client.socket.outgoing) for client in clients])  # type: ignore[attr-defined]
             heavy()
 
         served.dispatcher.when_heavy = note
@@ -315,7 +315,7 @@ def test_one_client_has_a_millisecond_of_a_turn_and_its_sockets_two() -> None:
 
         def spend() -> None:
             served.costs.spent_ms += 0.6
-            sent.append(sum(bool(client.socket._outgoing) for client in clients))  # type: ignore[attr-defined]
+            sent.append(sum(bool(client.socket.outgoing) for client in clients))  # type: ignore[attr-defined]
 
         served.dispatcher.when_heavy = spend
         numbers = iter(range(6))
@@ -357,7 +357,7 @@ def test_replies_that_take_long_to_send_leave_turns_to_others() -> None:
             answer([b"ready"])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ticks.run)
-            while not all(client.socket._outgoing for client in clients):  # type: ignore[attr-defined]
+            while not all(client.socket.outgoing for client in clients):  # type: ignore[attr-defined]
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
         assert ticks.count >= 4
@@ -374,7 +374,7 @@ def test_nobody_starves_beside_those_who_ask_again_and_again() -> None:
         for _ in range(400):
             for other in others:
                 assert isinstance(other, SimulatedClient)
-                if not other.socket._incoming:
+                if not other.socket.incoming:
                     other.socket.client_takes(100)
                     other.socket.client_sends(framed(b"heavy"))
             await trio.lowlevel.checkpoint()

@@ -4,7 +4,8 @@ from typing import Any
 
 from headgate.gateway.runtime.tasks import Silent, is_task
 from headgate.gateway.tests.builders import Node, handler_of, start
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from headgate.gateway.tests.requests import produce_request
+from headgate.protocol.messages.produce import ProduceResponse
 from headgate.protocol.records.batch import Record, build
 
 TIMEOUT_MS = 60_000
@@ -13,9 +14,7 @@ TIMEOUT_MS = 60_000
 def produce(node: Node, *values: bytes, topic: str = "t", index: int = 0, acks: int = 1, **numbers: Any) -> Any:
     """The outcome of the handler. The turn goes on: nothing is written yet."""
     records = [Record(timestamp=node.time.clock.now_ms(), value=value) for value in values or (b"x",)]
-    data = memoryview(build(records, **numbers))
-    named = TopicProduceData(topic, partition_data=[PartitionProduceData(index, data)])
-    request = ProduceRequest(None, acks, TIMEOUT_MS, [named])
+    request = produce_request(build(records, **numbers), topic, index, acks=acks, timeout_ms=TIMEOUT_MS)
     return handler_of(request, 9)(request, node.context(9))
 
 

@@ -11,9 +11,9 @@ from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.tests.producing import DONE, TIMEOUT_MS, Reply, produce, row
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.gateway.tests.builders import Node, handler_of, records
+from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import iterate
 from headgate.storage.files import File
 from headgate.storage.log import snapshots
@@ -238,8 +238,7 @@ def test_what_is_refused_is_told_without_a_write(node: Node, disk: Disk) -> None
     slowed(disk)
     spoiled = records(b"x", timestamp=node.time.clock.now_ms())
     spoiled[-1] ^= 1
-    topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, spoiled)])
-    request = ProduceRequest(None, 1, 1_000, [topic])
+    request = produce_request(spoiled, acks=1, timeout_ms=1_000)
     outcome = handler_of(request, 9)(request, node.context(9))
     assert row(outcome) == (ErrorCode.CORRUPT_MESSAGE, -1)
     assert not disk.threads

@@ -17,23 +17,18 @@ from headgate.gateway.config import BrokerConfig
 from headgate.gateway.runtime.scheduler import TrioClock
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler
 from headgate.gateway.tests.harness import MemoryBroker, MemoryListener, WireClient
+from headgate.gateway.tests.requests import commit_request, produce_request
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from headgate.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build, iterate, split
 from headgate.storage.errors import StorageError
 from headgate.storage.tests.crashing_files import CrashingFiles
@@ -71,11 +66,7 @@ async def create(client: WireClient, **configs: str) -> None:
 async def produce(client: WireClient, count: int, word: bytes, acks: int = -1) -> None:
     for number in range(count):
         records = build([Record(timestamp=1_700_000_000_000, value=b"%s %d" % (word, number))])
-        data = PartitionProduceData(index=0, records=memoryview(records))
-        request = ProduceRequest(
-            acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData("t", partition_data=[data])]
-        )
-        response = await client.ask(request, 9)
+        response = await client.ask(produce_request(records, acks=acks), 9)
         assert response.responses[0].partition_responses[0].error_code == 0
 
 
@@ -116,8 +107,7 @@ async def epoch_in_metadata(client: WireClient) -> int:
 
 
 async def commit(client: WireClient, offset: int, epoch: int) -> None:
-    partition = OffsetCommitRequestPartition(0, offset, epoch)
-    request = OffsetCommitRequest(GROUP, topics=[OffsetCommitRequestTopic("t", partitions=[partition])])
+    request = commit_request(GROUP, {0: offset}, leader_epoch=epoch)
     for _ in range(10):
         if not (await client.ask(request, 8)).topics[0].partitions[0].error_code:
             return

@@ -13,13 +13,9 @@ from headgate.gateway.replication.replica import READ_UNCOMMITTED, Replica
 from headgate.gateway.replication.tests.producing import Reply, produce
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node, UnsyncedFiles, records
+from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.records.batch import iterate
 from headgate.storage.files import File
 from headgate.storage.log import log_lock
@@ -332,8 +328,7 @@ def test_commits_of_offsets_wait_like_any_other_record(tmp_path: Path, monkeypat
     node.services.groups.leader_of("g")  # makes the topic
     node.time.advance()
     disk = Disk(node, monkeypatch)
-    topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 5)])
-    told = Reply(node, node.handle(OffsetCommitRequest("g", topics=[topic]), 8))
+    told = Reply(node, node.handle(commit_request("g", {0: 5}), 8))
     node.time.advance()
     before: Any = told.value
     disk.run()

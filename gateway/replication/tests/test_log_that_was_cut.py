@@ -16,15 +16,11 @@ from headgate.gateway.metadata.new_topics import METADATA_TOPIC
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import parked, records
+from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from headgate.storage.tests.crashing_files import CrashingFiles
 
@@ -88,8 +84,7 @@ class Bench:
         return heard
 
     def commit(self, offset: int) -> Any:
-        topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, offset)])
-        return self.ask(OffsetCommitRequest("g", topics=[topic]), 8).topics[0].partitions[0].error_code
+        return self.ask(commit_request("g", {0: offset}), 8).topics[0].partitions[0].error_code
 
     def committed(self) -> tuple[int, int]:
         response = self.ask(OffsetFetchRequest("g", topics=[OffsetFetchRequestTopic("t", [0])]), 7)

@@ -15,8 +15,8 @@ import pytest
 from headgate.gateway.replication.replica import READ_UNCOMMITTED
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, handler_of
+from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build, iterate, split
 from headgate.protocol.tests.examples import first_in_unit
 from headgate.storage.files import Files
@@ -68,8 +68,7 @@ class History:
         values = [b"%d" % (self._next_value + number) for number in range(count)]
         self._next_value += count
         records = [Record(timestamp=self.node.time.clock.now_ms(), value=value) for value in values]
-        named = TopicProduceData(topic, partition_data=[PartitionProduceData(index, memoryview(build(records)))])
-        request = ProduceRequest(None, acks, 60_000, [named])
+        request = produce_request(build(records), topic, index, acks=acks, timeout_ms=60_000)
         outcome = handler_of(request, 9)(request, self.node.context(9))
         if acks != -1:
             return

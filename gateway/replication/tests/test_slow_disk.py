@@ -19,6 +19,7 @@ from headgate.gateway.replication.replica_manager import PREPARE_MS
 from headgate.gateway.runtime.clock import SystemClock
 from headgate.gateway.runtime.workers import THREADS_PER_DISK
 from headgate.gateway.tests.harness import MemoryBroker, MemoryListener, WireClient
+from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -28,7 +29,7 @@ from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.messages.produce import ProduceRequest
 from headgate.protocol.records.batch import Record, build
 from headgate.storage.files import File, Files, parent
 
@@ -158,8 +159,8 @@ def creation(name: str, partitions: int = 1, **configs: str) -> CreateTopicsRequ
 
 def produced(name: str, *values: bytes, acks: int = -1, later_ms: int = 0, keyed: int = 0) -> ProduceRequest:
     now_ms, key = SystemClock().now_ms() + later_ms, b"k" if keyed else None
-    data = memoryview(build([Record(timestamp=now_ms, key=key, value=value) for value in values]))
-    return ProduceRequest(None, acks, 60_000, [TopicProduceData(name, partition_data=[PartitionProduceData(0, data)])])
+    data = build([Record(timestamp=now_ms, key=key, value=value) for value in values])
+    return produce_request(data, name, acks=acks, timeout_ms=60_000)
 
 
 async def append(client: WireClient, name: str, *values: bytes, **options: int) -> tuple[int, int]:

@@ -189,7 +189,7 @@ def test_a_slice_that_waits_for_a_disk_does_not_hold_up_the_others() -> None:
 
     def waits() -> Generator[None, None, str]:
         yield
-        assert is_read.wait(10)
+        assert is_read.wait(60)
         return "waited"
 
     def works() -> Generator[None, None, str]:
@@ -213,13 +213,13 @@ def test_a_slice_that_waits_for_a_disk_is_waited_for_once(monkeypatch: pytest.Mo
     def waits() -> Generator[None, None, str]:
         yield
         has_begun.set()
-        assert is_read.wait(10)
+        assert is_read.wait(60)
         for _ in range(3):
             yield
         return "waited"
 
     def reads() -> Generator[None, None, str]:
-        assert has_begun.wait(10)
+        assert has_begun.wait(60)
         for _ in range(20):
             time.sleep(0.0006)
             yield
@@ -303,7 +303,7 @@ def test_the_end_waits_for_threads_and_hands_back_what_they_did() -> None:
         scheduler = Scheduler(TrioClock())
         async with trio.open_nursery() as nursery:
             await nursery.start(scheduler.run)
-            scheduler.in_thread(lambda: is_ending.wait(10), results.append)
+            scheduler.in_thread(lambda: is_ending.wait(60), results.append)
             scheduler.in_thread(threading.current_thread, results.append)
             nursery.cancel_scope.cancel()
             is_ending.set()
@@ -313,7 +313,7 @@ def test_the_end_waits_for_threads_and_hands_back_what_they_did() -> None:
     trio.run(main)
     thread = next(result for result in results if result is not True)
     assert results in ([True, thread], [thread, True])
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 

@@ -237,7 +237,7 @@ def test_while_a_disk_hangs_no_more_waits_than_twice_what_is_wanted() -> None:
             lambda number=number: number in wanted,  # type: ignore[misc]
         )
         scheduler.run_soon()
-        assert len(share._waiting) <= 200
+        assert len(share.waiting) <= 200
     threads.run_all()
     assert sorted(ends) == list(range(3_000)), "each is told of its end once"
 

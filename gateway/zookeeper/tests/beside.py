@@ -22,11 +22,11 @@ from compat_tests.harness.zookeeper import ZooKeeper
 from headgate.gateway.app.broker import Broker
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.runtime.scheduler import Scheduler
+from headgate.gateway.tests.requests import produce_request
 from headgate.gateway.zookeeper.client import ZooKeeperClient
 from headgate.gateway.zookeeper.session import Create, SessionEvent
 from headgate.gateway.zookeeper.tests.proxy import HOST
 from headgate.protocol.client_connection import ClientConnection
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build
 
 SECONDS: Final = 6.0
@@ -39,10 +39,8 @@ TOPIC: Final = "bystander"
 def produce(port: int) -> None:
     """The producer: prints its latencies in milliseconds; a wait counts for all requests that were due in it."""
     connection = ClientConnection("bystander")
-    batch = memoryview(bytes(build([Record(offset=0, timestamp=0, key=None, value=b"0123456789")])))
-    partition = PartitionProduceData(index=0, records=batch)
-    topics = [TopicProduceData(name=TOPIC, partition_data=[partition])]
-    request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics)
+    batch = build([Record(offset=0, timestamp=0, key=None, value=b"0123456789")])
+    request = produce_request(batch, TOPIC, acks=1)
     waits_ms: list[float] = []
     with socket.create_connection((HOST, port)) as stream:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from headgate.gateway.tests.harness import MemoryBroker, run_broker_with_zookeeper
+from headgate.gateway.tests.requests import commit_request, produce_request
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.gateway.zookeeper.tests.store_world import Tool
 from headgate.protocol.errors import ErrorCode
@@ -16,13 +17,7 @@ from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopic
 from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.init_producer_id import InitProducerIdRequest
 from headgate.protocol.messages.metadata import MetadataRequest
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build
 
 pytestmark = pytest.mark.slow
@@ -42,9 +37,8 @@ class Client:
         raise AssertionError(f"{await ask()} is not {wanted}")
 
     async def produce(self, topic: str, index: int) -> int:
-        batch = memoryview(bytes(build([Record(offset=0, timestamp=0, key=None, value=b"v")])))
-        rows = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=batch)])]
-        response = await self.wire.ask(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=rows), 7)
+        batch = build([Record(offset=0, timestamp=0, key=None, value=b"v")])
+        response = await self.wire.ask(produce_request(batch, topic, index, acks=1, timeout_ms=1_000), 7)
         code: int = response.responses[0].partition_responses[0].error_code
         return code
 
@@ -61,8 +55,7 @@ class Client:
         return code
 
     async def commit(self, offset: int) -> int:
-        rows = [OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, offset)])]
-        response = await self.wire.ask(OffsetCommitRequest("g", topics=rows), 2)
+        response = await self.wire.ask(commit_request("g", {0: offset}), 2)
         code: int = response.topics[0].partitions[0].error_code
         return code
 

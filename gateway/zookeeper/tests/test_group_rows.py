@@ -11,16 +11,12 @@ import pytest
 from headgate.gateway.api.handlers.each import VIEW_WAIT_MS
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.group_view import Listing, ZooKeeperGroup, ZooKeeperMember
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.internal.consumer_protocol import decode_assignment, decode_subscription
 from headgate.protocol.messages.describe_groups import DescribeGroupsRequest
 from headgate.protocol.messages.list_groups import ListGroupsRequest
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 
 
 class FakeView:
@@ -60,8 +56,7 @@ def node(tmp_path: Path, view: FakeView) -> Iterator[Node]:
     node = Node(tmp_path)
     node.services.metadata.create_topic("t", 2)
     for group in ("both", "new"):
-        topics = [OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 5)])]
-        node.ask(OffsetCommitRequest(group, -1, topics=topics), 8)
+        node.ask(commit_request(group, {0: 5}), 8)
     node.services.zookeeper_groups = view  # type: ignore[assignment]
     yield node
     node.close()

@@ -10,15 +10,11 @@ from headgate.gateway.app.composition import BrokerParts, Seams
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.tests.builders import Node, _open_all
+from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.session import Create, Delete, Refused, SetData
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel, parent
 from headgate.gateway.zookeeper.tests.opening import connector
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -104,8 +100,7 @@ class WholeBroker(Node):
     # Offsets
 
     def commit(self, group: str, topic: str, index: int, offset: int, version: int = 2) -> int:
-        rows = [OffsetCommitRequestTopic(topic, partitions=[OffsetCommitRequestPartition(index, offset)])]
-        response = self.answer(OffsetCommitRequest(group, topics=rows), version)
+        response = self.answer(commit_request(group, {index: offset}, topic), version)
         code: int = response.topics[0].partitions[0].error_code
         return code
 

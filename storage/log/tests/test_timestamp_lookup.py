@@ -317,8 +317,8 @@ def test_an_impatient_plan_leaves_each_look_at_an_index_to_a_thread(
     log = open_store(files).logs["t", 0]
 
     def read_cached(file: OpenFile, length: int, position: int) -> bytes | None:
-        is_there = (file._path, position) in brought or file._path.endswith(".log")
-        return bytes(file._node.content[position : position + length]) if is_there else None
+        is_there = (file.path, position) in brought or file.path.endswith(".log")
+        return bytes(file.node.content[position : position + length]) if is_there else None
 
     monkeypatch.setattr(OpenFile, "read_cached", read_cached)
     steps, before = None, files.reads

@@ -82,8 +82,8 @@ def test_the_first_append_finds_in_memory_what_was_looked_up(monkeypatch: pytest
     brought = list[tuple[str, int]]()
 
     def read_cached(file: OpenFile, length: int, position: int) -> bytes | None:
-        is_there = (file._path, position) in brought
-        return bytes(file._node.content[position : position + length]) if is_there else None
+        is_there = (file.path, position) in brought
+        return bytes(file.node.content[position : position + length]) if is_there else None
 
     monkeypatch.setattr(OpenFile, "read_cached", read_cached)
     before, is_ready = files.reads, False

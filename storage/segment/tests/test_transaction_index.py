@@ -144,12 +144,12 @@ def test_what_is_loaded_is_counted_and_given_back() -> None:
     index = new_index(*ended((5, 3, 0)))
     pool = index.pool
     index.collect(0, 5000)
-    assert pool._loaded_bytes == index.size == 34
+    assert pool.loaded_bytes == index.size == 34
     index.append(AbortedTransaction(5, 1200, 1300, 1301))
     assert index.collect(1250, 5000)[0] == [(5, 1200)]
-    assert pool._loaded_bytes == 68
+    assert pool.loaded_bytes == 68
     index.unload()
-    assert pool._loaded_bytes == 0
+    assert pool.loaded_bytes == 0
 
 
 def test_an_impatient_lookup_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -289,7 +289,7 @@ def test_a_log_that_moves_to_another_pool_takes_its_indexes_along() -> None:
     log.close_files()
     log.move_to(pool)
     assert log.aborted(0, 100) == [(8, 3)]
-    assert pool._loaded_bytes > 0
+    assert pool.loaded_bytes > 0
 
 
 # What a consumer sees

@@ -94,7 +94,7 @@ def scripted(errors: dict[int, int]) -> Iterator[ScriptedBroker]:
         thread = threading.Thread(target=broker.serve, daemon=True)
         thread.start()
         yield broker
-        thread.join(10)
+        thread.join(60)
 
 
 def run(

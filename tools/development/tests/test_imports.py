@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from headgate.tools.development.imports import Import, circles, findings, imports, nearest, neighbours, too_full
 
 
@@ -59,4 +61,11 @@ def test_a_full_folder_is_reported_unless_its_size_is_given() -> None:
     (finding,) = too_full([f"a/b/m{number}.py" for number in range(17)])
     assert finding == "a/b has 17 modules, over 16; make a room of some of them"
     assert list(too_full([f"protocol/messages/m{number}.py" for number in range(80)])) == []
-    assert list(too_full(["a/__init__.py", *(f"a/m{number}.py" for number in range(16))])) == []
+    assert list(too_full(["a/__init__.py", "a/conftest.py", *(f"a/m{number}.py" for number in range(16))])) == []
+
+
+@pytest.mark.parametrize("folder", ["a/tests", "a/tests/admin", "compat_tests/spark"])
+def test_a_full_folder_of_tests_is_reported(folder: str) -> None:
+    (finding,) = too_full([f"{folder}/test_{number}.py" for number in range(25)])
+    assert finding == f"{folder} has 25 modules, over 24; make a room of some of them"
+    assert list(too_full([f"{folder}/test_{number}.py" for number in range(24)])) == []

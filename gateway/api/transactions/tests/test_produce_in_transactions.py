@@ -10,6 +10,7 @@ import pytest
 
 from headgate.gateway.runtime.tasks import Changes, Task, WaitList, value_of
 from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
+from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -195,9 +196,8 @@ def test_batches_of_a_connection_stay_in_order(tmp_path: Path, version: int) -> 
         for sequence in range(4):
             await producer.client.send(producer.request(sequence, 0), version)
         other = memory.connect()
-        plain = PartitionProduceData(0, memoryview(build([Record(timestamp=NOW_MS, value=b"other")])))
-        request = ProduceRequest(None, -1, 30_000, [TopicProduceData("t", partition_data=[plain])])
-        response = await other.ask(request, version)
+        plain = build([Record(timestamp=NOW_MS, value=b"other")])
+        response = await other.ask(produce_request(plain), version)
         assert response.responses[0].partition_responses[0].base_offset == 0
         services.tasks.touch(held)
         rows = [(await producer.client.receive()).responses[0].partition_responses[0] for _ in range(4)]

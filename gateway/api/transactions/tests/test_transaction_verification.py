@@ -20,6 +20,7 @@ from headgate.gateway.replication.replica import Replica
 from headgate.gateway.runtime.tasks import Changes, Running, Silent, Task, WaitList, is_task
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
 from headgate.gateway.tests.builders import Node, start
+from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -497,8 +498,7 @@ def test_the_reply_waits_for_a_sync(bench: Bench, threads: HeldThreads, is_held:
 def test_a_batch_is_converted_once_it_is_verified(bench: Bench, is_held: bool) -> None:
     bench.node.services.metadata.create_topic("c", 1, configs={"cleanup.policy": "compact", "compression.type": "gzip"})
     bench.coordinator.is_held = is_held
-    data = PartitionProduceData(0, memoryview(batch(0)))
-    request = ProduceRequest("id", ACKS_ALL, 1_500, [TopicProduceData("c", partition_data=[data])])
+    request = produce_request(batch(0), "c", timeout_ms=1_500, transactional_id="id")
     outcome = bench.node.handle(request, OLD)
     if is_held:
         assert is_task(outcome)

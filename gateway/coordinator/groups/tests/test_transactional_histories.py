@@ -108,7 +108,7 @@ class History:
         self.bench.partition.is_slow = True
 
     def finish_write(self, producer: int, group: str) -> None:
-        if self.bench.partition._writes:
+        if self.bench.partition.writes:
             self.bench.partition.finish_write()
 
     def recover(self, producer: int, group: str) -> None:
@@ -122,7 +122,7 @@ class History:
         """The log loses its last batch, if nothing is being written."""
         partition = self.bench.partition
         self.bench.appends.commit()
-        if partition._writes or not partition.log.batches:
+        if partition.writes or not partition.log.batches:
             return
         partition.log.end_offset = read_header(partition.log.batches.pop()).base_offset
         partition.high_watermark = min(partition.high_watermark, partition.log.end_offset)
@@ -154,7 +154,7 @@ def test_the_live_offsets_are_those_of_the_log(events: list[tuple[str, int, str]
         getattr(history, name)(producer, group)
         history.check()
     history.recover(0, "g")
-    while history.bench.partition._writes:
+    while history.bench.partition.writes:
         history.finish_write(0, "g")
     for _ in range(10):
         history.bench.time.advance(1_000)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.tests.recordings import READERS, Reader, read, reader_of, written
 from headgate.protocol.tests.examples import share
+from headgate.protocol.tests.hostile.subjects import Subject
 from headgate.protocol.tests.shapes import Edit, edited, edits
-from headgate.protocol.tests.subjects import Subject
 
 some = settings(max_examples=max(share(50), settings().max_examples // 4))
 

@@ -122,7 +122,7 @@ class Broker:
         self._topics = topics or FakeTopics({TOPIC: PARTITIONS})
         partition._tasks = self.tasks
         partition._commits = CommitQueue()
-        partition._writes.clear()
+        partition.writes.clear()
         partition.log.staged, partition.fails, partition.is_slow, partition.tears = None, None, False, False
         partition.high_watermark = partition.log.end_offset
         self.coordinator = Coordinator(cast("Any", partition), services, GROUPS_LOG, self.new_shard)

@@ -31,6 +31,7 @@ from headgate.gateway.coordinator.groups.classic.requests import join
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.runtime.tasks import Running
+from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic, TopicAssignment
 from headgate.gateway.zookeeper.offsets import combined_writes, offset_nodes
 from headgate.gateway.zookeeper.offsets.dual_group import State
@@ -40,7 +41,6 @@ from headgate.gateway.zookeeper.offsets.tests.dual_world import (
     PLACES,
     DualWorld,
     Place,
-    commit_request,
     node_of,
     value_of_reply,
 )
@@ -177,7 +177,7 @@ class DualHistory(DualWorld):
         if kind == OLD:
             self.write_node((group, index), values[index], lambda code: done([code]))
             return None
-        return self.put(lambda: self._commit_to(commit_request(group, values), 0 if kind == ZERO else 2), reply)
+        return self.put(lambda: self._commit_to(commit_request(group, values, TOPIC), 0 if kind == ZERO else 2), reply)
 
     # Deletions
 
@@ -552,7 +552,7 @@ class DualHistory(DualWorld):
             session.faults.clear()
         for _ in range(turns):
             self.keeper.run()
-            while self.partition._writes:
+            while self.partition.writes:
                 self.partition.finish_write()
             self.connect()
             self.mark()

@@ -24,8 +24,6 @@ from headgate.gateway.zookeeper.session import ANY_VERSION, Create, KeeperError,
 from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
 )
 from headgate.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -275,7 +273,7 @@ class DualWorld:
         self.partition.is_slow = True
 
     def finish_write(self) -> None:
-        if self.partition._writes:
+        if self.partition.writes:
             self.partition.finish_write()
 
     def recover(self) -> None:
@@ -320,12 +318,6 @@ class DualWorld:
         self.keeper.sessions.remove(session)
         self.broker = self._new_broker()
         self.metadata.image = self.image
-
-
-def commit_request(group: str, values: dict[int, int]) -> OffsetCommitRequest:
-    """Offsets by partition."""
-    rows = [OffsetCommitRequestPartition(index, value, committed_metadata="") for index, value in values.items()]
-    return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(TOPIC, partitions=rows)])
 
 
 def value_of_reply(reply: Any) -> Any:

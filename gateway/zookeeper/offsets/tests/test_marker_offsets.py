@@ -64,7 +64,7 @@ def test_zookeeper_has_the_offsets_before_the_marker(stores: TwoStores) -> None:
     stores.broker.scheduler.run_due()
     stores.run()
     # The write of nothing is taken up first; then the marker is on its way
-    while stores.partition._writes and stores.in_log() == 40:
+    while stores.partition.writes and stores.in_log() == 40:
         assert ends == []
         stores.partition.finish_write()
         stores.run()
@@ -106,7 +106,7 @@ def test_a_marker_commits_no_late_offsets_that_zookeeper_lacks(stores: TwoStores
     ends = mark(stores)
     for _ in range(20):
         stores.run()
-        if stores.partition._writes:
+        if stores.partition.writes:
             stores.partition.finish_write()
         elif ends != [None]:
             assert [error and error.code for error in ends] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]

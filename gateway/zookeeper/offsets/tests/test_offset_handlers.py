@@ -8,6 +8,7 @@ import trio
 
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker, run_broker_with_zookeeper
+from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.session import ANY_VERSION, SetData
 from headgate.gateway.zookeeper.tests.model import ZooKeeperModel
 from headgate.protocol.errors import ErrorCode
@@ -21,8 +22,6 @@ from headgate.protocol.messages.incremental_alter_configs import (
 )
 from headgate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
 )
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -52,8 +51,7 @@ async def configured(client: WireClient, **configs: str | None) -> Any:
 
 
 async def committed(client: WireClient, version: int, *offsets: int) -> list[int]:
-    rows = [OffsetCommitRequestPartition(index, offset, committed_metadata="") for index, offset in enumerate(offsets)]
-    request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=rows)])
+    request = commit_request("g", dict(enumerate(offsets)))
     while True:
         response = await client.ask(request, version)
         codes = [row.error_code for row in response.topics[0].partitions]

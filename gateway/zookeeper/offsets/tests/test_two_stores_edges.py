@@ -21,6 +21,7 @@ from headgate.gateway.coordinator.groups.shard_factory import new_shard
 from headgate.gateway.coordinator.groups.tests.groups import FakeTopics
 from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.runtime.tasks import is_task
+from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.layout.topics import DeletedTopic, TopicAssignment
 from headgate.gateway.zookeeper.offsets.dual_group import State
 from headgate.gateway.zookeeper.offsets.offset_nodes import OffsetNodes
@@ -30,11 +31,6 @@ from headgate.gateway.zookeeper.offsets.tests.dual_world import DualWorld, value
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete, SetData
 from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -96,12 +92,8 @@ class Scene(DualWorld):
             replies.append(outcome)
         return replies
 
-    def commit_request(self, offset: int, index: int = 0) -> OffsetCommitRequest:
-        rows = [OffsetCommitRequestPartition(index, offset, committed_metadata="")]
-        return OffsetCommitRequest(G, topics=[OffsetCommitRequestTopic("t", partitions=rows)])
-
     def send_commit(self, offset: int, index: int = 0, version: int = 2) -> list[Any]:
-        return self.ask(lambda: self._commit_to(self.commit_request(offset, index), version))
+        return self.ask(lambda: self._commit_to(commit_request(G, {index: offset}), version))
 
     def commits(self, offset: int, index: int = 0, version: int = 2) -> None:
         replies = self.send_commit(offset, index, version)

@@ -1,5 +1,6 @@
 """OffsetCommit 0 and OffsetFetch 0 of groups with separate stores."""
 
+from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.offsets.tests.two_stores import TwoStores
 from headgate.gateway.zookeeper.tests.model import Fault
 from headgate.protocol.errors import ErrorCode, KafkaError
@@ -52,9 +53,7 @@ def test_a_commit_goes_over_what_others_wrote() -> None:
 
 def test_a_group_that_cannot_be_in_zookeeper() -> None:
     stores = TwoStores()
-    rows = [OffsetCommitRequestPartition(0, 41)]
-    commit = OffsetCommitRequest("a/b", topics=[OffsetCommitRequestTopic("t", partitions=rows)])
-    heard = stores.put(lambda: stores.broker.stores.commit_zero(commit))
+    heard = stores.put(lambda: stores.broker.stores.commit_zero(commit_request("a/b", {0: 41})))
     stores.run()
     (response,) = heard
     assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID

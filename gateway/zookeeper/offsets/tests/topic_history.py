@@ -25,6 +25,7 @@ from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.replication.append import CommitQueue
 from headgate.gateway.replication.write_batcher import WriteBatcher
 from headgate.gateway.runtime.tasks import Lock, Tasks, is_task
+from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.tests.scripted import ScriptedPartition
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH
@@ -33,11 +34,6 @@ from headgate.gateway.zookeeper.session import Create, Delete, Operation, Refuse
 from headgate.gateway.zookeeper.tests.model import Fault, ZooKeeperModel
 from headgate.gateway.zookeeper.tests.store_world import TOOL, StoreWorld
 from headgate.protocol.errors import KafkaError
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 
 DUAL_GROUP, PLAIN_GROUP, OLD_GROUP = "dual", "plain", "old"
 """A group in both stores; one of the coordinator; one of ZooKeeper. The latter two have separate stores."""
@@ -158,8 +154,7 @@ class TopicWorld(StoreWorld):
 
     def commit(self, group: str, topic: str, offset: int, version: int) -> Any:
         """As the handler of OffsetCommit."""
-        rows = [OffsetCommitRequestPartition(0, offset, committed_metadata="")]
-        request = OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(topic, partitions=rows)])
+        request = commit_request(group, {0: offset}, topic)
         if version == 0:
             return self.stores.commit_zero(request)
         dual = self.stores.dual(group)

@@ -14,17 +14,13 @@ from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.tasks import Task, is_task, value_of
 from headgate.gateway.runtime.tests.fake_scheduler import ManualClock
+from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.tests.scripted import ScriptedPartition
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP, TOPIC, TOPIC_ID, Broker, SlowNetwork, image_of
 from headgate.gateway.zookeeper.session import ANY_VERSION, Create, Delete, SetData
 from headgate.protocol.errors import KafkaError
 from headgate.protocol.internal.offsets import OffsetCommitValue
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -110,8 +106,7 @@ class TwoStores:
         self, offset: int, index: int = 0, *, version: int = 2, metadata: str = "", leader_epoch: int = -1
     ) -> list[Any]:
         """As the handler of OffsetCommit."""
-        rows = [OffsetCommitRequestPartition(index, offset, leader_epoch, -1, metadata)]
-        request = OffsetCommitRequest(GROUP, topics=[OffsetCommitRequestTopic(TOPIC, partitions=rows)])
+        request = commit_request(GROUP, {index: offset}, TOPIC, leader_epoch=leader_epoch, metadata=metadata)
 
         def make() -> Any:
             if version == 0:

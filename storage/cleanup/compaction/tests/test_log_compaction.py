@@ -121,10 +121,10 @@ def test_aborted_transactions_not_in_memory_are_read_by_a_thread(
     assert len(expected.aborted) == 2
 
     def read_cached(file: OpenFile, length: int, position: int) -> bytes | None:
-        return file.read_at(length, position) if file._path in brought and not forgets else None
+        return file.read_at(length, position) if file.path in brought and not forgets else None
 
     monkeypatch.setattr(File, "read_cached", read_cached)
-    monkeypatch.setattr(File, "warm", lambda file, *_: brought.append(file._path))
+    monkeypatch.setattr(File, "warm", lambda file, *_: brought.append(file.path))
     handles = files_of(log).open_handles
     *syncs, collect = asked_for(log)
     assert collect == Collect(expected)

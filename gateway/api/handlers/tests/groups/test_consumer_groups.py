@@ -9,6 +9,7 @@ import pytest
 
 from headgate.gateway.api import authorized_operations
 from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.consumer_group_describe import (
     CONSUMER_MEMBER,
@@ -18,11 +19,6 @@ from headgate.protocol.messages.consumer_group_describe import (
 from headgate.protocol.messages.consumer_group_heartbeat import LEAVE_EPOCH, ConsumerGroupHeartbeatRequest
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headgate.protocol.messages.list_groups import ListGroupsRequest
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 
 VERSIONS = range(2)
 
@@ -125,7 +121,7 @@ def test_topics_that_come_reach_the_group(node: Node) -> None:
 def test_a_member_commits_with_its_epoch(node: Node) -> None:
     make_topic(node, 1)
     node.ask(joining(), 1)
-    rows = [OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 5)])]
     for epoch, code in ((1, ErrorCode.NONE), (2, ErrorCode.STALE_MEMBER_EPOCH)):
-        answer = node.ask(OffsetCommitRequest("group", epoch, "m", topics=rows), 9)
+        request = commit_request("group", {0: 5}, generation_id_or_member_epoch=epoch, member_id="m")
+        answer = node.ask(request, 9)
         assert answer.topics[0].partitions[0].error_code == code

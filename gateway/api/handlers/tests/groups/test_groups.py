@@ -12,6 +12,7 @@ import trio
 from headgate.gateway.api import authorized_operations
 from headgate.gateway.tests.builders import Node
 from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
+from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -21,11 +22,6 @@ from headgate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from headgate.protocol.messages.heartbeat import HeartbeatRequest
 from headgate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headgate.protocol.messages.list_groups import ListGroupsRequest
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from headgate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
@@ -35,7 +31,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
     """A broker with a group that has a member, "busy", and one that has only an offset, "simple"."""
     node = Node(tmp_path, group_initial_rebalance_delay_ms="0")
     node.services.metadata.create_topic("t", 1)
-    node.ask(committing("simple", 5), 8)
+    node.ask(commit_request("simple", {0: 5}), 8)
     member = node.ask(joining(node.ask(joining(), 5).member_id), 5).member_id
     node.ask(SyncGroupRequest("busy", 1, member, assignments=[SyncGroupRequestAssignment(member, b"all")]), 3)
     yield node
@@ -45,11 +41,6 @@ def node(tmp_path: Path) -> Iterator[Node]:
 def joining(member_id: str = "") -> JoinGroupRequest:
     protocols = [JoinGroupRequestProtocol("range", b"wants")]
     return JoinGroupRequest("busy", 10_000, 60_000, member_id, None, "consumer", protocols)
-
-
-def committing(group: str, offset: int) -> OffsetCommitRequest:
-    partitions = [OffsetCommitRequestPartition(0, offset)]
-    return OffsetCommitRequest(group, -1, topics=[OffsetCommitRequestTopic("t", partitions=partitions)])
 
 
 def listed(node: Node, version: int = 5, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> Any:
@@ -194,7 +185,9 @@ def test_a_group_lives_in_a_broker_and_dies_by_its_clock(tmp_path: Path) -> None
         refused = await led.ask(HeartbeatRequest("busy", generation, silent), 4)
         assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
-        assert (await admin.ask(committing("simple", 42), 8)).topics[0].partitions[0].error_code == ErrorCode.NONE
+        assert (await admin.ask(commit_request("simple", {0: 42}), 8)).topics[0].partitions[
+            0
+        ].error_code == ErrorCode.NONE
 
     async def afterwards(broker: MemoryBroker) -> None:
         client = broker.connect()

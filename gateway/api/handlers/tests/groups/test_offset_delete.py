@@ -3,12 +3,8 @@
 import pytest
 
 from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -30,8 +26,7 @@ def offsets(node: Node) -> list[tuple[str, int]]:
 
 def test_offsets_are_deleted_for_good(node: Node) -> None:
     node.services.metadata.create_topic("t", 2)
-    partitions = [OffsetCommitRequestPartition(index, 42) for index in (0, 1)]
-    node.ask(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=partitions)]), 8)
+    node.ask(commit_request("g", {0: 42, 1: 42}), 8)
     response = delete(node, "g", 0, 2)
     assert response.error_code == ErrorCode.NONE
     assert [(row.partition_index, row.error_code) for row in response.topics[0].partitions] == [

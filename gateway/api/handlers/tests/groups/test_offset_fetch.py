@@ -9,12 +9,8 @@ from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.tests.builders import Node, offsets_partitions, parked
+from headgate.gateway.tests.requests import commit_request
 from headgate.protocol.errors import ErrorCode
-from headgate.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -31,9 +27,7 @@ def filled(node: Node) -> Node:
     """Groups "g" and "h" with offsets of a topic "t" of two partitions."""
     node.services.metadata.create_topic("t", 2)
     for group, index, offset in (("g", 1, 42), ("h", 0, 7)):
-        partition = OffsetCommitRequestPartition(index, offset, 3, -1, "note")
-        topic = OffsetCommitRequestTopic("t", partitions=[partition])
-        node.ask(OffsetCommitRequest(group, topics=[topic]), 8)
+        node.ask(commit_request(group, {index: offset}, leader_epoch=3, metadata="note"), 8)
     return node
 
 
@@ -154,12 +148,11 @@ def test_where_old_versions_have_their_errors(filled: Node) -> None:
 
 @pytest.mark.parametrize("version", [7, 8])
 def test_what_may_be_lost_is_not_told(filled: Node, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(1, 43)])
     for replica in offsets_partitions(filled):
         replica.fsync_before_commit = True
     with monkeypatch.context() as patch:
         patch.setattr(Replica, "advance_high_watermark", lambda _: None)
-        filled.handle(OffsetCommitRequest("g", topics=[topic]), 8)
+        filled.handle(commit_request("g", {1: 43}), 8)
     replies = parked(filled, filled.handle(request(filled, version, {"t": [1]}, "g"), version))
     filled.time.advance(filled.config.offsets_commit_timeout_ms - 1)
     assert replies == []
@@ -177,8 +170,8 @@ def test_many_offsets_are_of_one_moment(node: Node, version: int) -> None:
     """They are told in steps; what is committed and forgotten meanwhile is not among them."""
 
     def commit(offset: int, *indexes: int) -> None:
-        rows = [OffsetCommitRequestPartition(index, offset, 3, -1, "note") for index in indexes]
-        loop.ask(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=rows)]), 8).finish()
+        request = commit_request("g", dict.fromkeys(indexes, offset), leader_epoch=3, metadata="note")
+        loop.ask(request, 8).finish()
 
     node.services.metadata.create_topic("t", MANY)
     loop = Loop(node)

@@ -14,9 +14,9 @@ import pytest
 
 from headgate.gateway.api.context import CloseConnection
 from headgate.gateway.tests.builders import NOW_MS, Node, parked
+from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records.batch import Record, build, read_header, set_max_timestamp, split, with_records
 from headgate.protocol.records.compression import LZ4
 from headgate.storage.cleanup.compaction.compaction_job import assess
@@ -39,9 +39,7 @@ def claimed(claim: int, *times: int, **options: Any) -> bytearray:
 
 def produce(node: Node, data: bytes | bytearray, version: int = 9, acks: int = -1) -> Any:
     """The row of the answer."""
-    partition = PartitionProduceData(index=0, records=memoryview(bytearray(data)))
-    topic = TopicProduceData(name="t", partition_data=[partition])
-    response = node.ask(ProduceRequest(acks=acks, timeout_ms=1_500, topic_data=[topic]), version)
+    response = node.ask(produce_request(bytearray(data), acks=acks, timeout_ms=1_500), version)
     return response.responses[0].partition_responses[0]
 
 
@@ -126,8 +124,7 @@ def test_records_of_a_doubtful_header_are_read_by_a_thread(node: Node, acks: int
     node.services.partitions.get("t", 0).disk.is_slow = is_slow
     thread = node.time.scheduler.hold_slices()
     data = claimed(-1, NOW_MS, NOW_MS + 7, compression=LZ4)
-    topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=memoryview(data))])
-    replies = parked(node, node.handle(ProduceRequest(acks=acks, timeout_ms=1_500, topic_data=[topic]), 9))
+    replies = parked(node, node.handle(produce_request(data, acks=acks, timeout_ms=1_500), 9))
     node.time.advance()
     assert not replies, "and later requests of the connection wait, so that none is appended before"
     data[:] = bytes(len(data))  # the connection reuses its buffer

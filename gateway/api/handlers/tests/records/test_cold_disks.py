@@ -152,7 +152,7 @@ def test_consumers_who_gave_up_leave_nothing_that_waits_for_the_disk(
             if hangs_up:
                 disks.services.purgatory.abandon(waiting)
         disks.time.advance(DISK_DEADLINE_MS + 1)
-        assert len(share._waiting) <= 64
+        assert len(share.waiting) <= 64
     last, reads, warm = parked_fetch(disks, one), list[int](), File.warm
     monkeypatch.setattr(File, "warm", lambda *arguments: reads.append(1) or warm(*arguments))  # type: ignore[func-returns-value]
     while threads.waiting:

@@ -344,7 +344,7 @@ def test_so_many_are_read_for_at_once(node: Node, thread: HeldThreads, cold: Col
     wanted = [(0, NOW_MS + number) for number in range(2 * AT_ONCE + 1)]
     answers = parked(node, seek(node, *wanted))
     share = node.services.scheduler.reads(parent(node.services.partitions.get("t", 0).log.directory))
-    assert share._running + len(share._waiting) == AT_ONCE
+    assert share.running + len(share.waiting) == AT_ONCE
     while not answers:
         cold.run_all()
         node.time.advance()
@@ -363,12 +363,12 @@ def test_abandoned_searches_leave_nothing_that_waits_for_the_disk(
     for _ in range(20):
         parked(node, seek(node, *[(0, NOW_MS + number) for number in range(AT_ONCE)]))
         node.time.advance(DEADLINE_MS)
-        assert len(share._waiting) <= 64
+        assert len(share.waiting) <= 64
     while cold.waiting:
         cold.run_one()
         node.time.advance()
     assert (done.count("warm"), done.count("release")) == (MAX_THREADS_PER_EXECUTOR, 20 * AT_ONCE)
-    assert (len(share._waiting), share._running) == (0, 0)
+    assert (len(share.waiting), share.running) == (0, 0)
 
 
 def test_what_is_gone_again_when_it_was_brought_is_waited_for(node: Node, thread: HeldThreads, cold: ColdDisk) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from headgate.gateway.tests.harness import MemoryBroker, WireClient, run_broker
+from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headgate.protocol.records import batch, compression, legacy
 from headgate.protocol.records.batch import Record, build
 from headgate.protocol.schema import Message
@@ -85,11 +85,6 @@ async def create(client: WireClient, name: str, **configs: str) -> None:
     assert response.topics[0].error_code == ErrorCode.NONE
 
 
-def produce(records: bytes | bytearray) -> ProduceRequest:
-    data = PartitionProduceData(index=0, records=memoryview(records))
-    return ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name="t", partition_data=[data])])
-
-
 def fetch() -> FetchRequest:
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     return FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="t", partitions=[wanted])])
@@ -115,7 +110,7 @@ def leaves_nothing(
         client = broker.connect()
         await create(client, "t", **configs)
         if stored is not None:
-            assert code_of(await client.ask(produce(stored), 7)) == ErrorCode.NONE
+            assert code_of(await client.ask(produce_request(stored, acks=1), 7)) == ErrorCode.NONE
         assert code_of(await client.ask(request, version)) == code
         with no_collector():
             before = living_errors()
@@ -140,7 +135,7 @@ PRODUCED = {
 @pytest.mark.parametrize("name", PRODUCED)
 def test_a_refused_produce_leaves_nothing(tmp_path: Path, name: str) -> None:
     make, version, code, configs = PRODUCED[name]
-    leaves_nothing(tmp_path, None, produce(make()), version, code, **configs)
+    leaves_nothing(tmp_path, None, produce_request(make(), acks=1), version, code, **configs)
 
 
 @pytest.mark.slow

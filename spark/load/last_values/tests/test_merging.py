@@ -13,6 +13,7 @@ from headgate.protocol.records import batch
 from headgate.protocol.records.batch import Record
 from headgate.spark.load.folder import OutputFolder
 from headgate.spark.load.formats.decoding import Decoding
+from headgate.spark.load.formats.tests.test_spark_columns import DESCRIPTORS, M
 from headgate.spark.load.last_values import merging
 from headgate.spark.load.last_values.merging import MergedTableName, check_target, merge_statement
 from headgate.spark.load.loading import Request, load
@@ -21,7 +22,6 @@ from headgate.spark.load.positions import positions
 from headgate.spark.load.runners import SparkRunner
 from headgate.spark.load.tables import MERGE
 from headgate.spark.load.tests.model_log import NOW_MS, TOPIC, ModelLog, ModelPartition
-from headgate.spark.load.tests.test_formats_spark_columns import DESCRIPTORS, M
 from headgate.spark.load.tests.test_loading import Killed, Listener
 from headgate.spark.load.verification import verify
 from headgate.tools.cluster import TopicPartition

@@ -1,8 +1,8 @@
 """Coverage-guided fuzzing of every reader of bytes from outside, with atheris (libFuzzer).
 
-    python -m headgate.protocol.tests.fuzz run                          until it is stopped; libFuzzer options follow
-    python -m headgate.protocol.tests.fuzz replay build/fuzz/crash-...  what was found, once more; atheris is not needed
-    python -m headgate.protocol.tests.fuzz distill build/fuzz/inputs    lines for the corpus
+    python -m headgate.protocol.tests.hostile.fuzz run  until it is stopped; libFuzzer options follow
+    python -m headgate.protocol.tests.hostile.fuzz replay build/fuzz/crash-...  a finding, without atheris
+    python -m headgate.protocol.tests.hostile.fuzz distill build/fuzz/inputs  lines for the corpus
 
 An input is the number of a subject (`subjects.py`), two bytes, and then what its reader gets. A run begins with what is
 good for each subject, with `corpus.txt`, which is what earlier runs found worth keeping (a line each: subject and bytes
@@ -42,12 +42,12 @@ from headgate.protocol.records import (
     varint,
 )
 from headgate.protocol.schema import tree
-from headgate.protocol.tests.subjects import SUBJECTS, Subject
+from headgate.protocol.tests.hostile.subjects import SUBJECTS, Subject
 from headgate.protocol.tests.values import VERSIONS, written
 
 NUMBER_BYTES: Final = 2
 CORPUS: Final = Path(__file__).with_name("corpus.txt")
-FOUND: Final = Path(__file__).resolve().parents[2] / "build" / "fuzz"
+FOUND: Final = Path(__file__).resolve().parents[3] / "build" / "fuzz"
 BY_HAND: Final = (
     *(frame, header, reading, consumer_protocol, metadata, offsets, version_prefix),
     *(batch, compression, down_conversion, record_validation, legacy, lz4, message_set, up_conversion, varint),
@@ -174,7 +174,7 @@ def run(inputs: Path, found: Path, options: Sequence[str]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m headgate.protocol.tests.fuzz")
+    parser = argparse.ArgumentParser(prog="python -m headgate.protocol.tests.hostile.fuzz")
     commands = parser.add_subparsers(dest="command", required=True)
     running = commands.add_parser("run", help="look for bytes that should not be; options of libFuzzer may follow")
     running.add_argument("--inputs", type=Path, default=FOUND / "inputs")

@@ -16,7 +16,7 @@ What holds after each step: no last stable offset goes back, and no offset of th
 faults: every record is there once and in order, whenever the copies were read, and nothing of a transaction is left
 open. A history of a seed is the same every time:
 
-    python -m headgate.gateway.coordinator.transactions.tests.exactly_once SEED
+    python -m headgate.gateway.coordinator.transactions.tests.exactly_once.histories SEED
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from random import Random
 from typing import Any, Final
 
 from headgate.gateway.coordinator.transactions.markers import Marker, Written
-from headgate.gateway.coordinator.transactions.tests import exactly_once_members as members
-from headgate.gateway.coordinator.transactions.tests.exactly_once_clients import (
+from headgate.gateway.coordinator.transactions.tests.exactly_once import members
+from headgate.gateway.coordinator.transactions.tests.exactly_once.clients import (
     LOST,
     PARTITIONS,
     RECORDS,
@@ -43,7 +43,7 @@ from headgate.gateway.coordinator.transactions.tests.exactly_once_clients import
     Writer,
     codes_of,
 )
-from headgate.gateway.coordinator.transactions.tests.wires import Wire
+from headgate.gateway.coordinator.transactions.tests.exactly_once.wires import Wire
 from headgate.gateway.replication.replica import READ_COMMITTED, READ_UNCOMMITTED
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import KafkaError

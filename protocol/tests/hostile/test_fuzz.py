@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.protocol.tests import fuzz
 from headgate.protocol.tests.definitions import missing
-from headgate.protocol.tests.subjects import SUBJECTS
+from headgate.protocol.tests.hostile import fuzz
+from headgate.protocol.tests.hostile.subjects import SUBJECTS
 
 # In a short run the seed is always the same, so that red means a change
 BOUNDS = ["-seed=1", "-max_total_time=8"]
@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 from headgate.protocol import compiler
 from headgate.protocol.messages.fetch import FetchRequest
-from headgate.protocol.tests import fuzz, subjects
+from headgate.protocol.tests.hostile import fuzz, subjects
 
 def check(data, value):
     request, _ = value
@@ -55,7 +55,7 @@ def needs_atheris() -> None:
 @pytest.mark.usefixtures("needs_atheris")
 def test_a_short_run_finds_no_fault(tmp_path: Path) -> None:
     directories = ("--inputs", tmp_path / "inputs", "--found", fuzz.FOUND)
-    ended = python("-m", "headgate.protocol.tests.fuzz", "run", *directories, *BOUNDS)
+    ended = python("-m", "headgate.protocol.tests.hostile.fuzz", "run", *directories, *BOUNDS)
     lines = ended.stderr.splitlines()
     assert ended.returncode == 0, "\n".join(line for line in lines if "\tNEW " not in line and "\tREDUCE " not in line)
     (initial,) = (line for line in lines if "INITED" in line)

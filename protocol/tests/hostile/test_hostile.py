@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from headgate.protocol.schema import Message
 from headgate.protocol.tests.examples import share
+from headgate.protocol.tests.hostile.subjects import MESSAGES, OTHERS, SUBJECTS, Subject
 from headgate.protocol.tests.shapes import Edit, dense, edited, edits
-from headgate.protocol.tests.subjects import MESSAGES, OTHERS, SUBJECTS, Subject
 from headgate.protocol.tests.values import LAYOUTS
 from headgate.protocol.tests.values import MESSAGES as CLASSES
 

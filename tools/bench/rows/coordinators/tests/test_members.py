@@ -12,8 +12,8 @@ import pytest
 from headgate.tools.bench.measuring.target import Topic
 from headgate.tools.bench.requests import frames, group_frames
 from headgate.tools.bench.requests.client import BenchError
+from headgate.tools.bench.requests.tests.test_frames import read_with_kio
 from headgate.tools.bench.rows.coordinators.members import ClassicMember, ConsumerMember, Member, Members
-from headgate.tools.bench.tests.test_requests_frames import read_with_kio
 
 pytestmark = pytest.mark.sockets
 

@@ -8,7 +8,7 @@ import pytest
 from headgate.protocol.internal.consumer_protocol import decode_assignment, decode_subscription
 from headgate.tools.bench.requests import frames, group_frames
 from headgate.tools.bench.requests.group_frames import TopicPartitions
-from headgate.tools.bench.tests.test_requests_frames import TOPIC_ID, read_with_kio
+from headgate.tools.bench.requests.tests.test_frames import TOPIC_ID, read_with_kio
 
 PLACE = TopicPartitions("topic", [3, 7], TOPIC_ID)
 

@@ -1,4 +1,4 @@
-"""The clients of the histories in `exactly_once.py`: copiers, writers without transactions, and readers.
+"""The clients of the histories in `histories.py`: copiers, writers without transactions, and readers.
 
 A client is a generator of requests, which may be several at once, and gets the answers in their order.
 """
@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from headgate.gateway.coordinator.transactions.tests.exactly_once_members import Member
+from headgate.gateway.coordinator.transactions.tests.exactly_once.members import Member
+from headgate.gateway.tests.requests import produce_request
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headgate.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -21,7 +22,7 @@ from headgate.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from headgate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.protocol.messages.produce import ProduceRequest
 from headgate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -263,7 +264,9 @@ class Copier(Client):
             base_sequence=self._sequences[out],
             is_transactional=True,
         )
-        return Asked(_produce_request(self.transactional_id, out, data), 12 if self.is_new else 9)
+        return Asked(
+            produce_request(data, "out", out, transactional_id=self.transactional_id), 12 if self.is_new else 9
+        )
 
     def _commit_offset(self, index: int, offset: int) -> Steps:
         if not self.is_new:
@@ -305,7 +308,7 @@ class Writer(Client):
                     data = build(
                         values, producer_id=made.producer_id, producer_epoch=made.producer_epoch, base_sequence=sequence
                     )
-                    asked.append(Asked(_produce_request(None, self.number % PARTITIONS, data), 9))
+                    asked.append(Asked(produce_request(data, "out", self.number % PARTITIONS), 9))
                     sequence = numbers.stop
             yield from self._insist(asked)
             yield PAUSE
@@ -324,11 +327,6 @@ class Writer(Client):
             assert codes[refused] <= MOMENTARY, codes
             assert set().union(*codes[refused + 1 :]) <= MOMENTARY | behind, codes
             yield PAUSE
-
-
-def _produce_request(transactional_id: str | None, out: int, data: bytes | bytearray) -> ProduceRequest:
-    topic = TopicProduceData("out", partition_data=[PartitionProduceData(out, memoryview(data))])
-    return ProduceRequest(transactional_id, -1, 10_000, [topic])
 
 
 class Reader:

@@ -1,6 +1,6 @@
 """Histories of a whole broker: every record is copied once, whatever happens.
 
-A failing one again: python -m headgate.gateway.coordinator.transactions.tests.exactly_once SEED
+A failing one again: python -m headgate.gateway.coordinator.transactions.tests.exactly_once.histories SEED
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.coordinator.transactions.tests import exactly_once
-from headgate.gateway.coordinator.transactions.tests.broken_brokers import BROKEN, MAX_HISTORIES
+from headgate.gateway.coordinator.transactions.tests.exactly_once import histories
+from headgate.gateway.coordinator.transactions.tests.exactly_once.broken_brokers import BROKEN, MAX_HISTORIES
 
 FEW, MANY, VERY_MANY = 20, 300, 10_000
 AT_ONCE = 100
@@ -40,7 +40,7 @@ def seeds() -> Iterator[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", list(seeds()))
 def test_every_record_is_copied_exactly_once(seed: int) -> None:
-    exactly_once.run(seed)
+    histories.run(seed)
 
 
 @pytest.mark.slow
@@ -53,9 +53,9 @@ def test_every_record_is_copied_exactly_once_in_fresh_histories(pytestconfig: py
         if not (seed - first) % AT_ONCE:
             progress.write_text(f"{first} {seed - first}\n")
         try:
-            exactly_once.run(seed)
+            histories.run(seed)
         except BaseException as error:
-            error.add_note(f"python -m {exactly_once.__name__} {seed}")
+            error.add_note(f"python -m {histories.__name__} {seed}")
             raise
     progress.unlink()
 
@@ -84,7 +84,7 @@ def test_histories_find_a_broken_broker(fault: str, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(owner, name, replacement)
     for seed in range(MAX_HISTORIES):
         try:
-            exactly_once.run(seed)
+            histories.run(seed)
         except AssertionError:
             return
     pytest.fail(f"{MAX_HISTORIES} histories do not notice: {fault}")

@@ -7,10 +7,10 @@ import pytest
 
 from headgate.protocol.messages.produce import ProduceRequest
 from headgate.tools.bench.requests import frames
+from headgate.tools.bench.requests.tests.test_frames import read_with_kio
 from headgate.tools.bench.rows.synced import ACKS_ALL
 from headgate.tools.bench.rows.table import ALL_ROWS, ROWS, SYNCED
-from headgate.tools.bench.tests.test_requests_frames import read_with_kio
-from headgate.tools.bench.tests.test_rows_conversions import Broker
+from headgate.tools.bench.rows.tests.test_conversions import Broker
 
 
 @pytest.mark.parametrize("name", SYNCED)

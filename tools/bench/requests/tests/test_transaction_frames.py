@@ -12,6 +12,7 @@ from headgate.protocol.messages.produce import ProduceRequest
 from headgate.protocol.records.batch import read_header
 from headgate.tools.bench.requests import frames
 from headgate.tools.bench.requests.group_frames import TopicPartitions
+from headgate.tools.bench.requests.tests.test_frames import TOPIC_ID, read_with_kio
 from headgate.tools.bench.requests.transaction_frames import (
     NEW,
     OLD,
@@ -20,7 +21,6 @@ from headgate.tools.bench.requests.transaction_frames import (
     transactional_batch,
     write_requests,
 )
-from headgate.tools.bench.tests.test_requests_frames import TOPIC_ID, read_with_kio
 
 BATCH = transactional_batch([b"value"] * 3)
 PRODUCER = Producer("id", TopicPartitions("topic", [1, 2], TOPIC_ID), BATCH, group_id="group")

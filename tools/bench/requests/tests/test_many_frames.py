@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.tools.bench.requests import frames, many_frames
-from headgate.tools.bench.tests.test_requests_frames import read_with_kio
+from headgate.tools.bench.requests.tests.test_frames import read_with_kio
 
 NAMES = ["one", "two"]
 

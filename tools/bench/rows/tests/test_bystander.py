@@ -11,10 +11,10 @@ from headgate.tools.bench.measuring.generator import Load, LoadResult
 from headgate.tools.bench.measuring.target import Topic
 from headgate.tools.bench.requests import frames, many_frames
 from headgate.tools.bench.requests.client import BenchError
+from headgate.tools.bench.requests.tests.test_frames import read_with_kio
 from headgate.tools.bench.rows.bystander import BYSTANDERS, FIGURES, CreateTopicsRow, FetchSessionRow, ManyMetadataRow
 from headgate.tools.bench.rows.table import ALL_ROWS, BY_NAME_ONLY, ROWS
 from headgate.tools.bench.run import QUICK, Settings
-from headgate.tools.bench.tests.test_requests_frames import read_with_kio
 
 MANY = [Topic(f"many-{number:05}", number.to_bytes(16, "big"), 1) for number in range(10_000)]
 

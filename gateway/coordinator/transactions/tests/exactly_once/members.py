@@ -1,4 +1,4 @@
-"""Members of the group of the histories in `exactly_once.py`: alone, in a classic group, in one of KIP-848.
+"""Members of the group of the histories in `histories.py`: alone, in a classic group, in one of KIP-848.
 
 `join` makes sure of the membership; it answers whether the partitions may be other ones than before. A member says its
 generation with each offset that it commits, so that a late one of another generation is refused (KIP-447).
