@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from headgate.gateway.runtime.time_slices import TimeSlices
     from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
+    from headgate.protocol.errors import ErrorCode
 
 
 class CloseConnection(Exception):
@@ -108,6 +110,8 @@ class Services:
     offset_stores: OffsetStores | None = None
     """The second store of offsets; None without ZooKeeper."""
     zookeeper_groups: GroupView | None = None
+    refusals: Counter[ErrorCode] = field(default_factory=Counter)
+    """The number of refused rows in otherwise successful responses, by error."""
 
 
 @dataclass(slots=True)

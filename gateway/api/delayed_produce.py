@@ -30,7 +30,7 @@ from headgate.protocol.messages.produce import (
 Delayed: TypeAlias = tuple[Append | None, PartitionProduceResponse]
 """An append that may have to wait, with its row; or None, and a row that names another leader."""
 
-Render: TypeAlias = Callable[[Append, PartitionProduceResponse, int], None]
+Render: TypeAlias = Callable[[Append, PartitionProduceResponse, HandlerContext], None]
 """Writes the state of an append into its row, in the form for this version."""
 
 SILENT_WAIT_MS = 600_000.0
@@ -97,7 +97,7 @@ class DelayedProduce:
     def _rendered(self) -> ProduceResponse:
         for append, row in self._delayed:
             if append is not None:
-                self._render(append, row, self._context.version)
+                self._render(append, row, self._context)
         return self._response
 
     # Without a reply

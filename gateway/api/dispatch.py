@@ -19,7 +19,6 @@ from headgate.gateway.api import response_cache
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
 from headgate.gateway.api.handler_registration import Registration
 from headgate.gateway.api.handlers.api_versions import unsupported_version
-from headgate.gateway.api.handlers.each import count_refusals
 from headgate.gateway.api.parked import Done, Parked, ParkedRequest
 from headgate.gateway.api.response_cache import Key, ResponseCache
 from headgate.gateway.api.routes import HEAD, Piece, Reply, Route, body_of, with_body
@@ -50,7 +49,10 @@ class Dispatcher:
         services.metrics.labelled("requests", ("api", "version"), self._count_requests)
         services.metrics.labelled("request.errors", ("api", "error"), self._count_errors)
         services.metrics.labelled("request.seconds", ("api",), self._collect_latencies)
-        services.metrics.labelled("row.errors", ("error",), count_refusals)
+        services.metrics.labelled("row.errors", ("error",), self._count_refusals)
+
+    def _count_refusals(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        return iter([((code.name,), count) for code, count in self._services.refusals.items()])
 
     @property
     def has_quota(self) -> bool:

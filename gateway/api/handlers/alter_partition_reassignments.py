@@ -7,7 +7,7 @@ A single node has every partition. So a move to this node is complete at once, a
 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
-from headgate.gateway.api.context import HandlerContext
+from headgate.gateway.api.context import HandlerContext, Services
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import TOO_MANY_ROWS, each_row, exceeds_max_rows
 from headgate.gateway.metadata.image import Image
@@ -36,7 +36,8 @@ def alter_partition_reassignments(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
         responses=[
-            ReassignableTopicResponse(name=topic.name, partitions=_partitions(topic, image)) for topic in request.topics
+            ReassignableTopicResponse(name=topic.name, partitions=_partitions(topic, image, context.broker))
+            for topic in request.topics
         ],
     )
 
@@ -45,7 +46,7 @@ def _size(topic: ReassignableTopic) -> int:
     return sum(max(1, len(wanted.replicas or ())) for wanted in topic.partitions)
 
 
-def _partitions(topic: ReassignableTopic, image: Image) -> list[ReassignablePartitionResponse]:
+def _partitions(topic: ReassignableTopic, image: Image, broker: Services) -> list[ReassignablePartitionResponse]:
     def answer(wanted: ReassignablePartition) -> ReassignablePartitionResponse:
         index = wanted.partition_index
         if topic.name not in image.topics:
@@ -58,7 +59,7 @@ def _partitions(topic: ReassignableTopic, image: Image) -> list[ReassignablePart
         check_brokers(index, wanted.replicas, image)
         return ReassignablePartitionResponse(partition_index=index, error_message=None)
 
-    return each_row(topic.partitions, answer, _refuse)
+    return each_row(broker, topic.partitions, answer, _refuse)
 
 
 def _refuse(wanted: ReassignablePartition, code: ErrorCode, message: str) -> ReassignablePartitionResponse:

@@ -39,6 +39,7 @@ def _delete_all(request: DeleteRecordsRequest, context: HandlerContext) -> Steps
     return DeleteRecordsResponse(
         topics=(
             yield from each_in_steps(
+                context.broker,
                 request.topics,
                 lambda topic: topic.partitions,
                 answer,

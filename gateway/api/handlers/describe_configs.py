@@ -58,7 +58,7 @@ def _describe(request: DescribeConfigsRequest, context: HandlerContext) -> Steps
             configs=rows(resource),
         )
 
-    return DescribeConfigsResponse(results=each_row(resources, answer, _refuse))
+    return DescribeConfigsResponse(results=each_row(context.broker, resources, answer, _refuse))
 
 
 def _unique(resources: Iterable[DescribeConfigsResource]) -> Steps[list[DescribeConfigsResource]]:

@@ -44,7 +44,7 @@ def _partitions(topic: str, indexes: Iterable[int], context: HandlerContext) -> 
         known = context.broker.partitions.get(topic, index).log.producers.by_id
         return PartitionResponse(index, active_producers=lazy_map(list(known.items()), lambda entry: _state(*entry)))
 
-    return each_row(list(indexes), answer, PartitionResponse)
+    return each_row(context.broker, list(indexes), answer, PartitionResponse)
 
 
 def _state(producer_id: int, producer: Producer) -> ProducerState:

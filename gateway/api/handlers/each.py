@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from headgate.gateway.api import authorized_operations
 from headgate.gateway.api.config_resources import Resource
-from headgate.gateway.api.context import HandlerContext
+from headgate.gateway.api.context import HandlerContext, Services
 from headgate.gateway.coordinator.decision import Decision, RequestContext, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.tasks import Changes, Task, WaitList, value_of, within
@@ -28,20 +28,19 @@ Named = TypeVar("Named", bound=Resource)
 logger = logging.getLogger("headgate.handlers")
 
 
-def each(partitions: Iterable[P], answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> list[R]:
-    """One row for every partition: `answer(partition)`, or `refuse(partition, code, message)` after an error."""
-    return [guarded(partition, answer, refuse) for partition in partitions]
+def each_row(
+    broker: Services, items: Sequence[P], answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]
+) -> list[R]:
+    """One row for every item: `answer(item)`, or `refuse(item, code, message)` after an error.
 
-
-def each_row(items: Sequence[P], answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> list[R]:
-    """The rows of `each`, for a response: many rows are made while they are written (`protocol.steps.LazyArray`).
-
-    `answer` must have no effect, and must read nothing that changes meanwhile.
+    Many rows are made while the response is written (`protocol.steps.LazyArray`). `answer` must have no effect,
+    and must read nothing that changes meanwhile.
     """
-    return lazy_map(items, lambda item: guarded(item, answer, refuse))
+    return lazy_map(items, lambda item: guarded(broker, item, answer, refuse))
 
 
 def each_in_steps(
+    broker: Services,
     topics: Iterable[N],
     partitions_of: Callable[[N], Sequence[P]],
     answer: Callable[[N, P], R],
@@ -57,7 +56,7 @@ def each_in_steps(
         partitions: list[R] = []
         answer_partition = partial(answer, topic)
         for partition in partitions_of(topic):
-            partitions.append(guarded(partition, answer_partition, refuse))
+            partitions.append(guarded(broker, partition, answer_partition, refuse))
             count += 1
             if not count % ROWS_A_STEP:
                 yield
@@ -85,12 +84,12 @@ ROWS_A_STEP = 16
 """A row takes a few microseconds, a refusal up to ten."""
 
 
-def guarded(partition: P, answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> R:
+def guarded(broker: Services, partition: P, answer: Callable[[P], R], refuse: Callable[[P, ErrorCode, str], R]) -> R:
     """The row of one partition."""
     try:
         return answer(partition)
     except (KafkaError, OSError) as error:
-        return refuse(partition, *refusal(error))
+        return refuse(partition, *refusal(broker, error))
 
 
 MAX_ROWS = 10_000
@@ -119,10 +118,12 @@ class _Rows(Generic[P, R]):
 
     def __init__(
         self,
+        broker: Services,
         items: Sequence[P],
         answer: Callable[[P], tuple[R, Change]],
         refuse: Callable[[P, ErrorCode, str], R],
     ) -> None:
+        self._broker = broker
         self._items = items
         self._answer = answer
         self._refuse = refuse
@@ -138,7 +139,7 @@ class _Rows(Generic[P, R]):
             row, change = self._answer(item)
             self._pending.append((number, change))
         except (KafkaError, OSError) as error:
-            row = self._refuse(item, *refusal(error))
+            row = self._refuse(item, *refusal(self._broker, error))
         self._rows.append(row)
         self._settle()
 
@@ -182,7 +183,7 @@ class _Rows(Generic[P, R]):
             if number in pending:
                 return self._late(item, "the change is not on the disk yet")
             error = failed.get(number)
-            return self._rows[number] if error is None else self._refuse(item, *refusal(error))
+            return self._rows[number] if error is None else self._refuse(item, *refusal(self._broker, error))
 
         return lazy_map(range(len(self._items)), result)
 
@@ -204,7 +205,7 @@ def each_in_turns(
     More than `AT_ONCE` items take several turns. At the client's timeout, or when the broker stops, unsettled changes
     are reported as timed out; they may still take effect.
     """
-    rows = _Rows(items, answer, refuse)
+    rows = _Rows(context.broker, items, answer, refuse)
     if len(items) <= AT_ONCE:
         finish(rows.steps())
         if rows.is_settled:
@@ -273,29 +274,20 @@ SETTLED_MS = 30_000.0
 _MIN_TIMEOUT_MS = 1_000
 
 
-def refusal(error: KafkaError | OSError, topic: str = "", index: int = -1) -> tuple[ErrorCode, str]:
+def refusal(broker: Services, error: KafkaError | OSError, topic: str = "", index: int = -1) -> tuple[ErrorCode, str]:
     """The code and message for a client. An OSError is a disk's: the client gets KAFKA_STORAGE_ERROR, the log the rest.
 
     Clients show the code alone, and many retry silently: the broker's log must have the reason for a storage error.
     `topic` and `index`: the partition, for errors that do not name it.
     """
     if isinstance(error, KafkaError):
-        _refusals[error.code] += 1
+        broker.refusals[error.code] += 1
         if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
             logger.error("storage error for a client%s: %s", _of(topic, index), error.message)
         return error.code, error.message
-    _refusals[ErrorCode.KAFKA_STORAGE_ERROR] += 1
+    broker.refusals[ErrorCode.KAFKA_STORAGE_ERROR] += 1
     logger.error("the store failed%s", _of(topic, index), exc_info=error)
     return ErrorCode.KAFKA_STORAGE_ERROR, f"the store failed: {error.strerror}"
-
-
-_refusals: Counter[ErrorCode] = Counter()
-"""How often `refusal` was called in this process, by error: its callers know neither the API nor the broker."""
-
-
-def count_refusals() -> Iterator[tuple[tuple[str, ...], int]]:
-    """The number of refused rows in otherwise successful responses, by error name."""
-    return iter([((code.name,), count) for code, count in _refusals.items()])
 
 
 def _of(topic: str, index: int) -> str:

@@ -7,7 +7,7 @@ A single node leads every partition as the preferred replica: no election is eve
 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import cluster
-from headgate.gateway.api.context import HandlerContext
+from headgate.gateway.api.context import HandlerContext, Services
 from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import each_row
 from headgate.gateway.metadata.image import Image
@@ -33,12 +33,15 @@ def elect_leaders(request: ElectLeadersRequest, context: HandlerContext) -> Elec
     image = context.broker.metadata.image
     return ElectLeadersResponse(
         replica_election_results=lazy_map(
-            topics, lambda wanted: ReplicaElectionResult(topic=wanted.topic, partition_result=_results(wanted, image))
+            topics,
+            lambda wanted: ReplicaElectionResult(
+                topic=wanted.topic, partition_result=_results(wanted, image, context.broker)
+            ),
         )
     )
 
 
-def _results(wanted: TopicPartitions, image: Image) -> list[PartitionResult]:
+def _results(wanted: TopicPartitions, image: Image, broker: Services) -> list[PartitionResult]:
     def answer(index: int) -> PartitionResult:
         topic = image.topics.get(wanted.topic)
         if topic is None:
@@ -49,4 +52,4 @@ def _results(wanted: TopicPartitions, image: Image) -> list[PartitionResult]:
         message = f"Leader election not needed for topic partition: {leader}"
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, message)
 
-    return each_row(wanted.partitions, answer, PartitionResult)
+    return each_row(broker, wanted.partitions, answer, PartitionResult)

@@ -113,7 +113,7 @@ class FetchAsStored(DelayedFetch):
     def _refused(self, key: TopicKey, wanted: FetchPartition, error: KafkaError | OSError) -> PartitionData:
         self._is_urgent = True
         context = self._context
-        code, _ = refusal(error, self._topic(key), wanted.partition)
+        code, _ = refusal(self._broker, error, self._topic(key), wanted.partition)
         row = PartitionData(wanted.partition, code, -1, records=b"")
         if code in HINTED:
             topic = key if isinstance(key, str) else self._broker.partitions.topic_name(key)
@@ -255,7 +255,7 @@ class _FetchConverted(FetchAsStored):
         for (key, wanted), row, replacement in zip(self._turn.partitions, rows, made, strict=True):
             if isinstance(replacement, KafkaError | OSError):
                 self._is_urgent = True
-                code = self._known(refusal(replacement, self._topic(key), wanted.partition)[0])
+                code = self._known(refusal(self._broker, replacement, self._topic(key), wanted.partition)[0])
                 # Fetching clients have one error for unreadable records, whatever the cause.
                 row.error_code = ErrorCode.CORRUPT_MESSAGE if isinstance(replacement, KafkaError) else code
                 _replace(row, b"")

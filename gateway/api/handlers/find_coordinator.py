@@ -78,7 +78,7 @@ def _find(request: FindCoordinatorRequest, context: HandlerContext) -> FindCoord
         node_id, host, port, _ = _coordinator(key, key_type, context)
         return Coordinator(key=key, node_id=node_id, host=host, port=port)
 
-    return FindCoordinatorResponse(coordinators=each_row(request.coordinator_keys, answer, _refuse))
+    return FindCoordinatorResponse(coordinators=each_row(context.broker, request.coordinator_keys, answer, _refuse))
 
 
 def _coordinators(key_type: int, context: HandlerContext) -> CoordinatorRuntime[Any]:

@@ -136,6 +136,7 @@ def _respond(request: ListOffsetsRequest, context: HandlerContext, answer: Answe
         return answer(wanted, context.broker.partitions.get(topic.name, wanted.partition_index))
 
     topics = yield from each_in_steps(
+        context.broker,
         request.topics,
         lambda topic: topic.partitions,
         row,
@@ -183,7 +184,7 @@ class Searching:
                 if isinstance(result, More):
                     self._left.append(search._replace(more=result, warmed=None))
                 else:
-                    _fill(search, result)
+                    _fill(self._broker, search, result)
             self._in_progress = []
         return not self._in_progress
 
@@ -196,7 +197,7 @@ class Searching:
             except WouldBlock as cold:
                 self._warm_log(search, cold)
             except KafkaError as error:
-                _fill(search, error)
+                _fill(self._broker, search, error)
             else:
                 self._in_progress.append(search)
         if planned:
@@ -212,7 +213,7 @@ class Searching:
         def warmed(result: object) -> None:
             self._reading -= 1
             if isinstance(result, OSError):
-                _fill(search, result)
+                _fill(self._broker, search, result)
             else:
                 self._left.append(search._replace(warmed=cold.place))
             self._broker.purgatory.touch(self._moved)
@@ -246,13 +247,13 @@ def _all(searches: Iterable[Steps[Found]]) -> Steps[list[Outcome]]:
     return results
 
 
-def _fill(search: Search, found: TimestampOffset | KafkaError | OSError | None) -> None:
+def _fill(broker: Services, search: Search, found: TimestampOffset | KafkaError | OSError | None) -> None:
     for row in search.rows:
         row.offset, row.timestamp, row.leader_epoch = NOTHING
         if isinstance(found, TimestampOffset):
             row.offset, row.timestamp, row.leader_epoch = found
         elif found is not None:
-            row.error_code = refusal(found, search.partition.topic, search.partition.index)[0]
+            row.error_code = refusal(broker, found, search.partition.topic, search.partition.index)[0]
 
 
 def _late() -> ListOffsetsResponse:

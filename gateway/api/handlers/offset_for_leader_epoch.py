@@ -49,7 +49,7 @@ def _partitions(topic: OffsetForLeaderTopic, context: HandlerContext) -> list[Ep
         epoch, end_offset = partition.end_offset_for(wanted.leader_epoch)
         return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
 
-    return each_row(topic.partitions, answer, _refuse)
+    return each_row(context.broker, topic.partitions, answer, _refuse)
 
 
 def _refuse(wanted: OffsetForLeaderPartition, code: ErrorCode, message: str) -> EpochEndOffset:

@@ -316,7 +316,7 @@ def _refuse(
     """The row of an error; if another broker leads the partition, with that leader (KIP-951)."""
     if isinstance(error, UnverifiedTransaction):
         return delay_unverified(topic, data, error.header, context, delayed)
-    code, message = _known(refusal(error, topic, data.index), context.version)
+    code, message = _known(refusal(context.broker, error, topic, data.index), context.version)
     row = PartitionProduceResponse(data.index, code, -1, error_message=message)
     row.record_errors = _record_errors(error)
     if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -352,11 +352,11 @@ def _append_verified(
     return append_to(acks, append.topic, append.data, context, context.broker.clock.now_ms(), delayed)
 
 
-def render(append: Append, row: PartitionProduceResponse, version: int) -> None:
+def render(append: Append, row: PartitionProduceResponse, context: HandlerContext) -> None:
     """Write the state of an append into its row, in the form for this version."""
     if append.state is FAILED and append.error is not None:
         error, replica = append.error, append.replica
-        row.refuse(*_known(refusal(error, replica.topic, replica.index), version))
+        row.refuse(*_known(refusal(context.broker, error, replica.topic, replica.index), context.version))
         row.record_errors = _record_errors(error)
     elif append.info is not None:
         info = append.info

@@ -3,6 +3,7 @@
 import logging
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.dispatch import Dispatcher, Parked, Route
 from headgate.gateway.api.handler_registration import Range, Registration, load
-from headgate.gateway.api.handlers.each import each
+from headgate.gateway.api.handlers.each import each_row
 from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.compiler import read, write
@@ -258,11 +259,15 @@ def test_refused_requests_are_counted_by_their_error(node: Node) -> None:
     assert numbers(node, "request.errors") == {("FindCoordinator", "GROUP_AUTHORIZATION_FAILED"): 3}
 
 
-def test_refused_rows_are_counted_by_their_error(node: Node) -> None:
-    made = dispatcher(node)
-    before = numbers(node, "row.errors").get(("COORDINATOR_NOT_AVAILABLE",), 0)
-    assert each([1], lambda _: _fail(), lambda _, code, __: code) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert numbers(node, "row.errors")["COORDINATOR_NOT_AVAILABLE",] == before + 1
+def test_refused_rows_are_counted_by_broker_and_error(node: Node, tmp_path: Path) -> None:
+    made, other = dispatcher(node), Node(tmp_path / "other")
+    dispatcher(other)
+    assert each_row(node.services, [1], lambda _: _fail(), lambda _, code, __: code) == [
+        ErrorCode.COORDINATOR_NOT_AVAILABLE
+    ]
+    assert numbers(node, "row.errors") == {("COORDINATOR_NOT_AVAILABLE",): 1}
+    assert numbers(other, "row.errors") == {}
+    other.close()
     assert made.appends is node.services.appends
 
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from headgate.gateway.api.handlers.each import AT_ONCE, MAX_PENDING, PENDING_PAUSE_MS, each, each_in_turns
+from headgate.gateway.api.handlers.each import AT_ONCE, MAX_PENDING, PENDING_PAUSE_MS, each_in_turns, each_row
 from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.store import Change
 from headgate.gateway.runtime.tasks import WaitList, is_task
@@ -18,7 +18,7 @@ from headgate.protocol.steps import finish, is_steps
 pytestmark = pytest.mark.every_metadata_store
 
 
-def test_every_partition_has_its_row(caplog: pytest.LogCaptureFixture) -> None:
+def test_every_partition_has_its_row(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     def answer(number: int) -> str:
         if number == 1:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another is")
@@ -27,7 +27,9 @@ def test_every_partition_has_its_row(caplog: pytest.LogCaptureFixture) -> None:
         return f"{number} is fine"
 
     with caplog.at_level(logging.CRITICAL):
-        rows = each([0, 1, 2, 3], answer, lambda number, code, message: f"{number} {code.name}: {message}")
+        rows = each_row(
+            node.services, [0, 1, 2, 3], answer, lambda number, code, message: f"{number} {code.name}: {message}"
+        )
     assert rows == [
         "0 is fine",
         "1 NOT_LEADER_OR_FOLLOWER: another is",
@@ -36,7 +38,7 @@ def test_every_partition_has_its_row(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_why_the_store_refuses_stands_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_why_the_store_refuses_stands_in_the_log(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     refusals = [
         KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another is"),
         KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk of t-0 refuses: no space"),
@@ -45,15 +47,15 @@ def test_why_the_store_refuses_stands_in_the_log(caplog: pytest.LogCaptureFixtur
     def answer(error: KafkaError) -> None:
         raise error
 
-    each(refusals, answer, lambda error, code, message: None)
+    each_row(node.services, refusals, answer, lambda error, code, message: None)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("ERROR", "storage error for a client: the disk of t-0 refuses: no space")
     ]
 
 
-def test_a_fault_of_ours_is_no_value() -> None:
+def test_a_fault_of_ours_is_no_value(node: Node) -> None:
     with pytest.raises(ZeroDivisionError):
-        each([0], lambda number: 1 // number, lambda number, code, message: 0)
+        each_row(node.services, [0], lambda number: 1 // number, lambda number, code, message: 0)
 
 
 def settled(row: str) -> tuple[str, Change]:

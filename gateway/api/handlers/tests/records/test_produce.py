@@ -562,7 +562,7 @@ def test_who_waits_for_what_the_disk_has_lost_is_told(node: Node, caplog: pytest
     for row, end_offset in ((there, 1), (gone, 2)):
         append = await_offset(partition, end_offset, None)
         partition.fail_lost_appends()
-        render(append, row, 9)
+        render(append, row, node.context(9))
     assert (there.error_code, gone.error_code) == (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
     assert "the disk lost the records" in (gone.error_message or "")
     lost = "storage error for a client (t-0): the disk lost the records before they were replicated"
