@@ -109,6 +109,11 @@ format: ## format the code, and mend what ruff can mend
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
+.PHONY: map
+map: ## write the map in docs/architecture.md again, from the heads of the modules
+	$(install) runtime
+	$(BIN)/python -m headgate.tools.development.tidy map
+
 .PHONY: bench
 bench: ## Headgate beside Apache Kafka, in ratios; QUICK=1 for a short run
 	$(install) test jars

@@ -8,7 +8,6 @@ from headgate.tools.development.tidy import (
     changed_logs,
     exists,
     function_lengths,
-    mapped,
     misnamed,
     named_modules,
     old_imports,
@@ -17,7 +16,6 @@ from headgate.tools.development.tidy import (
     scraps,
     silenced_seams,
     strays,
-    unmapped,
     untested,
 )
 
@@ -114,34 +112,6 @@ def test_an_import_by_the_name_of_a_folder_is_reported() -> None:
         "a.py:3: imports tools; say headgate.tools",
         "a.py:3: imports spark.session; say headgate.spark.session",
     ]
-
-
-MAP = (
-    "| where | what |\n|---|---|\n| `storage/log.py`, `index.py`, `x/` | a log in `memory.py` |\n| `tools/` | tools |\n"
-)
-
-
-def test_names_behind_the_first_of_a_row_lie_in_its_folder() -> None:
-    assert mapped(MAP) == {"storage/log.py", "storage/index.py", "storage/x/"}
-
-
-def test_the_map_is_the_tree() -> None:
-    there = [
-        "storage/log.py",
-        "storage/index.py",
-        "storage/x/any.py",
-        "storage/__init__.py",
-        "storage/tests/test_log.py",
-    ]
-    assert list(unmapped(MAP, [*there, "tools/topics.py", "storage/notes.md"])) == []
-    (missing,) = unmapped(MAP, [*there, "storage/new.py"])
-    assert missing.startswith("storage/new.py is not in the map")
-    gone = list(unmapped(MAP, ["storage/log.py"]))
-    assert [finding.split()[4] for finding in gone] == ["storage/index.py,", "storage/x/,"]
-
-
-def test_the_row_of_a_whole_package_names_no_module() -> None:
-    assert list(unmapped("| `storage/` | logs |\n", ["storage/log.py"]))
 
 
 def test_what_a_run_by_hand_left_in_the_top_folder_is_named() -> None:
