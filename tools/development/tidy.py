@@ -4,9 +4,9 @@ Functions have a median of at most 10 lines, a 95th percentile of 50, and none o
 95th percentile of 450, and none over 700. Each module has a test file. Every module that pyproject.toml names exists,
 or is in PLANNED. The map in docs/architecture.md agrees with the heads of the modules; `make map` writes it
 (`code_map.py`). Imports use the installed name `headgate`. Only a log itself changes a log. Neither modules nor rooms
-import each other in a circle (`imports.py`). Some counts may only fall (`counts.py`). Lock files name no place. The
-tree holds no leftovers of a run by hand. Prints every finding with advice, then the figures. Exit status: 1 if there is
-a finding.
+import each other in a circle (`imports.py`). Some counts may only fall (`counts.py`). Lock files name no place. Pages
+have short lines. The tree holds no leftovers of a run by hand. Prints every finding with advice, then the figures. Exit
+status: 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ PLANNED: Final = frozenset(
         "gateway.replication.follower",
     }
 )
+
+PAGE_WIDTH: Final = 120
 
 # Patterns of modules without a test file of their own
 TESTED_ELSEWHERE: Final = (
@@ -190,6 +192,15 @@ def places(path: str, text: str) -> Iterator[str]:
             yield f"{path}:{number}: names a place of one machine or network: {found.group()}"
 
 
+def wide_lines(path: str, page: str) -> Iterator[str]:
+    """Findings about lines of prose over 120 characters; rows of tables and blocks of code may be longer."""
+    is_code = False
+    for number, line in enumerate(page.splitlines(), 1):
+        is_code ^= line.lstrip().startswith("```")
+        if len(line) > PAGE_WIDTH and not is_code and not line.startswith(("|", "    ")):
+            yield f"{path}:{number}: {len(line)} characters; no line of a page has more than {PAGE_WIDTH}"
+
+
 def old_imports(path: str, source: str) -> Iterator[str]:
     """Findings about imports by the name of a folder: an installed package has the name `headgate` only."""
     for node in ast.walk(ast.parse(source, path)):
@@ -249,6 +260,8 @@ def findings(
             yield from old_imports(path, source)
             if path.startswith(("storage/", "gateway/")) and "/tests/" not in path:
                 yield from changed_logs(path, source)
+        elif path.endswith(".md"):
+            yield from wide_lines(path, (root / path).read_text())
         elif path.startswith("requirements/"):
             yield from places(path, (root / path).read_text())
     yield from over_budget("function", functions, (FUNCTION_MEDIAN, FUNCTION_95TH, FUNCTION_LONGEST))

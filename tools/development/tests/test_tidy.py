@@ -17,6 +17,7 @@ from headgate.tools.development.tidy import (
     silenced_seams,
     strays,
     untested,
+    wide_lines,
 )
 
 LIMITS = (10, 50, 70)
@@ -125,6 +126,12 @@ def test_files_with_hardly_a_byte_are_named() -> None:
     assert list(scraps([("docs/pid", 6), ("gateway/tests/__init__.py", 0), ("LICENSE", 16)])) == [
         "docs/pid has 6 bytes: remove it; so small a file was left by accident"
     ]
+
+
+def test_prose_has_short_lines_and_tables_need_not() -> None:
+    long = "word " * 25
+    page = f"{long}\n- {long}\n| {long} |\n```\n{long}\n```\n    {long}\n"
+    assert [finding.split()[0] for finding in wide_lines("a.md", page)] == ["a.md:1:", "a.md:2:"]
 
 
 def test_lock_files_name_no_place() -> None:
