@@ -12,7 +12,10 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTHON ?= $(shell for one in python3.11 python3.12 python3.13 python3; do \
 	if $$one -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$one; exit; fi; done; echo python3)
 BIN := .venv/bin
-install = @$(PYTHON) tools/development/install.py
+# One run at a time installs; others wait
+LOCK := $(if $(shell command -v flock),flock --close build/install.lock)
+install = @mkdir -p build; $(if $(LOCK),flock --nonblock build/install.lock true || echo "install: another run installs: waiting for its end" >&2; )$(LOCK) \
+	$(MAKE) --silent --no-print-directory --file tools/development/install.mk PYTHON=$(PYTHON)
 SOURCES := src/headgate/__init__.py src/headgate/__main__.py protocol storage gateway tools spark compat_tests conftest.py
 UNITS := src/headgate
 # In several processes; ARGS="-n 0 --pdb" has one, to look into a test
@@ -109,6 +112,11 @@ format: ## format the code, and mend what ruff can mend
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
+.PHONY: map
+map: ## write the map in docs/architecture.md again, from the heads of the modules
+	$(install) runtime
+	$(BIN)/python -m headgate.tools.development.tidy map
+
 .PHONY: bench
 bench: ## Headgate beside Apache Kafka, in ratios; QUICK=1 for a short run
 	$(install) test jars
@@ -136,7 +144,7 @@ lock: ## make requirements/*.txt again from pyproject.toml; ARGS=--upgrade takes
 	$(call pin,lock,--group lock)
 
 # For every platform and Python version at once; no index address, and no path of this machine
-pin = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+pin = PYTHON=$(PYTHON) tools/development/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" --output-file requirements/$(1).txt $(2) $(ARGS)
 
 .PHONY: clean

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -29,11 +30,12 @@ ApiVersions returns exactly these versions. Any other request closes the connect
 the client; only an unknown version of ApiVersions gets a response, with the list (KIP-511). OffsetCommit 0 and
 OffsetFetch 0, whose offsets are in ZooKeeper, are there with `zookeeper.connect` only.
 
-The clients, some with the version of the protocol that they were configured for: {clients}.
+{clients}
 
 | key | API | versions | handler | used by named clients |
 |---|---|---|---|---|
 """
+CLIENTS: Final = "The clients, some with the version of the protocol that they were configured for:"
 # compat_tests import nothing of ours: another process asks what is registered
 ASK: Final = """\
 import json
@@ -72,7 +74,8 @@ def served() -> list[Served]:
 def page(apis: Iterable[Served], used: Mapping[str, Used]) -> str:
     apis = list(apis)
     rows = "".join(row(api, clients_of(api, used)) for api in apis)
-    return HEAD.format(clients=by_family(used)) + rows + "".join(section(api, clients_of(api, used)) for api in apis)
+    clients = textwrap.fill(f"{CLIENTS} {by_family(used)}.", 120, break_long_words=False, break_on_hyphens=False)
+    return HEAD.format(clients=clients) + rows + "".join(section(api, clients_of(api, used)) for api in apis)
 
 
 def clients_of(api: Served, used: Mapping[str, Used]) -> dict[int, list[str]]:

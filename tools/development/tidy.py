@@ -2,10 +2,11 @@
 
 Functions have a median of at most 10 lines, a 95th percentile of 50, and none over 70; files a median of about 120, a
 95th percentile of 450, and none over 700. Each module has a test file. Every module that pyproject.toml names exists,
-or is in PLANNED. The map in docs/architecture.md names every module of the broker, and nothing else. Imports use the
-installed name `headgate`. Only a log itself changes a log. Neither modules nor rooms import each other in a circle
-(`imports.py`). Some counts may only fall (`counts.py`). Lock files name no place. The tree holds no leftovers of a run
-by hand. Prints every finding with advice, then the figures. Exit status: 1 if there is a finding.
+or is in PLANNED. The map in docs/architecture.md agrees with the heads of the modules; `make map` writes it
+(`code_map.py`). Imports use the installed name `headgate`. Only a log itself changes a log. Neither modules nor rooms
+import each other in a circle (`imports.py`). Some counts may only fall (`counts.py`). Lock files name no place. Pages
+have short lines. The tree holds no leftovers of a run by hand. Prints every finding with advice, then the figures. Exit
+status: 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.tools.development import counts, imports
+from headgate.tools.development import code_map, counts, imports
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("protocol", "storage", "gateway", "tools", "spark")
@@ -37,7 +38,7 @@ PLANNED: Final = frozenset(
     }
 )
 
-MAPPED: Final = ("protocol", "storage", "gateway")
+PAGE_WIDTH: Final = 120
 
 # Patterns of modules without a test file of their own
 TESTED_ELSEWHERE: Final = (
@@ -172,30 +173,6 @@ def misnamed(names: Iterable[str], paths: set[str]) -> Iterator[str]:
             yield f"{name} exists by now: take it out of PLANNED in tidy.py"
 
 
-def mapped(page: str) -> set[str]:
-    """The files and folders (with a slash) in the first column of the map; `b.py` behind `a/x.py` means `a/b.py`."""
-    named: set[str] = set()
-    for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE):
-        first, *others = re.findall(r"`([^`]+)`", row)
-        folder = first.rpartition("/")[0]
-        named |= {first, *(f"{folder}/{name}" for name in others)}
-    return {name for name in named if name.startswith(tuple(f"{package}/" for package in MAPPED))}
-
-
-def unmapped(page: str, paths: Iterable[str]) -> Iterator[str]:
-    """Findings about modules that the map lacks, and about names in the map that do not exist."""
-    named = mapped(page)
-    folders = tuple(name for name in named if name.endswith("/") and name.count("/") > 1)
-    modules = [path for path in paths if path.endswith(".py") and path.startswith(tuple(f"{one}/" for one in MAPPED))]
-    for name in sorted(named):
-        if not any(module == name or module.startswith(name.rstrip("/") + "/") for module in modules):
-            yield f"docs/architecture.md: the map names {name}, which does not exist; correct it"
-    for module in modules:
-        is_small = module.endswith(("/__init__.py", "/__main__.py", "/conftest.py"))
-        if not (module in named or is_small or "/tests/" in module or module.startswith(folders)):
-            yield f"{module} is not in the map of docs/architecture.md; add it with its purpose"
-
-
 def strays(paths: Iterable[str]) -> Iterator[str]:
     """Findings about unknown files and folders in the top folder."""
     for name in sorted({path.split("/")[0] for path in paths} - TOP):
@@ -213,6 +190,15 @@ def places(path: str, text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), 1):
         if found := PLACES.search(line):
             yield f"{path}:{number}: names a place of one machine or network: {found.group()}"
+
+
+def wide_lines(path: str, page: str) -> Iterator[str]:
+    """Findings about lines of prose over 120 characters; rows of tables and blocks of code may be longer."""
+    is_code = False
+    for number, line in enumerate(page.splitlines(), 1):
+        is_code ^= line.lstrip().startswith("```")
+        if len(line) > PAGE_WIDTH and not is_code and not line.startswith(("|", "    ")):
+            yield f"{path}:{number}: {len(line)} characters; no line of a page has more than {PAGE_WIDTH}"
 
 
 def old_imports(path: str, source: str) -> Iterator[str]:
@@ -274,6 +260,8 @@ def findings(
             yield from old_imports(path, source)
             if path.startswith(("storage/", "gateway/")) and "/tests/" not in path:
                 yield from changed_logs(path, source)
+        elif path.endswith(".md"):
+            yield from wide_lines(path, (root / path).read_text())
         elif path.startswith("requirements/"):
             yield from places(path, (root / path).read_text())
     yield from over_budget("function", functions, (FUNCTION_MEDIAN, FUNCTION_95TH, FUNCTION_LONGEST))
@@ -286,11 +274,20 @@ def findings(
     yield from scraps((path, (root / path).stat().st_size) for path in paths)
     yield from untested(paths)
     yield from misnamed(named_modules(tomllib.loads((root / "pyproject.toml").read_text())), set(paths))
-    yield from unmapped((root / "docs/architecture.md").read_text(), paths)
+    yield from code_map.findings((root / code_map.PAGE).read_text(), sources)
 
 
-def main() -> int:
-    """Check the tree of this file; return the exit status."""
+def write_map(root: Path) -> None:
+    page = root / code_map.PAGE
+    sources = {path: (root / path).read_text() for path in tracked(root) if path.endswith(".py")}
+    page.write_text(code_map.with_map(page.read_text(), sources))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check the tree of this file, or write its map; return the exit status."""
+    if arguments == ["map"]:
+        write_map(ROOT)
+        return 0
     functions: list[LineCount] = []
     files: list[LineCount] = []
     counted: counts.Places = {}
@@ -304,4 +301,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

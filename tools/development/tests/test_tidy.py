@@ -8,7 +8,6 @@ from headgate.tools.development.tidy import (
     changed_logs,
     exists,
     function_lengths,
-    mapped,
     misnamed,
     named_modules,
     old_imports,
@@ -17,8 +16,8 @@ from headgate.tools.development.tidy import (
     scraps,
     silenced_seams,
     strays,
-    unmapped,
     untested,
+    wide_lines,
 )
 
 LIMITS = (10, 50, 70)
@@ -116,34 +115,6 @@ def test_an_import_by_the_name_of_a_folder_is_reported() -> None:
     ]
 
 
-MAP = (
-    "| where | what |\n|---|---|\n| `storage/log.py`, `index.py`, `x/` | a log in `memory.py` |\n| `tools/` | tools |\n"
-)
-
-
-def test_names_behind_the_first_of_a_row_lie_in_its_folder() -> None:
-    assert mapped(MAP) == {"storage/log.py", "storage/index.py", "storage/x/"}
-
-
-def test_the_map_is_the_tree() -> None:
-    there = [
-        "storage/log.py",
-        "storage/index.py",
-        "storage/x/any.py",
-        "storage/__init__.py",
-        "storage/tests/test_log.py",
-    ]
-    assert list(unmapped(MAP, [*there, "tools/topics.py", "storage/notes.md"])) == []
-    (missing,) = unmapped(MAP, [*there, "storage/new.py"])
-    assert missing.startswith("storage/new.py is not in the map")
-    gone = list(unmapped(MAP, ["storage/log.py"]))
-    assert [finding.split()[4] for finding in gone] == ["storage/index.py,", "storage/x/,"]
-
-
-def test_the_row_of_a_whole_package_names_no_module() -> None:
-    assert list(unmapped("| `storage/` | logs |\n", ["storage/log.py"]))
-
-
 def test_what_a_run_by_hand_left_in_the_top_folder_is_named() -> None:
     assert list(strays(["kp", "out/a.txt", "out/b.txt", "pyproject.toml", "docs/kp", ".ci/build.yml"])) == [
         "kp is not known in the top folder; remove it, or add it to TOP in tidy.py",
@@ -155,6 +126,12 @@ def test_files_with_hardly_a_byte_are_named() -> None:
     assert list(scraps([("docs/pid", 6), ("gateway/tests/__init__.py", 0), ("LICENSE", 16)])) == [
         "docs/pid has 6 bytes: remove it; so small a file was left by accident"
     ]
+
+
+def test_prose_has_short_lines_and_tables_need_not() -> None:
+    long = "word " * 25
+    page = f"{long}\n- {long}\n| {long} |\n```\n{long}\n```\n    {long}\n"
+    assert [finding.split()[0] for finding in wide_lines("a.md", page)] == ["a.md:1:", "a.md:2:"]
 
 
 def test_lock_files_name_no_place() -> None:

@@ -33,6 +33,17 @@ def test_producers_have_no_pause_but_in_paced_rows() -> None:
             assert (row.interval_us, row.name in ALL_ROWS) == (interval_us, not interval_us)
 
 
+def test_marks_are_for_commits_in_paced_rows_alone() -> None:
+    marked = {
+        name: [figure.name for figure in ROWS[name].figures if figure.mark is not None][1:]
+        for name in ("txn-64", "txn-64-new-paced")
+    }
+    assert marked == {
+        "txn-64": ["transaction p50 us", "transaction p99 us"],
+        "txn-64-new-paced": ["commit p50 us", "commit p99 us"],
+    }
+
+
 def test_a_reader_of_committed_records_asks_for_them() -> None:
     row = ROWS["fetch-committed"]
     assert isinstance(row, CommittedFetchRow)
