@@ -328,8 +328,8 @@ class BrokerParts:
             fetch_sessions=FetchSessions(
                 config.max_incremental_fetch_session_cache_slots,
                 self.random,
-                touch=purgatory.touch,
-                run_in_slices=TimeSlices(clock, scheduler).add,
+                touch=purgatory.tasks.touch,
+                run_in_slices=purgatory.tasks.start_later,
             ),
             producer_ids=producer_ids,
             groups=groups,
