@@ -26,7 +26,6 @@ from typing import Any, Protocol, cast
 from headgate.gateway.api.context import Client, HandlerContext
 from headgate.gateway.replication.replica import Replica
 from headgate.gateway.replication.replica_manager import ReplicaManager
-from headgate.gateway.runtime.purgatory import Waiting, WaitList
 from headgate.gateway.runtime.tasks import Task, is_task
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.schema import Message
@@ -247,23 +246,9 @@ def amended(outcome: Any, amend: Callable[[Any], None]) -> Any:
     """The outcome of a handler; `amend` changes the response as soon as there is one."""
     if isinstance(outcome, Message):
         amend(outcome)
-    elif isinstance(outcome, Waiting):
-        _amend_waiting(outcome, amend)
     elif is_task(outcome):
         return _amended(outcome, amend)
     return outcome
-
-
-def _amend_waiting(waiting: Waiting, amend: Callable[[Any], None]) -> None:
-    attempt, expire = waiting.attempt, waiting.expire
-
-    def attempt_amended(touched: WaitList) -> Any:
-        return amended(attempt(touched), amend)
-
-    def expire_amended() -> Any:
-        return amended(expire(), amend)
-
-    waiting.attempt, waiting.expire = attempt_amended, expire_amended
 
 
 def _amended(task: Task[Any], amend: Callable[[Any], None]) -> Task[Any]:

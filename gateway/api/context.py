@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from headgate.gateway.replication.replica_manager import ReplicaManager
     from headgate.gateway.runtime.clock import Clock
     from headgate.gateway.runtime.memory_budget import MemoryBudget
-    from headgate.gateway.runtime.purgatory import Purgatory
     from headgate.gateway.runtime.scheduler import Scheduler
     from headgate.gateway.runtime.tasks import Tasks
-    from headgate.gateway.runtime.time_slices import TimeSlices
     from headgate.gateway.zookeeper.group_view import GroupView
     from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
     from headgate.protocol.errors import ErrorCode
@@ -88,7 +86,6 @@ class Services:
     random: Random
     scheduler: Scheduler
     tasks: Tasks
-    purgatory: Purgatory
     metadata: MetadataStore
     partitions: ReplicaManager
     fetch_sessions: FetchSessions
@@ -96,8 +93,6 @@ class Services:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     markers: PartitionMarkers
-    slices: TimeSlices
-    """All long works of the broker, those of groups included, in slices of a millisecond of each turn."""
     parsed_memory: MemoryBudget
     """For the parsed requests that may have more elements than a small one, from the read until the reply."""
     conversions: Conversions

@@ -18,9 +18,10 @@ import struct
 from collections import deque
 from collections.abc import Callable, Collection, Generator
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from headgate.gateway.runtime.scheduler import Scheduler, StoppedError
+from headgate.gateway.runtime.tasks import Caller, Task
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
 from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.records import batch, compression
@@ -221,6 +222,24 @@ class Conversions:
                 return end.value
         self.submit(steps, size, done, is_wanted, is_reading=is_reading)
         return None
+
+    def awaited(self, steps: Steps[T], size: int, first_bytes: int = 0, *, begins_now: bool = True) -> Task[T]:
+        """The result of steps that may wait for a disk. A cancelled conversion is dropped, at the latest in its turn.
+
+        `begins_now`: the first slice may run at once, as with `run`.
+        """
+        caller = Caller()
+
+        def begin(resume: Done) -> None:
+            start = partial(self.run, first_bytes=first_bytes) if begins_now else self.submit
+            made = start(steps, size, resume, lambda: not caller.is_gone, is_reading=True)
+            if made is not None:
+                resume(made)
+
+        try:
+            return cast("T", (yield begin))
+        finally:
+            caller.is_gone = True
 
     def share(self, most: int, least: int) -> int:
         """How many bytes one conversion should cover now, so that waiting ones run soon: from `least` to `most`."""

@@ -5,7 +5,7 @@ none. The session remembers the last sent state of each partition, so that a res
 
 An incremental fetch plans only the *dirty* partitions. A partition becomes dirty when a fetch names it, or when it
 changes. A plan that finds nothing to read makes the partition clean: the session then watches the partition's wait list
-(`gateway.runtime.purgatory.Watch`). The next change marks the partition dirty and ends the watch, so that a change
+(`gateway.runtime.tasks.Watch`). The next change marks the partition dirty and ends the watch, so that a change
 costs each session one mark, however long the session sleeps. A parked fetch waits on one list of its session.
 
 While a fetch is in progress, its `FetchTurn` has the partitions that were dirty at its beginning; later marks make them
@@ -17,15 +17,16 @@ Pure: time is passed in, in milliseconds of any clock that never goes back.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from operator import attrgetter
 from random import Random
 from typing import NoReturn
 
-from headgate.gateway.runtime.purgatory import WaitList
+from headgate.gateway.runtime.tasks import WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+from headgate.protocol.steps import Steps, finish
 
 TopicKey = str | bytes
 """A topic as in fetches: its name, or from version 13 its id."""
@@ -43,16 +44,6 @@ MAX_TOTAL_PARTITIONS = 250_000
 FEW = 64
 """A fetch that names, or plans, more partitions goes through them in slices."""
 
-RunInSlices = Callable[[Iterator[object], Callable[[], None]], None]
-"""Run steps a millisecond at a time, then call a function: `gateway.runtime.time_slices.TimeSlices.add`."""
-
-
-def run_at_once(steps: Iterator[object], done: Callable[[], None]) -> None:
-    """Run all steps now, then call `done`."""
-    for _ in steps:
-        pass
-    done()
-
 
 class FetchSessions:
     """The sessions of one broker, at most `max_slots` of them."""
@@ -63,10 +54,13 @@ class FetchSessions:
         random: Random,
         max_total_partitions: int = MAX_TOTAL_PARTITIONS,
         touch: Callable[[WaitList], None] = lambda _: None,
-        run_in_slices: RunInSlices = run_at_once,
+        run_in_slices: Callable[[Steps[None]], object] = finish,
     ) -> None:
-        """`touch`: `Purgatory.touch`, which wakes a parked fetch whose session was closed or continued elsewhere."""
-        self.run_in_slices = run_in_slices
+        """`touch`: `Tasks.touch`, which wakes a parked fetch whose session was closed or continued elsewhere.
+
+        `run_in_slices`: `Tasks.start_later`.
+        """
+        self._run_in_slices = run_in_slices
         self._touch_list = touch
         self._max_slots = max_slots
         self._max_total_partitions = max_total_partitions
@@ -145,7 +139,7 @@ class FetchSessions:
 
     def _update_steps(
         self, turn: SessionTurn, session: _Session, wanted: Wanted, forgotten: Iterable[ForgottenTopic], now_ms: float
-    ) -> Iterator[None]:
+    ) -> Steps[None]:
         for first in range(0, len(wanted), FEW):
             session.name(wanted[first : first + FEW], turn)
             yield
@@ -236,7 +230,7 @@ class FetchSessions:
             self._forget_rank(session)
             session.is_closed = True
             self._touch_list(session.changed)
-            self.run_in_slices(session.end_watches(), _nothing)
+            self._run_in_slices(session.end_watches())
 
     def _forget_rank(self, session: _Session) -> None:
         if session.rank is not None:
@@ -257,7 +251,7 @@ class FetchTurn:
 
     changed: WaitList | None = None
     """The list that is touched when a partition of the session becomes dirty; None without a session."""
-    pending_update: Iterator[None] | None = None
+    pending_update: Steps[None] | None = None
     """The steps that apply the named partitions to the session. They come before anything else."""
 
     def __init__(self, wanted: Wanted) -> None:
@@ -310,8 +304,8 @@ class SessionTurn(FetchTurn):
 
     def finish_update(self) -> None:
         """Run all steps of `pending_update`. Raises KafkaError as `FetchSessions.begin` does."""
-        for _ in self.pending_update or ():
-            pass
+        if self.pending_update is not None:
+            finish(self.pending_update)
 
     def leave(self) -> None:
         """The session is empty, and has ended."""
@@ -404,7 +398,7 @@ _FORGOTTEN = -1
 
 
 class CachedPartition:
-    """A partition of a session: the fetched position, and the last sent state. A `gateway.runtime.purgatory.Watch`."""
+    """A partition of a session: the fetched position, and the last sent state. A `gateway.runtime.tasks.Watch`."""
 
     __slots__ = (
         "_high_watermark",
@@ -555,7 +549,7 @@ class _Session:
         item.order = self._next_order
         self._next_order += 1
 
-    def end_watches(self) -> Iterator[None]:
+    def end_watches(self) -> Steps[None]:
         """Release everything, in steps: the session is closed."""
         while self.partitions:
             for key in list(islice(self.partitions, FEW)):
@@ -568,7 +562,3 @@ def _wanted(topics: list[FetchTopic], uses_topic_ids: bool) -> Wanted:
     if uses_topic_ids:
         return [(topic.topic_id, partition) for topic in topics for partition in topic.partitions]
     return [(topic.topic, partition) for topic in topics for partition in topic.partitions]
-
-
-def _nothing() -> None:
-    """Do nothing at the end."""

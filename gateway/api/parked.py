@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.gateway.api.context import Client, CloseConnection, HandlerContext, Services
 from headgate.gateway.api.routes import Reply, Route, body_of, with_body
-from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.tasks import Changes, Running, Silent, Task, WaitList, is_task
 from headgate.protocol.errors import MalformedRequest
 from headgate.protocol.reading import BYTES_PER_ELEMENT, parsed_bytes
@@ -156,17 +155,11 @@ class ParkedRequest(Parked):
         """The reply to a handler's outcome, written in steps."""
         image = self._services.metadata.image
         try:
-            while not isinstance(outcome, Message) and outcome is not None:
-                if isinstance(outcome, Silent):
-                    self.is_silent, outcome = True, outcome.task
-                elif isinstance(outcome, Waiting):
-                    self.is_silent = outcome.is_silent
-                    outcome = self._services.purgatory.follow(outcome)
-                elif is_task(outcome):
-                    outcome = yield from outcome
-                    image = self._services.metadata.image if not is_task(outcome) else image
-                else:
-                    outcome = None
+            if isinstance(outcome, Silent):
+                self.is_silent, outcome = True, outcome.task
+            if is_task(outcome):
+                outcome = yield from outcome
+                image = self._services.metadata.image
         except Exception as error:  # noqa: BLE001  a failed request gets an error response
             outcome = self._route.error_response(request, self._client, error)
         self._services.appends.commit()  # appends that the task has staged must not wait for another turn

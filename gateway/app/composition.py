@@ -44,10 +44,8 @@ from headgate.gateway.runtime.clock import Clock, SystemClock
 from headgate.gateway.runtime.descriptors import max_connections_for
 from headgate.gateway.runtime.memory_budget import MemoryBudget
 from headgate.gateway.runtime.metrics import Metrics
-from headgate.gateway.runtime.purgatory import Purgatory, WaitList
 from headgate.gateway.runtime.scheduler import Scheduler
-from headgate.gateway.runtime.tasks import Lock
-from headgate.gateway.runtime.time_slices import TimeSlices
+from headgate.gateway.runtime.tasks import Lock, Tasks, WaitList
 from headgate.storage.config import LogConfig
 from headgate.storage.directory import kafka_directory
 from headgate.storage.directory.log_manager import LogManager
@@ -285,11 +283,11 @@ class BrokerParts:
             config.num_recovery_threads_per_data_dir,
         )
         seams.open_logs(self.log_manager, self.log_loader, clock.now_ms())
-        self.purgatory = Purgatory(clock, scheduler)
+        self.tasks = Tasks(clock, scheduler)
         make_disk = partial(DiskMonitor, clock, scheduler)
         events = ReplicationEvents()
-        self.partitions = ReplicaManager(self.log_manager, config, self.purgatory, make_disk, scheduler, events)
-        self.metadata, are_raised = self._source.open(self.partitions.prepare, self.purgatory.touch)
+        self.partitions = ReplicaManager(self.log_manager, config, self.tasks, make_disk, scheduler, events)
+        self.metadata, are_raised = self._source.open(self.partitions.prepare, self.tasks.touch)
         self.partitions.start(self.metadata.image, epochs_are_raised=are_raised)
         self.leader_epoch_bumps = LeaderEpochBumps(self.metadata, self.partitions, scheduler)
         self.log_loader.serve(self.metadata.log_config, self.partitions.opened)
@@ -307,9 +305,8 @@ class BrokerParts:
         self._measure()
 
     def _make_services(self) -> Services:
-        config, clock, scheduler, purgatory = self.config, self.clock, self.scheduler, self.purgatory
-        slices = TimeSlices(clock, scheduler)
-        shared = CoordinatorServices(clock, scheduler, purgatory.tasks, self.appends, Lock(scheduler))
+        config, clock, scheduler, tasks = self.config, self.clock, self.scheduler, self.tasks
+        shared = CoordinatorServices(clock, scheduler, tasks, self.appends, Lock(scheduler))
         producer_ids = ProducerIds(self.metadata)
         groups = GroupCoordinator(config, self.random, shared, self.metadata, self.partitions)
         offset_stores = self._make_offset_stores(groups, shared)
@@ -321,15 +318,14 @@ class BrokerParts:
             clock=clock,
             random=self.random,
             scheduler=scheduler,
-            tasks=purgatory.tasks,
-            purgatory=purgatory,
+            tasks=tasks,
             metadata=self.metadata,
             partitions=self.partitions,
             fetch_sessions=FetchSessions(
                 config.max_incremental_fetch_session_cache_slots,
                 self.random,
-                touch=purgatory.touch,
-                run_in_slices=TimeSlices(clock, scheduler).add,
+                touch=tasks.touch,
+                run_in_slices=tasks.start_later,
             ),
             producer_ids=producer_ids,
             groups=groups,
@@ -337,7 +333,6 @@ class BrokerParts:
                 config, shared, self.metadata, self.partitions, producer_ids, marker_writer
             ),
             markers=markers,
-            slices=slices,
             parsed_memory=MemoryBudget(config.queued_max_request_bytes),
             conversions=Conversions(scheduler),
             appends=self.appends,
@@ -395,7 +390,7 @@ class BrokerParts:
         self.maintenance.measure(self.metrics)
         self.metrics.labelled("transactions.aborted", ("reason",), self.transactions.count_aborts)
         self.metrics.gauge("transactions.ending", lambda: self.transactions.ending_count)
-        self.metrics.gauge("requests.parked", lambda: len(self.purgatory))
+        self.metrics.gauge("requests.parked", lambda: len(self.tasks))
         self.metrics.gauge("connections", lambda: len(self.server.drivers))
         self.metrics.gauge("partitions", lambda: len(self.partitions))
 
@@ -417,7 +412,7 @@ class BrokerParts:
 
     def stop(self) -> None:
         """Answer the parked requests, and begin no more work."""
-        self.purgatory.expire_all()
+        self.tasks.expire_all()
         if self.services.offset_stores is not None:
             self.services.offset_stores.stop()
         self.groups.stop()

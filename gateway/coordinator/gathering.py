@@ -32,8 +32,9 @@ def _gather(keys: Sequence[str], ask: Callable[[str], Any], assemble: Callable[[
 
 def _await(replies: list[Any], assemble: Callable[[list[Any]], Any]) -> Task[Any]:
     missing = {number: caught(reply) for number, reply in enumerate(replies) if is_task(reply)}
-    for number, (reply,) in zip(missing, (yield from gather(missing.values(), len(missing))), strict=True):
-        replies[number] = reply
+    if missing:
+        for number, (reply,) in zip(missing, (yield from gather(missing.values(), len(missing))), strict=True):
+            replies[number] = reply
     outcome = assemble(replies)
     return (yield from outcome) if is_task(outcome) else outcome
 

@@ -17,7 +17,7 @@ from headgate.gateway.metadata.metadata_log import LOG_CONFIG, MetadataLog
 from headgate.gateway.metadata.new_topics import METADATA_TOPIC, METADATA_TOPIC_ID
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.purgatory import WaitList
+from headgate.gateway.runtime.tasks import WaitList
 from headgate.protocol.internal.metadata import RegisterBrokerRecord, RemoveTopicRecord
 from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.errors import StorageError

@@ -31,7 +31,7 @@ from headgate.gateway.metadata.planning import configs as config_plans
 from headgate.gateway.metadata.planning import topics as topic_plans
 from headgate.gateway.metadata.planning.producer_ids import take_producer_ids
 from headgate.gateway.metadata.planning.topics import NewTopic
-from headgate.gateway.runtime.purgatory import WaitList
+from headgate.gateway.runtime.tasks import WaitList
 from headgate.protocol.errors import KafkaError, without_frames
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,

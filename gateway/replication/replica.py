@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from headgate.gateway.replication.append import ACKS_ALL, Append, CommitQueue
 from headgate.gateway.replication.append_queue import COLD, AppendQueue, Cold, DiskMonitor, RollIsDue
-from headgate.gateway.runtime.purgatory import WaitList
+from headgate.gateway.runtime.tasks import WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.files import WouldBlock

@@ -32,7 +32,7 @@ from headgate.gateway.replication.events import ReplicationEvents
 from headgate.gateway.replication.partition_file_tasks import CountdownLatch, PartitionFileTasks
 from headgate.gateway.replication.partition_states import PartitionState, PartitionStates, Unavailable, unknown
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import Purgatory
+from headgate.gateway.runtime.tasks import Tasks
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.storage.config import LogConfig
 from headgate.storage.directory.log_manager import LogManager
@@ -84,7 +84,7 @@ class ReplicaManager:
         self,
         store: LogManager,
         config: BrokerConfig,
-        purgatory: Purgatory,
+        tasks: Tasks,
         make_disk: MakeDisk,
         scheduler: Scheduler,
         events: ReplicationEvents,
@@ -94,7 +94,7 @@ class ReplicaManager:
         self._scheduler = scheduler
         self._files = PartitionFileTasks()
         self._config = config
-        self._purgatory = purgatory
+        self._tasks = tasks
         self.events = events
         self._states = PartitionStates()
         self._online = self._states.online  # for `get`
@@ -159,7 +159,7 @@ class ReplicaManager:
         key = replica.log.key
         if self._states.state(key) is PartitionState.ONLINE:
             self._await_epoch(replica)
-            self._purgatory.touch(replica.waiters)
+            self._tasks.touch(replica.waiters)
 
     def _await_epoch(self, replica: Replica) -> None:
         key = replica.log.key
@@ -180,7 +180,7 @@ class ReplicaManager:
         self._states.move(key, replica)
         self._check_writable(replica)
         logger.warning("%s-%d is served again, in leader epoch %d", *key, replica.leader_epoch)
-        self._purgatory.touch(replica.waiters)
+        self._tasks.touch(replica.waiters)
 
     # Log directories
 
@@ -364,7 +364,7 @@ class ReplicaManager:
         replica.configure(log_config)
         if replica.leader_epoch != state.leader_epoch:
             replica.leader_epoch = state.leader_epoch
-            self._purgatory.touch(replica.waiters)
+            self._tasks.touch(replica.waiters)
         replica.replicas, replica.isr = state.replicas, state.isr
         if is_raised and self._states.state(replica.log.key) is PartitionState.AWAITING_EPOCH:
             self._serve_again(replica)
@@ -409,9 +409,9 @@ class ReplicaManager:
         replica = self._states.replica(key)
         if replica is not None:
             self._states.move(key, None)
-            self._purgatory.touch(replica.waiters)
+            self._tasks.touch(replica.waiters)
             if replica.uncommitted:
-                self._purgatory.call_soon(replica.fail_lost_appends)
+                self._tasks.scheduler.call_soon(replica.fail_lost_appends)
 
     # Creating
 
@@ -601,7 +601,7 @@ class ReplicaManager:
             self._store.end_deletion(deletion)
 
     def _advanced(self, replica: Replica) -> None:
-        self._purgatory.touch(replica.waiters)
+        self._tasks.touch(replica.waiters)
 
 
 def _changed(before: Topic | None, after: Topic) -> Iterable[int]:

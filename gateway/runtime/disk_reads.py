@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headgate.gateway.runtime.tasks import WaitList
 from headgate.storage.files import FilePosition, WouldBlock
 
 if TYPE_CHECKING:
-    from headgate.gateway.runtime.purgatory import Purgatory, WaitList
     from headgate.gateway.runtime.scheduler import Scheduler
+    from headgate.gateway.runtime.tasks import Tasks
 
 # At most this many partitions are read from the disk together; the others follow with the next fetch.
 MAX_READS_AT_ONCE = 64
@@ -18,14 +19,18 @@ NO_PLACES = frozenset[FilePosition]()
 class DiskReads:
     """The cold reads of one fetch: those of its last plan, and those in threads."""
 
-    __slots__ = ("_purgatory", "_scheduler", "_wanted_reads", "in_progress")
+    __slots__ = ("_scheduler", "_tasks", "_wanted_reads", "ended", "in_progress", "is_awaited")
 
-    def __init__(self, scheduler: Scheduler, purgatory: Purgatory) -> None:
+    def __init__(self, scheduler: Scheduler, tasks: Tasks) -> None:
         self._scheduler = scheduler
-        self._purgatory = purgatory
+        self._tasks = tasks
         self._wanted_reads: list[WouldBlock] = []
         self.in_progress = NO_PLACES
         """The places that threads read now."""
+        self.ended = WaitList()
+        """Touched when a thread has read places."""
+        self.is_awaited = False
+        """Whether the fetch waits for the reads. Otherwise places are read only if a thread is free at once."""
 
     def __bool__(self) -> bool:
         """Whether the last plan noted a read."""
@@ -39,24 +44,27 @@ class DiskReads:
         else:
             cold.release()
 
-    def start(self, warmed: WaitList | None) -> set[FilePosition]:
-        """Read the noted places in a thread for each disk, then touch `warmed`. Returns the places.
-
-        Without `warmed` no request waits; then the places are read only if a thread is free at once.
-        """
+    def start(self) -> set[FilePosition]:
+        """Read the noted places in a thread for each disk, then touch `ended`. Returns the places."""
         by_disk: dict[str, list[WouldBlock]] = {}
         noted, self._wanted_reads = self._wanted_reads, []
         for cold in noted:
-            is_full = warmed is None and self._scheduler.reads(cold.disk).is_full
+            is_full = not self.is_awaited and self._scheduler.reads(cold.disk).is_full
             if is_full or cold.place in self.in_progress:
                 cold.release()
             else:
                 by_disk.setdefault(cold.disk, []).append(cold)
         for disk, reads in by_disk.items():
-            self._read(disk, reads, warmed)
+            self._read(disk, reads)
         return {cold.place for reads in by_disk.values() for cold in reads}
 
-    def _read(self, disk: str, reads: list[WouldBlock], warmed: WaitList | None) -> None:
+    def release(self) -> None:
+        """Forget the noted places: the fetch has ended."""
+        noted, self._wanted_reads = self._wanted_reads, []
+        for cold in noted:
+            cold.release()
+
+    def _read(self, disk: str, reads: list[WouldBlock]) -> None:
         places = {cold.place for cold in reads}
         self.in_progress |= places
 
@@ -68,10 +76,6 @@ class DiskReads:
             self.in_progress -= places
             for cold in reads:
                 cold.release()
-            if warmed is not None:
-                self._purgatory.touch(warmed)
+            self._tasks.touch(self.ended)
 
-        def is_wanted() -> bool:
-            return warmed is not None and bool(warmed.waiters)
-
-        self._scheduler.reads(disk).in_thread(read, done, is_wanted)
+        self._scheduler.reads(disk).in_thread(read, done, lambda: self.is_awaited)

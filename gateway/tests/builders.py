@@ -18,7 +18,6 @@ from headgate.gateway.maintenance.log_loading import LogLoader
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Topic
 from headgate.gateway.metadata.image import Node as Broker
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.scheduler import Scheduler
 from headgate.gateway.runtime.tasks import Changes, Running, Silent, Task, Tasks, WaitList, is_task
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualTime
@@ -123,7 +122,7 @@ class Node:
             return request.error_response(version, error.code, error.message)
         finally:
             self.services.appends.commit()
-        assert outcome is None or isinstance(outcome, Message | Silent | Waiting) or is_task(outcome)
+        assert outcome is None or isinstance(outcome, Message | Silent) or is_task(outcome)
         return outcome
 
     def ask(self, request: Message, version: int) -> Any:
@@ -202,8 +201,6 @@ def parked(node: Node, outcome: object) -> list[Any]:
 def start(node: Node, outcome: object, done: Callable[[Any], None] = lambda _: None) -> Running[Any]:
     """Wait for a reply, which has not come yet."""
     task = outcome.task if isinstance(outcome, Silent) else outcome
-    if isinstance(task, Waiting):
-        task = node.services.purgatory.follow(task)
     assert is_task(task)
     return node.services.tasks.start(task, done)
 

@@ -13,7 +13,7 @@ from headgate.gateway.app.composition import Foundation
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.metadata.image import Image, Node
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
-from headgate.gateway.runtime.purgatory import WaitList
+from headgate.gateway.runtime.tasks import WaitList
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import (
     BROKER_RESOURCE,

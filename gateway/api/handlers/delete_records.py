@@ -62,7 +62,7 @@ def _delete(topic: str, wanted: DeleteRecordsPartition, context: HandlerContext)
         message = f"records of {topic} cannot be deleted: its cleanup.policy has no delete"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
     partition.log.advance_start(offset)
-    context.broker.purgatory.touch(partition.waiters)
+    context.broker.tasks.touch(partition.waiters)
     return partition.log.start_offset
 
 

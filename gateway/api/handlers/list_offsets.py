@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from headgate.gateway.api.authorization import AclOperation
 from headgate.gateway.api.authorization_rules import partitions
@@ -20,8 +20,8 @@ from headgate.gateway.api.handler_registration import handles
 from headgate.gateway.api.handlers.each import count_rows, each_in_steps, refusal
 from headgate.gateway.api.transactions.default_isolation import IsolationOf, default_isolation
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import Waiting, WaitList
-from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.gateway.runtime.tasks import Caller, Task, Together, at_once_if_few, value_of, within
+from headgate.protocol.errors import ErrorCode, KafkaError, without_frames
 from headgate.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -30,8 +30,8 @@ from headgate.protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from headgate.protocol.steps import Steps, finish_if_few
-from headgate.storage.files import FilePosition, WouldBlock, planned
+from headgate.protocol.steps import Steps
+from headgate.storage.files import WouldBlock, planned
 from headgate.storage.log.log import Log
 from headgate.storage.log.timestamp_lookup import Found, More, TimestampOffset
 
@@ -58,38 +58,35 @@ MAX_SEGMENT_OFFSETS = 100_000
 
 Row = ListOffsetsPartitionResponse
 Answer = Callable[[ListOffsetsPartition, Replica], Row]
-Outcome = Found | KafkaError | OSError
+Response: TypeAlias = ListOffsetsResponse | Task[ListOffsetsResponse]
+Result: TypeAlias = Found | KafkaError | OSError
 
 
 class Search(NamedTuple):
     """A search for a timestamp in a partition, with the rows that want the result.
 
-    `more`: the state of a search in progress. `warmed`: the place that a thread has just read for the plan.
+    `more`: the state of a search in progress.
     """
 
     partition: Replica
     timestamp: int
     rows: list[Row]
     more: More | None = None
-    warmed: FilePosition | None = None
 
 
 @handles(ListOffsetsRequest, versions="2-11", authorize=partitions(AclOperation.DESCRIBE), in_steps=True)
-def list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Any:
+def list_offsets(request: ListOffsetsRequest, context: HandlerContext) -> Response:
     """Answer every partition from its log. A search for a timestamp reads records, which may take long."""
-    return finish_if_few(_list_offsets(request, context, lambda _: request.isolation_level), count_rows(request.topics))
+    return _list_offsets(request, context, lambda _: request.isolation_level)
 
 
 @handles(ListOffsetsRequest, versions="1", authorize=partitions(AclOperation.DESCRIBE), in_steps=True)
-def list_offsets_by_default(request: ListOffsetsRequest, context: HandlerContext) -> Any:
+def list_offsets_by_default(request: ListOffsetsRequest, context: HandlerContext) -> Response:
     """Answer a client that cannot ask for an isolation level."""
-    isolation_of = default_isolation(context, request.replica_id)
-    return finish_if_few(_list_offsets(request, context, isolation_of), count_rows(request.topics))
+    return _list_offsets(request, context, default_isolation(context, request.replica_id))
 
 
-def _list_offsets(
-    request: ListOffsetsRequest, context: HandlerContext, isolation_of: IsolationOf
-) -> Steps[ListOffsetsResponse | Waiting]:
+def _list_offsets(request: ListOffsetsRequest, context: HandlerContext, isolation_of: IsolationOf) -> Response:
     searches: dict[tuple[Replica, int], Search] = {}
 
     def answer(wanted: ListOffsetsPartition, partition: Replica) -> Row:
@@ -105,12 +102,24 @@ def _list_offsets(
         search.rows.append(row)
         return row
 
-    response = yield from _respond(request, context, answer)
-    return Searching(response, searches.values(), isolation_of, context.broker).answer() if searches else response
+    outcome = at_once_if_few(_respond(request, context, answer), count_rows(request.topics))
+    if isinstance(outcome, ListOffsetsResponse) and not searches:
+        return outcome
+    return _answer_later(outcome, searches.values(), isolation_of, context.broker)
+
+
+def _answer_later(
+    outcome: Response, searches: Iterable[Search], isolation_of: IsolationOf, broker: Services
+) -> Task[ListOffsetsResponse]:
+    """The response once all searches have ended. Raises KafkaError(REQUEST_TIMED_OUT)."""
+    response = yield from value_of(outcome)
+    deadline_ms = broker.clock.monotonic_ms() + DEADLINE_MS
+    yield from within(broker.tasks, _search(searches, isolation_of, broker), deadline_ms, _late)
+    return response
 
 
 @handles(ListOffsetsRequest, versions="0", authorize=partitions(AclOperation.DESCRIBE), in_steps=True)
-def list_segments(request: ListOffsetsRequest, context: HandlerContext) -> Any:
+def list_segments(request: ListOffsetsRequest, context: HandlerContext) -> Response:
     """Answer every partition with the base offsets of its segments."""
     known: dict[Replica, SegmentStarts] = {}
     isolation_of = default_isolation(context, request.replica_id)
@@ -128,7 +137,7 @@ def list_segments(request: ListOffsetsRequest, context: HandlerContext) -> Any:
         room -= len(offsets)
         return Row(partition_index=wanted.partition_index, old_style_offsets=offsets)
 
-    return finish_if_few(_respond(request, context, answer), count_rows(request.topics))
+    return at_once_if_few(_respond(request, context, answer), count_rows(request.topics))
 
 
 def _respond(request: ListOffsetsRequest, context: HandlerContext, answer: Answer) -> Steps[ListOffsetsResponse]:
@@ -146,101 +155,60 @@ def _respond(request: ListOffsetsRequest, context: HandlerContext, answer: Answe
     return ListOffsetsResponse(topics=topics)
 
 
-class Searching:
-    """The searches of a request, a few at once: each holds files open until its end."""
+def _search(searches: Iterable[Search], isolation_of: IsolationOf, broker: Services) -> Task[None]:
+    """Fill the rows of all searches, a few at once: each search holds files open until its end."""
+    left = deque(searches)
+    while left:
+        searching = [left.popleft() for _ in range(min(AT_ONCE, len(left)))]
+        plans = yield Together([_plan(search, isolation_of, broker) for search in searching])
+        size = len(searching) * BYTES_PER_ROW
+        found: list[Result] = yield from broker.conversions.awaited(_run(plans), size)
+        for search, result in zip(searching, found, strict=True):
+            if isinstance(result, More):
+                left.append(search._replace(more=result))
+            else:
+                _fill(broker, search, result)
 
-    def __init__(
-        self, response: ListOffsetsResponse, searches: Iterable[Search], isolation_of: IsolationOf, broker: Services
-    ) -> None:
-        self._response = response
-        self._left = deque(searches)
-        self._isolation_of = isolation_of
-        self._broker = broker
-        self._in_progress: list[Search] = []
-        self._reading = 0  # searches that wait for a disk read before their plan
-        self._found: list[Outcome] | Exception | None = None
-        self._moved = WaitList()
 
-    def answer(self) -> ListOffsetsResponse | Waiting:
-        """The response with the results, or a wait; at once if that is little work."""
-        deadline_ms = self._broker.clock.monotonic_ms() + DEADLINE_MS
-        return self._go_on() or Waiting([self._moved], deadline_ms, lambda _: self._go_on(), _late)
+def _plan(search: Search, isolation_of: IsolationOf, broker: Services) -> Task[Steps[Found]]:
+    """The steps of a search, which raise its error.
 
-    def _go_on(self) -> ListOffsetsResponse | None:
-        """Process results, and begin the next searches. Returns the response once all have ended."""
-        while self._take():
-            if not self._left or self._reading >= AT_ONCE:
-                return None if self._reading else self._response
-            self._begin()
-        return None
+    A thread of the disk reads what a plan needs and what is not in memory: so a hanging disk blocks no conversions. The
+    plan itself reads only what is not in memory after that, or planning might never end.
+    """
+    partition, log = search.partition, search.partition.log
 
-    def _take(self) -> bool:
-        """Process results. True if no search is in progress."""
-        found, self._found = self._found, None
-        if isinstance(found, Exception):
-            raise found
-        if self._in_progress and found is not None:
-            for search, result in zip(self._in_progress, found, strict=True):
-                if isinstance(result, More):
-                    self._left.append(search._replace(more=result, warmed=None))
-                else:
-                    _fill(self._broker, search, result)
-            self._in_progress = []
-        return not self._in_progress
+    def plan(blocking: bool) -> Steps[Found]:
+        end = partition.readable_end(isolation_of(partition))
+        if search.timestamp == MAX_TIMESTAMP:
+            return log.max_timestamp(end, search.more, blocking)
+        return log.offset_for_time(search.timestamp, end, search.more, blocking)
 
-    def _begin(self) -> None:
-        planned: list[Steps[Found]] = []
-        for _ in range(min(AT_ONCE - self._reading, len(self._left))):
-            search = self._left.popleft()
+    warmed, caller = None, Caller()
+    try:
+        while True:
             try:
-                planned.append(self._plan(search))
-            except WouldBlock as cold:
-                self._warm_log(search, cold)
-            except KafkaError as error:
-                _fill(self._broker, search, error)
-            else:
-                self._in_progress.append(search)
-        if planned:
-            conversions = self._broker.conversions
-            size = len(planned) * BYTES_PER_ROW
-            ran = conversions.run(_all(planned), size, self._done, lambda: bool(self._moved.waiters), is_reading=True)
-            self._found = self._found if ran is None else ran
-
-    def _warm_log(self, search: Search, cold: WouldBlock) -> None:
-        """Read uncached data in a thread of its disk, so that a hanging disk blocks no conversions."""
-        self._reading += 1
-
-        def warmed(result: object) -> None:
-            self._reading -= 1
-            if isinstance(result, OSError):
-                _fill(self._broker, search, result)
-            else:
-                self._left.append(search._replace(warmed=cold.place))
-            self._broker.purgatory.touch(self._moved)
-
-        reads = self._broker.scheduler.reads(cold.disk)
-        cold.warm_by(partial(reads.in_thread, is_wanted=lambda: bool(self._moved.waiters)), warmed)
-
-    def _plan(self, search: Search) -> Steps[Found]:
-        """The steps of a search. Raises KafkaError, and WouldBlock unless the place just read is uncached again."""
-        log, end = search.partition.log, search.partition.readable_end(self._isolation_of(search.partition))
-
-        def plan(blocking: bool) -> Steps[Found]:
-            if search.timestamp == MAX_TIMESTAMP:
-                return log.max_timestamp(end, search.more, blocking)
-            return log.offset_for_time(search.timestamp, end, search.more, blocking)
-
-        return planned(plan, (search.warmed,))
-
-    def _done(self, found: list[Outcome] | Exception) -> None:
-        self._found = found
-        self._broker.purgatory.touch(self._moved)
+                return planned(plan, (warmed,))
+            except WouldBlock as error:
+                cold = error
+            in_thread = broker.scheduler.reads(cold.disk).in_thread
+            yield partial(cold.warm_by, partial(in_thread, is_wanted=lambda: not caller.is_gone))
+            warmed = cold.place
+    except (KafkaError, OSError) as error:
+        return _refused(error)
+    finally:
+        caller.is_gone = True
 
 
-def _all(searches: Iterable[Steps[Found]]) -> Steps[list[Outcome]]:
+def _refused(error: KafkaError | OSError) -> Steps[Found]:
+    raise without_frames(error)
+    yield
+
+
+def _run(plans: Iterable[Steps[Found]]) -> Steps[list[Result]]:
     """The results of these searches; after the first slice they leave the loop."""
-    results: list[Outcome] = []
-    for steps in searches:
+    results: list[Result] = []
+    for steps in plans:
         if results:
             yield
         results.append((yield from errors_as_results(steps)))
@@ -256,8 +224,8 @@ def _fill(broker: Services, search: Search, found: TimestampOffset | KafkaError 
             row.error_code = refusal(broker, found, search.partition.topic, search.partition.index)[0]
 
 
-def _late() -> ListOffsetsResponse:
-    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the search for the timestamp took too long")
+def _late() -> KafkaError:
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the search for the timestamp took too long")
 
 
 class SegmentStarts:

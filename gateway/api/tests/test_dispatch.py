@@ -12,7 +12,7 @@ from headgate.gateway.api.context import Client, CloseConnection, HandlerContext
 from headgate.gateway.api.dispatch import Dispatcher, Parked, Route
 from headgate.gateway.api.handler_registration import Range, Registration, load
 from headgate.gateway.api.handlers.each import each_row
-from headgate.gateway.runtime.purgatory import NO_REPLY, Waiting
+from headgate.gateway.runtime.tasks import Changes, Silent, Task
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.compiler import read, write
 from headgate.protocol.errors import ErrorCode, KafkaError, MalformedRequest
@@ -132,8 +132,14 @@ def test_no_response_is_no_reply(node: Node) -> None:
     assert dispatcher(node, lambda request, context: None).dispatch(frame(FIND, 1), CLIENT, never) == []
 
 
+def later(make: Callable[[], Any], deadline_ms: float = 100.0) -> Task[Any]:
+    """A task that waits, and then makes its result."""
+    yield Changes((), deadline_ms)
+    return make()
+
+
 def test_a_parked_reply_comes_later(node: Node) -> None:
-    waiting = Waiting([], 100.0, lambda _: None, lambda: FindCoordinatorResponse(node_id=5))
+    waiting = later(lambda: FindCoordinatorResponse(node_id=5))
     replies: list[Any] = []
     parked = dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
     assert isinstance(parked, Parked)
@@ -143,7 +149,7 @@ def test_a_parked_reply_comes_later(node: Node) -> None:
 
 
 def test_a_parked_request_may_be_owed_no_reply(node: Node) -> None:
-    waiting = Waiting([], 100.0, lambda _: None, lambda: NO_REPLY, is_silent=True)
+    waiting = Silent(later(lambda: None))
     replies: list[Any] = []
     parked = dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
     assert isinstance(parked, Parked)
@@ -156,7 +162,7 @@ def test_a_parked_request_may_end_the_connection(node: Node) -> None:
     def close() -> None:
         raise CloseConnection("no more")
 
-    waiting = Waiting([], 100.0, lambda _: None, close)
+    waiting = later(close)
     replies: list[Any] = []
     dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, replies.append)
     node.time.advance(100)
@@ -164,7 +170,7 @@ def test_a_parked_request_may_end_the_connection(node: Node) -> None:
 
 
 def test_an_abandoned_reply_never_comes(node: Node) -> None:
-    waiting = Waiting([], 100.0, lambda _: None, FindCoordinatorResponse)
+    waiting = later(FindCoordinatorResponse)
     parked = dispatcher(node, lambda request, context: waiting).dispatch(frame(FIND, 1), CLIENT, never)
     assert isinstance(parked, Parked)
     parked.abandon()
@@ -238,9 +244,9 @@ def test_the_first_requests_are_timed_and_then_one_in_64(node: Node) -> None:
 
 
 def test_the_time_of_a_parked_request_is_that_until_its_answer(node: Node) -> None:
-    def park(request: Any, context: HandlerContext) -> Waiting:
+    def park(request: Any, context: HandlerContext) -> Task[Any]:
         deadline_ms = node.services.clock.monotonic_ms() + 700
-        return Waiting([], deadline_ms, lambda _: None, FindCoordinatorResponse)
+        return later(FindCoordinatorResponse, deadline_ms)
 
     replies: list[Any] = []
     assert isinstance(dispatcher(node, park).dispatch(frame(FIND, 1), CLIENT, replies.append), Parked)

@@ -16,14 +16,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from headgate.gateway.api.fetch_plan import FetchPlan
+from headgate.gateway.api.fetch_rows import RowReader
 from headgate.gateway.api.fetch_sessions import FetchTurn
-from headgate.gateway.api.handlers.fetch import FetchAsStored
 from headgate.gateway.replication.append_queue import DiskMonitor
 from headgate.gateway.replication.replica import Replica
-from headgate.gateway.runtime.purgatory import Waiting
-from headgate.gateway.runtime.tasks import is_task
+from headgate.gateway.runtime.tasks import Running, is_task
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock, hung
-from headgate.gateway.tests.builders import Node, parked, records
+from headgate.gateway.tests.builders import Node, records, start
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from headgate.protocol.messages.fetch import (
@@ -76,9 +76,8 @@ class LooksAtAll:
 
     def plan(self, node: Node, request: FetchRequest, version: int) -> list[PartitionData]:
         turn = FetchTurn([(key[0], wanted) for key, wanted in self.wanted.items()])
-        rows: list[PartitionData] = []
-        FetchAsStored(request, node.context(version), turn, 0.0)._plan_some(rows, len(turn.partitions), blocking=True)
-        return rows
+        reader = RowReader(node.context(version), request.isolation_level)
+        return FetchPlan(request, node.services, turn, 0.0, reader).few_rows(blocking=True)
 
     def select(self, rows: list[PartitionData], is_full: bool) -> list[tuple[str | bytes, tuple[Any, ...]]]:
         found: dict[str | bytes, list[PartitionData]] = {}
@@ -109,7 +108,7 @@ class Histories(RuleBasedStateMachine):
         self.reference = LooksAtAll()
         self.session_id = self.epoch = 0
         self.sequences: dict[tuple[Replica, int], int] = {}
-        self.parked: tuple[Waiting, FetchRequest, list[Any]] | None = None
+        self.parked: tuple[Running[Any], FetchRequest, list[Any]] | None = None
         self.answers: dict[Key, ErrorCode] = {}  # that ask for another fetch
 
     def teardown(self) -> None:
@@ -311,8 +310,8 @@ class Histories(RuleBasedStateMachine):
         if not is_task(outcome):
             self.answered(request, outcome)
         else:
-            answers = parked(self.node, outcome)
-            self.parked = outcome, request, answers
+            answers: list[Any] = []
+            self.parked = start(self.node, outcome, answers.append), request, answers
 
     def request(
         self, wanted: dict[Key, FetchPartition], gone: list[Key], is_full: bool, **options: Any
@@ -343,10 +342,10 @@ class Histories(RuleBasedStateMachine):
         """End the fetch that is parked: its time is up, or its client has gone."""
         if self.parked is None:
             return
-        waiting, request, answers = self.parked
+        running, request, answers = self.parked
         self.parked = None
         if is_abandoned and request.session_epoch:
-            self.node.services.purgatory.abandon(waiting)
+            running.cancel()
             self.epoch += 1
         else:
             self.node.time.advance(500)

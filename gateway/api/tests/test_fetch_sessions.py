@@ -7,7 +7,7 @@ import pytest
 
 from headgate.gateway.api import fetch_sessions
 from headgate.gateway.api.fetch_sessions import EVICTION_MS, FEW, FetchSessions, FetchTurn, SessionTurn
-from headgate.gateway.runtime.purgatory import Purgatory, Waiting, WaitList
+from headgate.gateway.runtime.tasks import Changes, Task, Tasks, WaitList
 from headgate.gateway.runtime.tests.fake_scheduler import ManualTime
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.fetch import (
@@ -18,6 +18,7 @@ from headgate.protocol.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
+from headgate.protocol.steps import finish
 
 ID = bytes(range(16))
 
@@ -44,10 +45,10 @@ def opened(cache: FetchSessions, wanted: dict[str, list[int]], now_ms: float = 0
 class Looks:
     """Partitions of topic t, each a wait list, and fetches of one session that look at them."""
 
-    def __init__(self, cache: FetchSessions, count: int, purgatory: Purgatory | None = None) -> None:
+    def __init__(self, cache: FetchSessions, count: int, tasks: Tasks | None = None) -> None:
         self.cache = cache
         self.lists = [WaitList() for _ in range(count)]
-        self.purgatory = Purgatory(ManualTime().clock, ManualTime().scheduler) if purgatory is None else purgatory
+        self.tasks = Tasks(ManualTime().clock, ManualTime().scheduler) if tasks is None else tasks
         self.epoch = 0
         self.session_id = 0
         self.fetch({"t": list(range(count))})
@@ -393,12 +394,17 @@ def test_a_parked_turn_with_one_partition_is_narrowed_to_it(cache: FetchSessions
 
 def test_a_fetch_that_continues_a_session_wakes_one_that_is_parked() -> None:
     time = ManualTime()
-    purgatory = Purgatory(time.clock, time.scheduler)
-    looks = Looks(FetchSessions(2, Random(1), touch=purgatory.touch), 2, purgatory)
+    tasks = Tasks(time.clock, time.scheduler)
+    looks = Looks(FetchSessions(2, Random(1), touch=tasks.touch), 2, tasks)
     turn, woken = looks.begin(), list[bool]()
+
+    def parked(changed: WaitList) -> Task[None]:
+        changes = Changes((changed,))
+        while (yield changes) is not None:
+            woken.append(turn.is_over)
+
     assert turn.changed is not None
-    waiting = Waiting((turn.changed,), 1e9, lambda _: woken.append(turn.is_over), lambda: None)
-    purgatory.park(waiting, lambda _: None)
+    tasks.start(parked(turn.changed))
     looks.change(1)
     time.advance()
     assert woken == [False]
@@ -508,11 +514,11 @@ def test_a_session_that_is_closed_while_it_takes_up_leaves_nothing(cache: FetchS
 
 def test_a_session_is_closed_in_steps() -> None:
     works: list[Any] = []
-    looks = Looks(FetchSessions(2, Random(1), run_in_slices=lambda steps, _: works.append(steps)), 3 * FEW)
+    looks = Looks(FetchSessions(2, Random(1), run_in_slices=works.append), 3 * FEW)
     looks.begin({"t": [0]})
     looks.cache.begin(request(looks.session_id, -1), 12, 0)
     assert sum(looks.watches) == 3 * FEW
     next(works[0])
     assert sum(looks.watches) == 2 * FEW
-    fetch_sessions.run_at_once(works[0], lambda: None)
+    finish(works[0])
     assert sum(looks.watches) == 0

@@ -13,8 +13,7 @@ from headgate.gateway.api.dispatch import Dispatcher, Parked
 from headgate.gateway.api.handler_registration import Range, Registration, load
 from headgate.gateway.api.parked import ParkedRequest
 from headgate.gateway.api.tests.large import LOOK_MS, Loop, frame
-from headgate.gateway.runtime.purgatory import Waiting, WaitList
-from headgate.gateway.runtime.tasks import SLICE_MS, Running
+from headgate.gateway.runtime.tasks import PAUSE, SLICE_MS, Changes, Running, Task, WaitList
 from headgate.gateway.tests.builders import Node
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -33,7 +32,7 @@ from headgate.protocol.messages.incremental_alter_configs import (
 from headgate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headgate.protocol.schema import Message
-from headgate.protocol.steps import Steps, as_steps
+from headgate.protocol.steps import Steps
 
 TOPIC = 2
 MANY = 200
@@ -155,9 +154,10 @@ def test_steps_of_a_handler_may_end_in_a_wait(node: Node) -> None:
     wait_list = WaitList()
     found = FindCoordinatorResponse(node_id=9)
 
-    def steps(request: object, context: object) -> Steps[Waiting]:
-        yield
-        return Waiting([wait_list], 1e9, lambda _: as_steps(found), lambda: found)
+    def steps(request: object, context: object) -> Task[FindCoordinatorResponse]:
+        yield PAUSE
+        yield Changes([wait_list])
+        return found
 
     loop = Loop(node)
     handled_by(loop, steps)

@@ -14,8 +14,7 @@ from headgate.gateway.metadata.image import Image
 from headgate.gateway.metadata.new_topics import new_topic_id
 from headgate.gateway.metadata.store import MetadataStore, Prepare
 from headgate.gateway.runtime.clock import Clock
-from headgate.gateway.runtime.purgatory import WaitList
-from headgate.gateway.runtime.tasks import Task, gather
+from headgate.gateway.runtime.tasks import Task, WaitList, gather
 from headgate.gateway.zookeeper.layout.cluster import (
     CLUSTER_ID_PATH,
     CONTROLLER_EPOCH_PATH,

@@ -27,8 +27,7 @@ from headgate.gateway.metadata.records import partition_records
 from headgate.gateway.metadata.store import Change, MetadataStore, Prepare, prepare_nothing
 from headgate.gateway.runtime.clock import Clock
 from headgate.gateway.runtime.log_output import LimitedLog
-from headgate.gateway.runtime.purgatory import WaitList
-from headgate.gateway.runtime.tasks import Task, gather, run
+from headgate.gateway.runtime.tasks import Task, WaitList, gather, run
 from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH, CONTROLLER_PATH, PRODUCER_IDS_PATH
 from headgate.gateway.zookeeper.layout.configs import CONFIG_CHANGES_PATH
 from headgate.gateway.zookeeper.layout.node import InvalidNode

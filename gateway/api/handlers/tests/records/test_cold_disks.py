@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS
+from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
 from headgate.gateway.api.handlers.tests.records.test_fetch import (
     append,
     from_offset,
@@ -19,7 +19,7 @@ from headgate.gateway.api.handlers.tests.records.test_fetch import (
 )
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.runtime.workers import MAX_THREADS_PER_EXECUTOR
-from headgate.gateway.tests.builders import Node
+from headgate.gateway.tests.builders import Node, start
 from headgate.protocol.messages.fetch import FetchRequest
 from headgate.storage.files import File, parent
 from headgate.storage.log.log import Log
@@ -148,9 +148,9 @@ def test_consumers_who_gave_up_leave_nothing_that_waits_for_the_disk(
         for _ in range(5):
             waiting = disks.handle(one, 12)
             assert is_task(waiting)
-            disks.services.tasks.start(waiting, lambda _: None)
+            running = start(disks, waiting)
             if hangs_up:
-                disks.services.purgatory.abandon(waiting)
+                running.cancel()
         disks.time.advance(DISK_DEADLINE_MS + 1)
         assert len(share.waiting) <= 64
     last, reads, warm = parked_fetch(disks, one), list[int](), File.warm

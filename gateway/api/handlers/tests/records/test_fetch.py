@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS
+from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
 from headgate.gateway.runtime.disk_reads import MAX_READS_AT_ONCE
-from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.runtime.tasks import is_task
 from headgate.gateway.runtime.tests.fake_scheduler import HeldThreads
-from headgate.gateway.tests.builders import Node, led_elsewhere, over_the_wire, parked
+from headgate.gateway.tests.builders import Node, led_elsewhere, over_the_wire, parked, start
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headgate.protocol.records import legacy
@@ -174,11 +173,11 @@ def test_it_does_not_wait_at_the_end_of_an_older_segment(node: Node) -> None:
     log = node.services.partitions.get("t", 0).log
     log.roll(NOW_MS)
     fetch = request(wanted(node, "t", 12, from_offset(0)), max_wait_ms=500, min_bytes=1 << 19)
-    assert isinstance(node.handle(fetch, 12), Waiting), "the new segment is empty"
+    assert is_task(node.handle(fetch, 12)), "the new segment is empty"
     append(node, "t", b"new")
     assert sizes(node.handle(fetch, 12)) == [size]
     behind = request(wanted(node, "t", 12, from_offset(1)), max_wait_ms=500, min_bytes=1 << 19)
-    assert isinstance(node.handle(behind, 12), Waiting)
+    assert is_task(node.handle(behind, 12))
 
 
 def parked_fetch(node: Node, fetch: FetchRequest, version: int = 12) -> list[Any]:
@@ -361,10 +360,10 @@ def test_who_goes_while_a_thread_reads_leaves_nothing(node: Node, cold: HeldThre
         append(node, "t", bytes(1_000))
     outcome = node.handle(request(wanted(node, "t", 12, from_offset(7))), 12)
     assert is_task(outcome)
-    node.services.tasks.start(outcome, lambda answer: pytest.fail("nobody waits"))
+    running = start(node, outcome, lambda answer: pytest.fail("nobody waits"))
     file = node.services.partitions.get("t", 0).log.segments[0].file
     held = file.references
-    node.services.purgatory.abandon(outcome)
+    running.cancel()
     cold.run_one()
     assert file.references == held - 1
     assert not cold.waiting
@@ -501,12 +500,11 @@ def test_an_old_client_that_goes_at_any_moment_leaves_nothing(node: Node, cold: 
         waiting = old(node, version, from_offset(3), max_wait_ms=500)
         if not is_task(waiting):
             break
-        node.services.tasks.start(waiting, lambda reply: None)
+        running = start(node, waiting)
         for _ in range(min(moment, len(cold.waiting))):
             cold.run_one()
-        node.services.purgatory.abandon(waiting)
+        running.cancel()
         while cold.waiting:
             cold.run_one()
-        del waiting
         assert file.references == before, f"it went at moment {moment}"
         assert len(node.services.tasks) == 0

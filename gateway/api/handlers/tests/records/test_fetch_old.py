@@ -9,7 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from headgate.gateway.api.conversion import BYTES_PER_ROW
-from headgate.gateway.api.delayed_fetch import DISK_DEADLINE_MS
+from headgate.gateway.api.fetch_plan import DISK_DEADLINE_MS
 from headgate.gateway.api.handlers.tests.records.test_fetch import (
     NOW_MS,
     RECORDS,
@@ -21,7 +21,7 @@ from headgate.gateway.api.handlers.tests.records.test_fetch import (
     wanted,
 )
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, parked, records
+from headgate.gateway.tests.builders import Node, parked, records, start
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records import control, legacy
 from headgate.protocol.records.batch import Record, build, check_crc, iterate, split
@@ -231,10 +231,9 @@ def test_a_conversion_that_nobody_waits_for_any_more_is_not_begun(node: Node, mo
     put(node, codec=1)
     thread = node.time.scheduler.hold_slices()
     waitings = [old(node, 0, from_offset(0)) for _ in range(3)]
-    for waiting in waitings:
-        node.services.tasks.start(waiting, lambda reply: None)
-    for waiting in waitings[:2]:
-        node.services.purgatory.abandon(waiting)
+    running = [start(node, waiting) for waiting in waitings]
+    for one in running[:2]:
+        one.cancel()
     assert len(thread.waiting) == 1
     assert node.services.conversions.waiting_bytes == 3 * BYTES_PER_ROW
     thread.run_one()

@@ -334,7 +334,7 @@ def test_a_disk_that_hangs_holds_up_no_conversions(node: Node, thread: HeldThrea
     assert not answers
     brought(node, cold)
     brought(node, cold)
-    thread.run_one()
+    thread.run_all()
     assert rows(answers[0])[0] == (0, 2, NOW_MS + 200)
     assert rows(answers[0])[1:] == [(0, 0, NOW_MS + index) for index in range(1, AT_ONCE + 1)]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headgate.gateway.api.delayed_fetch import AT_ONCE, DelayedFetch
+from headgate.gateway.api.fetch_plan import AT_ONCE, FetchPlan
+from headgate.gateway.api.fetch_rows import RowReader
 from headgate.gateway.api.fetch_sessions import FEW
-from headgate.gateway.api.handlers.fetch import FetchAsStored
 from headgate.gateway.api.handlers.tests.records.test_fetch import (
     append,
     from_offset,
@@ -19,7 +19,7 @@ from headgate.gateway.api.handlers.tests.records.test_fetch import (
     wanted,
 )
 from headgate.gateway.runtime.tasks import is_task
-from headgate.gateway.tests.builders import Node, parked
+from headgate.gateway.tests.builders import Node, parked, start
 from headgate.protocol.errors import ErrorCode
 from headgate.protocol.messages.fetch import FetchResponse
 from headgate.storage.segment.file_slice import FileSlice
@@ -31,13 +31,13 @@ MANY = 2 * FEW
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The partitions that plans look at, in order."""
     found: list[int] = []
-    row = FetchAsStored._row
+    row = RowReader.read
 
-    def counted(plan: FetchAsStored, key: Any, one: Any, *rest: Any, **options: Any) -> Any:
+    def counted(reader: RowReader, key: Any, one: Any, *rest: Any, **options: Any) -> Any:
         found.append(one.partition)
-        return row(plan, key, one, *rest, **options)
+        return row(reader, key, one, *rest, **options)
 
-    monkeypatch.setattr(FetchAsStored, "_row", counted)
+    monkeypatch.setattr(RowReader, "read", counted)
     return found
 
 
@@ -86,9 +86,9 @@ def test_a_parked_incremental_fetch_waits_on_one_list(node: Node, looked_at: lis
     session_id = opened(node, MANY)
     looked_at.clear()
     waiting = node.handle(go_on(session_id, 1, max_wait_ms=500), 12)
-    assert is_task(waiting)
-    assert len(waiting.lists) == 1
     answers = parked(node, waiting)
+    assert len(node.services.tasks) == 2, "the fetch, and the test"
+    assert not any(partition.waiters.waiters for partition in node.services.partitions)
     append(node, "t", b"b", index=9)
     node.time.advance()
     assert told(answers[0]) == [9]
@@ -156,49 +156,64 @@ def test_an_offset_that_is_out_of_range_is_found_behind_full_limits(node: Node) 
 # In slices
 
 
-def test_many_partitions_are_planned_and_told_in_slices(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    node.services.metadata.create_topic("t", MANY)
-    everything = wanted(node, "t", 12, *[from_offset(0, index) for index in range(MANY)])
-    planned: list[int] = []
-    plan_some = DelayedFetch._plan_some
+@pytest.fixture
+def in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No work in slices ends at once."""
+    monkeypatch.setattr("headgate.gateway.runtime.tasks.AT_ONCE_MS", 0.0)
 
-    def slow(plan: DelayedFetch, found: Any, end: int, blocking: bool) -> None:
+
+@pytest.fixture
+def planned(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many partitions each step of a plan took, which takes most of a millisecond."""
+    planned: list[int] = []
+    plan_some = FetchPlan._plan_some
+
+    def slow(plan: FetchPlan, found: Any, end: int, blocking: bool) -> None:
         before = len(found)
         plan_some(plan, found, end, blocking)
         planned.append(len(found) - before)
         node.time.clock.elapsed_ms += 0.6
 
-    monkeypatch.setattr(DelayedFetch, "_plan_some", slow)
+    monkeypatch.setattr(FetchPlan, "_plan_some", slow)
+    return planned
+
+
+def test_many_partitions_are_planned_and_told_in_slices(node: Node, planned: list[int]) -> None:
+    node.services.metadata.create_topic("t", MANY)
+    everything = wanted(node, "t", 12, *[from_offset(0, index) for index in range(MANY)])
     answers = parked_fetch(node, request(everything, session_epoch=0))
-    turns = 0
+    turns = 1
+    assert len(planned) <= 2, "some at once"
     while not answers:
         before = len(planned)
         node.time.advance(0.1)
         assert len(planned) - before <= 2, "a millisecond at a time"
         turns += 1
-    assert turns > MANY / AT_ONCE / 2
+    assert turns >= MANY / AT_ONCE / 2
     assert max(planned) == AT_ONCE
     assert told(answers[0]) == list(range(MANY))
 
 
+@pytest.mark.usefixtures("in_slices")
 def test_what_changes_while_it_is_in_slices_is_noticed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.services.metadata.create_topic("t", MANY)
     everything = wanted(node, "t", 12, *[from_offset(0, index) for index in range(MANY)])
-    plan_some = DelayedFetch._plan_some
+    plan_some = FetchPlan._plan_some
     sent: list[int] = []
 
-    def changing(plan: DelayedFetch, found: Any, end: int, blocking: bool) -> None:
+    def changing(plan: FetchPlan, found: Any, end: int, blocking: bool) -> None:
         plan_some(plan, found, end, blocking)
         if end > MANY / 2 and not sent:
             sent.append(append(node, "t", b"behind", index=3))
 
-    monkeypatch.setattr(DelayedFetch, "_plan_some", changing)
+    monkeypatch.setattr(FetchPlan, "_plan_some", changing)
     answers = parked_fetch(node, request(everything, session_epoch=0, max_wait_ms=500))
     for _ in range(10):
         node.time.advance()
     assert sum(sizes(answers[0])) == sent[0], "it does not wait for another change"
 
 
+@pytest.mark.usefixtures("planned")
 def test_who_goes_while_it_is_in_slices_leaves_no_files(node: Node) -> None:
     node.services.metadata.create_topic("t", MANY)
     for index in range(MANY):
@@ -206,15 +221,15 @@ def test_who_goes_while_it_is_in_slices_leaves_no_files(node: Node) -> None:
     everything = wanted(node, "t", 12, *[from_offset(0, index) for index in range(MANY)])
     waiting = node.handle(request(everything, session_epoch=0, max_bytes=1 << 20), 12)
     assert is_task(waiting)
-    node.services.tasks.start(waiting, lambda _: pytest.fail("nobody waits"))
-    node.time.advance()
-    node.services.purgatory.abandon(waiting)
+    running = start(node, waiting, lambda _: pytest.fail("nobody waits"))
+    assert node.services.partitions.held.count
+    running.cancel()
     for _ in range(3):
         node.time.advance()
-    del waiting
     assert node.services.partitions.held.count == 0
 
 
+@pytest.mark.usefixtures("in_slices")
 def test_a_session_that_outgrew_its_limit_is_told_so_from_slices(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     session_id = opened(node, FEW)
     monkeypatch.setattr("headgate.gateway.api.fetch_sessions.MAX_SESSION_PARTITIONS", FEW)

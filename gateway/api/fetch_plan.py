@@ -1,0 +1,383 @@
+"""The plan of one fetch: its partitions, their rows, and whether these are enough for a response.
+
+A fetch that finds less than `min_bytes` waits (`gateway.api.handlers.fetch`). Then only a changed partition is counted
+again; the rows are planned anew when there are enough bytes, or when the time is up. The fetch never waits for bytes
+that its own limits, or the end of an older segment, would keep from the response.
+
+More than `FEW` partitions are planned, and put into the response, in slices. Partitions that become dirty meanwhile are
+planned before the fetch waits.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sized
+from typing import TYPE_CHECKING, TypeAlias
+
+from headgate.gateway.api.fetch_rows import NO_DIVERGENCE, RowReader, release, release_all
+from headgate.gateway.api.fetch_sessions import FEW, CachedPartition, FetchTurn, SessionTurn, TopicKey
+from headgate.gateway.runtime.disk_reads import DiskReads
+from headgate.gateway.runtime.tasks import Task, WaitList, shielded
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from headgate.protocol.wire import ZERO_UUID
+from headgate.storage.files import WouldBlock
+from headgate.storage.segment.file_slice import FileSlice
+
+if TYPE_CHECKING:
+    from headgate.gateway.api.context import Services
+    from headgate.gateway.replication.replica import Replica
+
+# The limit of most client libraries is 30 s: a client that waits longer for a disk has retried by then.
+DISK_DEADLINE_MS = 30_000.0
+AT_ONCE = 16
+"""Partitions between two readings of the clock, if there are many."""
+_NOTHING_COUNTED = (-1, 0)
+
+Rows: TypeAlias = list[PartitionData]
+Topics: TypeAlias = dict[TopicKey, FetchableTopicResponse]
+ReadRow: TypeAlias = Callable[[TopicKey, FetchPartition, int, bool, bool], PartitionData]
+"""`RowReader.read`, or a function that calls it."""
+
+
+def disk_is_late() -> KafkaError:
+    """The error of a wait for something other than records."""
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the disk did not respond in time")
+
+
+class FetchPlan:
+    """One fetch: its partitions, their bytes, and their rows, one for each partition, in order."""
+
+    __slots__ = (
+        "_counted",
+        "_is_first",
+        "_max_bytes",
+        "_max_wait_ms",
+        "_min_bytes",
+        "_read",
+        "_size",
+        "_watched",
+        "broker",
+        "cold",
+        "deadline_ms",
+        "reader",
+        "turn",
+    )
+
+    def __init__(
+        self,
+        request: FetchRequest,
+        broker: Services,
+        turn: FetchTurn,
+        now_ms: float,
+        reader: RowReader,
+        read: ReadRow | None = None,
+    ) -> None:
+        self.broker = broker
+        self.turn = turn
+        self.reader = reader
+        self.deadline_ms = now_ms + request.max_wait_ms
+        self.cold: DiskReads | None = None
+        """The disk reads that the last plan needs."""
+        self._read = reader.read if read is None else read
+        self._max_wait_ms = request.max_wait_ms
+        self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._watched: dict[WaitList, tuple[int, int]] = {}
+        """The wait lists, each with its row's number, and the row's bytes towards `min_bytes`."""
+        self._counted = 0
+        """The sum of these bytes."""
+        self._is_first = True
+        """Whether no counted row has records."""
+        self._size = 0
+        """The bytes of records in the last rows."""
+
+    @property
+    def max_bytes(self) -> int:
+        """The limit of the response."""
+        return self._max_bytes
+
+    def limit(self, max_bytes: int) -> None:
+        """Lower the limit of the response."""
+        self._max_bytes = min(self._max_bytes, max_bytes)
+        self._min_bytes = min(self._min_bytes, self._max_bytes)
+
+    # Planning
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the plan takes several slices."""
+        return len(self.turn.partitions) > FEW or self.turn.pending_update is not None
+
+    def few_rows(self, *, blocking: bool = False) -> Rows:
+        """The rows of a plan that is not large."""
+        rows: Rows = []
+        self._plan_some(rows, FEW, blocking)
+        return rows
+
+    def all_rows(self, *, blocking: bool = False) -> Task[Rows]:
+        """The rows of any plan. Raises KafkaError(FETCH_SESSION_ID_NOT_FOUND) for a session that has grown too large.
+
+        If not `blocking`, a partition that would wait for the disk gets an empty row, and a note in `cold`.
+        """
+        turn, update = self.turn, self.turn.pending_update
+        if update is not None:  # the session remembers what the fetch names, also if the client has disconnected
+            yield from shielded(self.broker.tasks, lambda _: update, self.disk_deadline_ms(), disk_is_late)
+        if not self.is_large:
+            return self.few_rows(blocking=blocking)
+        rows: Rows = []
+        while len(rows) < len(turn.partitions):
+            start = len(rows)
+            self._plan_some(rows, start + AT_ONCE, blocking)
+            if self._max_wait_ms > 0:
+                self._count_some(rows, start)
+            yield
+        return rows
+
+    def new_rows(self, *, blocking: bool = False) -> Task[Rows]:
+        """Plan every partition anew, including those that are dirty now."""
+        if self.turn.items is not None:
+            self.turn.gather()
+        self._size = self._counted = 0
+        self.reader.is_urgent = False
+        self._is_first = True
+        if self._watched:
+            self._watched = {}  # a new dict: a parked fetch is in the lists of the old one
+        return (yield from self.all_rows(blocking=blocking))
+
+    def _plan_some(self, rows: Rows, end: int, blocking: bool) -> None:
+        """Add rows up to the number `end`. The first batch is complete, whatever its size; the rest keeps the limits.
+
+        If not `blocking`, a partition that would wait for the disk gets an empty row, and a note in `cold`.
+        """
+        turn, size, most = self.turn, self._size, self._max_bytes
+        items = turn.items
+        for key, wanted in turn.partitions[len(rows) : end]:
+            limit = wanted.partition_max_bytes
+            if limit > most - size:
+                limit = max(0, most - size)
+            try:
+                row = self._read(key, wanted, limit, not size, blocking)
+            except WouldBlock as cold:
+                self._note_cold(cold)
+                row = self._read(key, wanted, 0, False, True)
+            if items is not None:
+                self._note_look(items[len(rows)], wanted, row)
+            size += len(row.records or b"")
+            rows.append(row)
+        self._size = size
+
+    def _note_look(self, item: CachedPartition, wanted: FetchPartition, row: PartitionData) -> None:
+        """Make a partition clean if it has nothing to read now; its session watches it for the next change."""
+        item.is_clean = False
+        partition = self.reader.partition
+        if row.records or partition is None or row.diverging_epoch is not NO_DIVERGENCE:
+            return
+        # After the limits were used up, no read has checked whether the log has the offset at all.
+        if self._end(partition) <= wanted.fetch_offset <= partition.log.end_offset:
+            item.is_clean = True
+            item.watch(partition.waiters)
+
+    def _note_cold(self, cold: WouldBlock) -> None:
+        if self.cold is None:
+            self.cold = DiskReads(self.broker.scheduler, self.broker.tasks)
+        if self.cold and self.broker.partitions.held.is_full:  # one read is always kept
+            cold.release()
+        else:
+            self.cold.note(cold)
+
+    # Is it enough?
+
+    def answers_now(self, rows: Rows) -> bool:
+        """Whether to answer without a wait: enough bytes, an urgent row, or a client that does not want to wait.
+
+        If all possible data is on the disk, the fetch waits for the disk.
+        """
+        if self.reader.is_urgent:
+            return True
+        is_about_nothing = not rows and self.turn.changed is None
+        if self._size >= self._min_bytes or is_about_nothing or self._max_wait_ms <= 0:
+            return not self.is_blocked
+        if len(rows) <= FEW:  # more rows were counted as they were planned
+            self._count_some(rows, 0)
+        return self._counted >= self._min_bytes and not self.is_blocked
+
+    def enough(self, rows: Rows) -> Rows | None:
+        """The rows if they are to be sent; otherwise they are released."""
+        if self.answers_now(rows):
+            return rows
+        release_all(rows)
+        return None
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether what was counted is worth a response."""
+        return self.reader.is_urgent or self._counted >= self._min_bytes
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether all possible data has to be read from the disk first."""
+        return bool(self.cold) and not (self._size or self.reader.is_urgent)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the client's time is up."""
+        return self.broker.clock.monotonic_ms() >= self.deadline_ms
+
+    def disk_deadline_ms(self) -> float:
+        """The deadline of a wait for a disk that begins now."""
+        return self.broker.clock.monotonic_ms() + DISK_DEADLINE_MS
+
+    def _count_some(self, rows: Rows, start: int) -> None:
+        """Count the rows from number `start` on towards `min_bytes`, and keep the partitions with something to send."""
+        if self.reader.is_urgent:  # the fetch does not wait
+            return
+        turn, is_first = self.turn, self._is_first or not start
+        items = turn.items
+        for number in range(start, len(rows)):
+            row = rows[number]
+            if items is None:
+                self._watch(number, row, is_first)
+            elif turn.keep(items[number], row):
+                self._watch(number, row, is_first, items[number])
+            is_first = is_first and not row.records
+        self._is_first = is_first
+
+    # What has changed while the fetch waits
+
+    @property
+    def changing(self) -> Collection[WaitList]:
+        """The lists whose change may bring data: those of the partitions, or that of the session."""
+        changed = self.turn.changed
+        return self._watched if changed is None else (changed,)
+
+    def count_changed(self, changed: WaitList) -> Rows | None:
+        """Without a session: plan and count the changed partition. None: it has to be read from its disk."""
+        number, _ = self._watched[changed]
+        key, wanted = self.turn.partitions[number]
+        reader, lists = self.reader, len(self._watched)
+        reader.is_urgent = False
+        try:
+            row = self._read(key, wanted, wanted.partition_max_bytes, True, False)
+        except WouldBlock as cold:
+            self._note_cold(cold)
+            return None
+        if not reader.is_urgent:
+            self._watch(number, row, True)
+            reader.is_urgent = len(self._watched) > lists  # a new topic of that name: its appends would not be seen
+        return [row]
+
+    def count_marked(self, marked: list[CachedPartition], turn: SessionTurn) -> Rows | None:
+        """In a session: plan and count the partitions that became dirty. None: one has to be read from its disk."""
+        self.reader.is_urgent = False
+        rows: Rows = []
+        for item in marked:
+            try:
+                rows.append(self._look_at(item, turn))
+            except WouldBlock as cold:
+                self._note_cold(cold)
+                item.mark()
+                return None
+        return rows
+
+    def is_within_limits(self, wanted: tuple[TopicKey, FetchPartition]) -> bool:
+        """Whether a partition's own limit is the lowest."""
+        return wanted[1].partition_max_bytes <= self._max_bytes
+
+    def _look_at(self, item: CachedPartition, turn: SessionTurn) -> PartitionData:
+        """Count a partition anew. Raises WouldBlock."""
+        key, wanted = item.wanted
+        row = self._read(key, wanted, wanted.partition_max_bytes, True, False)
+        self._note_look(item, wanted, row)
+        partition = self.reader.partition
+        if turn.keep(item, row) and partition is not None:
+            self._note(partition, -1, self._count(partition, wanted.fetch_offset, row.records, True))
+            if self._counted < self._min_bytes:
+                item.watch(partition.waiters)
+        return row
+
+    def _watch(self, number: int, row: PartitionData, is_first: bool, item: CachedPartition | None = None) -> None:
+        """Count a partition's bytes towards `min_bytes`, and wait for its changes."""
+        key, wanted = self.turn.partitions[number]
+        partition = self.reader.find(key, wanted.partition)
+        if item is not None:
+            item.watch(partition.waiters)  # also if the partition has data already
+        self._note(partition, number, self._count(partition, wanted.fetch_offset, row.records, is_first))
+
+    def _note(self, partition: Replica, number: int, size: int) -> None:
+        _, before = self._watched.get(partition.waiters, _NOTHING_COUNTED)
+        self._watched[partition.waiters] = number, size
+        self._counted += size - before
+
+    def _count(self, partition: Replica, offset: int, records: Sized | None, is_first: bool) -> int:
+        """The bytes that a partition adds towards `min_bytes`; all of `min_bytes` if a wait would bring no more."""
+        if isinstance(records, FileSlice):
+            size = records.length
+            if size >= self._min_bytes or _reaches(records, partition, self._end(partition)):
+                return size
+            return self._min_bytes
+        return 0 if is_first or offset >= self._end(partition) else self._min_bytes
+
+    def _end(self, partition: Replica) -> int:
+        return partition.readable_end(self.reader.isolation_level)
+
+    # Answering
+
+    def respond(self, rows: Rows) -> Task[FetchResponse]:
+        """`response` with any number of rows."""
+        if len(rows) <= FEW:
+            return self.response(rows)
+        self._read_ahead()
+        topics: Topics = {}
+        for start in range(0, len(rows), AT_ONCE):
+            self._select_some(topics, rows[start : start + AT_ONCE], start)
+            yield
+        return self._respond(topics)
+
+    def response(self, rows: Rows) -> FetchResponse:
+        """The response with the rows to send, grouped by topic. Threads read the rest for the next fetch."""
+        self._read_ahead()
+        return self._respond(self._select_some({}, rows))
+
+    def _read_ahead(self) -> None:
+        if self.cold:
+            self.cold.start()
+
+    def _select_some(self, topics: Topics, rows: Rows, start: int = 0) -> Topics:
+        """Add the rows from number `start` on to their topics."""
+        turn = self.turn
+        is_remembered = turn.items is not None
+        partitions = turn.partitions[start : start + AT_ONCE] if start else turn.partitions
+        for number, ((key, _), row) in enumerate(zip(partitions, rows, strict=False), start):
+            if is_remembered and not turn.select(number, row):
+                release(row)
+            elif key in topics:
+                topics[key].partitions.append(row)
+            elif isinstance(key, str):
+                topics[key] = FetchableTopicResponse(key, ZERO_UUID, [row])
+            else:
+                topics[key] = FetchableTopicResponse("", key, [row])
+        return topics
+
+    def _respond(self, topics: Topics) -> FetchResponse:
+        turn = self.turn
+        if turn.items is not None:
+            turn.end()
+        return FetchResponse(0, ErrorCode.NONE, turn.session_id, [*topics.values()], self.reader.endpoints)
+
+
+def _reaches(piece: FileSlice, partition: Replica, end: int) -> bool:
+    """Whether a piece extends to the offset `end`: no limit cut it, and no later segment has more."""
+    segments = partition.log.segments
+    last = segments[max(0, bisect_left(segments, end, key=lambda segment: segment.base_offset) - 1)]
+    limit = last.size
+    if end != partition.log.end_offset:
+        owner, position = partition.log.locate(end)  # the plan has just looked this up: nothing is read
+        limit = position if owner is last else limit
+    return piece.fileno == last.file.fileno and piece.position + len(piece) >= limit

@@ -1,0 +1,166 @@
+"""The rows of a fetch: each is one partition, with a piece of a segment file, or with an error."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from headgate.gateway.api.broker_endpoints import leader_of
+from headgate.gateway.api.handlers.each import known_code, refusal
+from headgate.gateway.replication.replica import READ_COMMITTED, Replica
+from headgate.protocol.errors import ErrorCode, KafkaError
+from headgate.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchPartition,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from headgate.storage.segment.file_slice import FileSlice
+
+if TYPE_CHECKING:
+    from headgate.gateway.api.context import HandlerContext
+    from headgate.gateway.api.fetch_sessions import TopicKey
+    from headgate.gateway.api.transactions.default_isolation import IsolationOf
+
+_BLANK = PartitionData()
+# The default instances: the writer skips them without a look at their fields.
+NO_LEADER, NO_SNAPSHOT, NO_DIVERGENCE = _BLANK.current_leader, _BLANK.snapshot_id, _BLANK.diverging_epoch
+NO_ENDPOINTS: list[NodeEndpoint] = []
+
+HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+"""The errors with a leader hint (KIP-951)."""
+STORAGE_ERROR_SINCE = 6
+"""The first version that has KAFKA_STORAGE_ERROR (KIP-112)."""
+
+
+class RowReader:
+    """Reads partitions for one fetch."""
+
+    __slots__ = ("_context", "_isolation_of", "_partitions", "endpoints", "is_urgent", "isolation_level", "partition")
+
+    def __init__(self, context: HandlerContext, isolation_level: int, isolation_of: IsolationOf | None = None) -> None:
+        """`isolation_of`: the level for each partition, of a client that cannot ask for one."""
+        self._context = context
+        self._partitions = context.broker.partitions
+        self._isolation_of = isolation_of
+        self.isolation_level = isolation_level
+        """The level for the partition that was found last."""
+        self.partition: Replica | None = None
+        """The partition of the last row; None if that row has an error."""
+        self.is_urgent = False
+        """Whether a row must be sent without a wait: it has an error or a diverging epoch."""
+        self.endpoints = NO_ENDPOINTS
+        """The leaders that rows name."""
+
+    def read(
+        self, key: TopicKey, wanted: FetchPartition, max_bytes: int, is_first: bool, blocking: bool = True
+    ) -> PartitionData:
+        """Read one partition; an error or a diverging epoch sets `is_urgent`.
+
+        Raises WouldBlock if not `blocking`.
+        """
+        diverging, records, aborted = NO_DIVERGENCE, None, list[AbortedTransaction]()
+        self.partition = None
+        try:
+            partition = self.find(key, wanted.partition)
+            if wanted.current_leader_epoch != -1:
+                partition.check_leader_epoch(wanted.current_leader_epoch)
+            if wanted.last_fetched_epoch >= 0:
+                diverging = _diverging(partition, wanted)
+            if diverging is not NO_DIVERGENCE:
+                self.is_urgent = True
+            elif max_bytes > 0 or is_first:
+                records = partition.read(wanted.fetch_offset, max_bytes, self.isolation_level, is_first, blocking)
+                if records and self.isolation_level == READ_COMMITTED and partition.log.has_transactions:
+                    ranges = partition.aborted(wanted.fetch_offset, records, blocking)
+                    aborted = [AbortedTransaction(*transaction) for transaction in ranges]
+        except (KafkaError, OSError) as error:
+            return self._refused(key, wanted, error)
+        self.partition = partition
+        return PartitionData(
+            wanted.partition,
+            ErrorCode.NONE,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.start_offset,
+            diverging,
+            NO_LEADER,
+            NO_SNAPSHOT,
+            aborted,
+            -1,
+            b"" if records is None else records,
+        )
+
+    def find(self, key: TopicKey, index: int) -> Replica:
+        """The partition; sets `isolation_level`. Raises KafkaError."""
+        partitions = self._partitions
+        partition = partitions.get(key if isinstance(key, str) else partitions.topic_name(key), index)
+        if self._isolation_of is not None:
+            self.isolation_level = self._isolation_of(partition)
+        return partition
+
+    def refuse_records(
+        self, key: TopicKey, wanted: FetchPartition, row: PartitionData, error: KafkaError | OSError
+    ) -> None:
+        """Let a row have an error in place of records that cannot be converted."""
+        self.is_urgent = True
+        code = self._known(refusal(self._context.broker, error, self._topic(key), wanted.partition)[0])
+        # Fetching clients have one error for unreadable records, whatever the cause.
+        row.error_code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, KafkaError) else code
+        replace_records(row, b"")
+
+    def _refused(self, key: TopicKey, wanted: FetchPartition, error: KafkaError | OSError) -> PartitionData:
+        self.is_urgent = True
+        code, _ = refusal(self._context.broker, error, self._topic(key), wanted.partition)
+        row = PartitionData(wanted.partition, code, -1, records=b"")
+        if code in HINTED:
+            topic = key if isinstance(key, str) else self._partitions.topic_name(key)
+            leader_id, leader_epoch, endpoint = leader_of(self._context, topic, wanted.partition)
+            row.current_leader = LeaderIdAndEpoch(leader_id, leader_epoch)
+            if endpoint is not None and endpoint.node_id not in [known.node_id for known in self.endpoints]:
+                self.endpoints = [*self.endpoints, NodeEndpoint(*endpoint)]
+        else:
+            row.error_code = self._known(code)
+        return row
+
+    def _topic(self, key: TopicKey) -> str:
+        """The topic name of a key; empty if the topic is unknown."""
+        with contextlib.suppress(KafkaError):
+            return key if isinstance(key, str) else self._partitions.topic_name(key)
+        return ""
+
+    def _known(self, code: ErrorCode) -> ErrorCode:
+        return known_code(code, self._context.version, STORAGE_ERROR_SINCE)
+
+
+def release(row: PartitionData) -> None:
+    """Release the file of a row that is not sent."""
+    if isinstance(row.records, FileSlice):
+        row.records.release()
+
+
+def release_all(rows: list[PartitionData]) -> None:
+    """Release the files of rows that are not sent."""
+    for row in rows:
+        release(row)
+
+
+def replace_records(row: PartitionData, records: bytes | bytearray) -> None:
+    """Send these bytes instead of the piece."""
+    release(row)
+    row.records = records
+
+
+def _diverging(partition: Replica, wanted: FetchPartition) -> EpochEndOffset:
+    """Where the client's log diverges from this leader's; NO_DIVERGENCE if it does not (KIP-595).
+
+    Raises KafkaError(OFFSET_OUT_OF_RANGE) for an epoch that this leader does not know, as Kafka does.
+    """
+    epoch, end_offset = partition.end_offset_for(wanted.last_fetched_epoch)
+    if epoch < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"leader epoch {wanted.last_fetched_epoch} is unknown")
+    if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        return NO_DIVERGENCE
+    return EpochEndOffset(epoch=epoch, end_offset=end_offset)
