@@ -5,7 +5,8 @@ address is in use before it writes anything, and clients connect once the broker
 moment both may bind; the second one to listen fails.
 
 An empty host, and `[::]`, mean every address of this machine, of IPv4 and IPv6, by one socket: so do they in Apache
-Kafka, whose Java binds all sockets dual-stack. Without IPv6 in the kernel they mean every address of IPv4.
+Kafka, whose Java binds all sockets dual-stack. Without IPv6 in the kernel they mean every address of IPv4; of a name
+with addresses of both kinds, those of IPv4 are bound then.
 """
 
 from __future__ import annotations
@@ -72,12 +73,20 @@ def bind(host: str, port: int) -> list[socket.socket]:
     except UnicodeError as error:  # a label is empty or longer than 63 characters
         raise OSError(errno.EINVAL, f"{host!r} is not the name of a host: {error}") from error
     bound: list[socket.socket] = []
-    try:
-        bound += (_bind(family, address) for family, _, _, _, address in found)
-    except OSError:
-        for opened in bound:
-            opened.close()
-        raise
+    without_ipv6: OSError | None = None
+    for family, _, _, _, address in found:
+        try:
+            bound.append(_bind(family, address))
+        except OSError as error:
+            if family != socket.AF_INET6 or error.errno not in _WITHOUT_IPV6:
+                for opened in bound:
+                    opened.close()
+                raise
+            without_ipv6 = error
+    if without_ipv6 is not None:
+        if not bound:
+            raise without_ipv6
+        logger.info("this machine has no IPv6 (%s): of %s the addresses of IPv4 are used", without_ipv6.strerror, host)
     return bound
 
 

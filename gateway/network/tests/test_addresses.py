@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from headgate.gateway.config.listeners import Listener
+from headgate.gateway.network import addresses as addresses_module
 from headgate.gateway.network.addresses import Addresses, bind
 
 pytestmark = pytest.mark.sockets
@@ -70,6 +71,28 @@ def test_without_ipv6_every_address_is_one_of_ipv4(host: str, no_ipv6: None, cap
 def test_without_ipv6_its_loopback_is_refused(no_ipv6: None) -> None:
     with pytest.raises(OSError, match="Address family not supported"):
         bind("::1", 0)
+
+
+@pytest.mark.parametrize("loopback", ["::1", "2001:db8::1"])
+def test_a_name_of_both_families_needs_no_ipv6(loopback: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel has no IPv6, or the machine has no such address (as with `disable_ipv6=1`)."""
+    refused = errno.EAFNOSUPPORT if loopback == "::1" else errno.EADDRNOTAVAIL
+    bind_one = addresses_module._bind
+
+    def bound(family: int, address: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(refused, "no IPv6")
+        return bind_one(family, address)
+
+    found = [(socket.AF_INET6, (loopback, 0, 0, 0)), (socket.AF_INET, ("127.0.0.1", 0))]
+    monkeypatch.setattr(addresses_module, "_bind", bound)
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [(one, 1, 6, "", address) for one, address in found])
+    [only] = bind("localhost", 0)
+    only.close()
+    assert only.family == socket.AF_INET
+    found.pop()
+    with pytest.raises(OSError, match="no IPv6"):
+        bind("localhost", 0)
 
 
 def test_a_bound_address_refuses_clients_until_it_listens() -> None:
