@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
+
+logger = logging.getLogger("headgate.groups")
 
 AT_A_TIME: Final = 8
 
@@ -45,11 +48,22 @@ class Background:
             return
         self._is_going_on = True
         while self._waiting and self._running < self._at_a_time:
-            _, work = self._waiting.popitem(last=False)
-            self._running += 1
-            work(self._ended)
+            self._begin(*self._waiting.popitem(last=False))
         self._is_going_on = False
 
-    def _ended(self) -> None:
-        self._running -= 1
-        self._go_on()
+    def _begin(self, group_id: str, work: Work) -> None:
+        is_over = False
+
+        def ended() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                self._running -= 1
+                self._go_on()
+
+        self._running += 1
+        try:
+            work(ended)
+        except Exception:
+            logger.exception("work on the offsets of group %s failed; that of other groups goes on", group_id)
+            ended()

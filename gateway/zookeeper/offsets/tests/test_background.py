@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from functools import partial
 
+import pytest
+
 from headgate.gateway.zookeeper.offsets.background import Background
 
 
@@ -64,3 +66,21 @@ def test_work_may_end_at_once() -> None:
     for number in range(2_000):
         background.add(str(number), partial(work, number))
     assert ran == list(range(2_000))
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_work_that_raises_stops_no_other(has_ended: bool, caplog: pytest.LogCaptureFixture) -> None:
+    works = Works(1)
+
+    def work(ended: Callable[[], None]) -> None:
+        if has_ended:
+            ended()
+        raise RuntimeError("a fault")
+
+    works.background.add("a", work)
+    assert "work on the offsets of group a failed" in caplog.text
+    for name in "bc":
+        works.add(name)
+    assert list(works.ends) == ["b"]
+    works.ends["b"]()
+    assert list(works.ends) == ["b", "c"]
