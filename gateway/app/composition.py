@@ -378,6 +378,7 @@ class BrokerParts:
         offset_stores = self.services.offset_stores
         if offset_stores is not None and self.zookeeper is not None:
             self.zookeeper.shared.listeners.append(offset_stores.follow_session)
+            self.zookeeper.shared.when_whole.append(offset_stores.resume)
         for listener in (  # in this order: coordinators use the partitions
             self.partitions.follow,
             self.groups.follow,

@@ -30,7 +30,7 @@ from headgate.gateway.zookeeper.layout.tree import ABSENT, ClusterTree, read_clu
 from headgate.gateway.zookeeper.metadata import metadata_transfer as transfer
 from headgate.gateway.zookeeper.metadata.metadata_transfer import TransferRefused
 from headgate.gateway.zookeeper.metadata.reading import ensure_paths, read_tree
-from headgate.gateway.zookeeper.offsets.offset_stores import MARKS_PATH
+from headgate.gateway.zookeeper.offsets.marks import MARKS_PATH
 from headgate.gateway.zookeeper.session import Create, Operation, Refused, Session
 from headgate.gateway.zookeeper.steps import Steps, children, delete, ensure, gather, multi
 from headgate.storage.directory.kafka_directory import CARRIED_METADATA, OWN_METADATA

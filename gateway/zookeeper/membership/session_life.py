@@ -193,3 +193,5 @@ class SessionLife:
             self._line.cancel()
         if self._store is not None:
             self._store.resume()
+        for call in self._shared.when_whole:
+            call()

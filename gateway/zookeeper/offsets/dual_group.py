@@ -27,6 +27,8 @@ from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.zookeeper.offsets.background import Background
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.deleted_topics import OffsetsOfDeletedTopic, read_offsets
+from headgate.gateway.zookeeper.offsets.entry import Entry
+from headgate.gateway.zookeeper.offsets.marks import Loss, find_loss, mark_path
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, NO_OFFSET, Found, NodeOffset, OffsetNodes, Targets
 from headgate.gateway.zookeeper.offsets.partition_locks import Hold, Partition, PartitionLocks, Partitions
 from headgate.gateway.zookeeper.offsets.waiting_request import Parking, Request, ask_again, leaving, refusal
@@ -37,13 +39,9 @@ from headgate.protocol.internal.offsets import OffsetCommitKey, OffsetCommitValu
 
 logger = logging.getLogger("headgate.groups")
 
-ZOOKEEPER, KAFKA = "zookeeper", "kafka"
-"""The side that leads when a group becomes dual."""
 LOOK_AFTER_MS: Final = 500.0
 """The pause between a change of a node and the look at it: a group that commits is read twice a second at most."""
 RETRY_MS: Final = 1_000.0
-MOST_READINGS: Final = 5
-"""How often the nodes are read to carry offsets over, while others write them; then there is a pause."""
 MAX_WAITING: Final = 1_000
 """Requests of one group that may wait."""
 
@@ -83,6 +81,10 @@ class World(NamedTuple):
     monotonic_ms: Callable[[], float]
     timestamp_ms: Callable[[], int]
     timeout_ms: Callable[[], float]
+    may_ask: Callable[[], bool]
+    """Whether ZooKeeper is connected, and has this broker's cluster, as far as is known."""
+    begin_entry: Callable[[DualGroup], None]
+    """Carry the offsets of a group over, in the background."""
 
 
 class DualGroup:
@@ -94,6 +96,8 @@ class DualGroup:
         self.state = state
         self.may_be_marked = state is State.DUAL
         """Whether a node may say that the offsets were carried over."""
+        self.has_lost_mark = False
+        """The offsets are carried over again: the coordinator leads, as ZooKeeper has lost some."""
         self.nodes = OffsetNodes(world.session, world.writes, group_id)
         self._world = world
         self._background = background
@@ -142,13 +146,13 @@ class DualGroup:
             if request.is_over or self.state is not State.DUAL:
                 end(leaving())
             else:
-                self.nodes.read(partitions or (), read, self.changed)
+                self.read(partitions or frozenset(), read)
 
-        def read(found: Found | KeeperError) -> None:
-            if isinstance(found, KeeperError):
-                end(refusal(found))
+        def read(found: Found | KafkaError) -> None:
+            if isinstance(found, KafkaError):
+                end(found)
             else:
-                self.decide(partial(self._take_up, found, is_whole=False), taken_up)
+                self.take_up(found, taken_up, is_whole=False)
 
         def taken_up(reply: Any) -> None:
             if isinstance(reply, KafkaError):
@@ -176,7 +180,7 @@ class DualGroup:
         return Decision(self.differences(shard, found, is_whole=is_whole), [(ticket, reply)], is_atomic=False)
 
     def _request(self) -> Request:
-        if not self._world.session.is_connected:
+        if not self._world.may_ask():
             raise ask_again("the connection to ZooKeeper is lost")
         if len(self._locks) + len(self._until_dual) >= MAX_WAITING:
             raise ask_again(f"{MAX_WAITING} requests of the group wait for ZooKeeper")
@@ -228,7 +232,7 @@ class DualGroup:
 
     def _look_again(self) -> None:
         self._is_looking = False
-        if self.state is not State.DUAL or not self._world.session.is_connected:
+        if self.state is not State.DUAL or not self._world.may_ask():
             return  # it will be looked at when there is a connection
         self._background.add_unless_waiting(self.group_id, self._look_at_changes)
 
@@ -268,10 +272,10 @@ class DualGroup:
             done(leaving())
 
     def _look(self, hold: Hold, done: Ended) -> None:
-        def read(found: Found | KeeperError) -> None:
-            if isinstance(found, KeeperError):
+        def read(found: Found | KafkaError) -> None:
+            if isinstance(found, KafkaError):
                 self.release(hold)
-                done(refusal(found))
+                done(found)
                 return
 
             def taken_up(reply: Any) -> None:
@@ -282,10 +286,50 @@ class DualGroup:
             self.release(hold)  # the log has the order of the calls
 
         is_whole = hold.partitions is None
-        if hold.partitions is None:
+        self.read(hold.partitions, read)
+
+    def read(self, partitions: Partitions, done: Callable[[Found | KafkaError], None]) -> None:
+        """Read offsets, and watch them. Offsets are missing only where ZooKeeper has lost neither cluster nor mark."""
+
+        def read(found: Found | KeeperError) -> None:
+            if isinstance(found, KeeperError):
+                done(refusal(found))
+            elif partitions is None or any(one.version == ABSENT for one in found.values()):
+                run(find_loss(self._world.session, self.group_id), partial(looked, found))
+            else:
+                done(found)
+
+        def looked(found: Found, loss: Loss | Exception | None) -> None:
+            if loss is None:
+                done(found)
+            elif loss is Loss.MARK:
+                self._enter_again()
+                done(ask_again("ZooKeeper has lost offsets of the group, which are carried over again"))
+            else:
+                done(ask_again("ZooKeeper has lost this cluster" if loss is Loss.CLUSTER else str(loss)))
+
+        if partitions is None:
             self.nodes.read_all(read, self.changed)
         else:
-            self.nodes.read(hold.partitions, read, self.changed)
+            self.nodes.read(partitions, read, self.changed)
+
+    def _enter_again(self) -> None:
+        """Carry the offsets over again, once the operations that are under way have ended."""
+
+        def begin() -> None:
+            self.release(hold)
+            self._world.begin_entry(self)
+
+        self.may_be_marked = False
+        if self.state is State.DUAL:
+            logger.warning(
+                "ZooKeeper has lost %s: it has an older copy of its data, or somebody has deleted that node; "
+                "the offsets of group %s are carried over again, as kafka has them", mark_path(self.group_id),
+                self.group_id,
+            )  # fmt: skip
+            self.state, self.has_lost_mark = State.ENTERING, True
+            hold = Hold(None, begin)
+            self._locks.acquire(hold)
 
     def differences(self, shard: GroupShard, found: Mapping[Partition, NodeOffset], *, is_whole: bool) -> Records:
         """The records with which the log has what ZooKeeper has. `is_whole`: no other offsets are in ZooKeeper.
@@ -327,11 +371,11 @@ class DualGroup:
 
         Where the leading side has no offset, it gets that of the other.
         """
-        _Entry(self, source, note, done).begin()
+        Entry(self, source, note, done).begin()
 
     def entered(self) -> None:
         """The offsets were carried over: begin what waits, and watch the nodes from now on."""
-        self.state = State.DUAL
+        self.state, self.has_lost_mark = State.DUAL, False
         self._has_changed_wholly = True
         waiting, self._until_dual = self._until_dual, deque()
         for hold in waiting:
@@ -343,7 +387,7 @@ class DualGroup:
         self.state = State.LEAVING
 
         def looked(error: KafkaError | None) -> None:
-            if error is None:
+            if error is None or not self.may_be_marked:  # an earlier attempt has noted it
                 note(done)
             else:
                 done(error)
@@ -370,7 +414,9 @@ class DualGroup:
             known.update({place: version for place, version in self.nodes.versions.items() if place[0] == topic})
             own.update(place for place in known if place in self.nodes.own)
             is_without = self.nodes.knows_all and not self._has_changed_wholly and not known
-            if self.state is not State.DUAL or is_without:
+            if self.state is State.ENTERING:
+                end(leaving())
+            elif self.state is not State.DUAL or is_without:
                 end(None)
             else:
                 steps = read_offsets(self._world.session, self.group_id, topic, topic_id)
@@ -429,7 +475,7 @@ class DualGroup:
         `done` gets the offsets that ZooKeeper has now. What others wrote since goes into the log first: such an offset
         supersedes that of the transaction.
         """
-        if self.state is not State.DUAL:
+        if self.state is not State.DUAL or not self._world.may_ask():
             done(leaving())
             return
 
@@ -501,13 +547,13 @@ class _Commit:
         if self._request.is_over or group.state is not State.DUAL:
             self._end(leaving())
         elif self._hold.partitions is None:  # a deletion: what the log does not have yet would come back after it
-            group.nodes.read_all(self._read, group.changed)
+            group.read(None, self._read)
         else:
             group.decide(self._plan, self._planned)
 
-    def _read(self, found: Found | KeeperError) -> None:
-        if isinstance(found, KeeperError):
-            self._end(refusal(found))
+    def _read(self, found: Found | KafkaError) -> None:
+        if isinstance(found, KafkaError):
+            self._end(found)
         else:
             self._group.take_up(found, self._taken_up, is_whole=True)
 
@@ -563,86 +609,6 @@ class _Commit:
     def _end(self, reply: Any) -> None:
         self._request.answer(reply)
         self._group.release(self._hold)
-
-
-class _Entry:
-    """The offsets of a group are carried over."""
-
-    def __init__(self, group: DualGroup, source: str, note: Callable[[Ended], None], done: Ended) -> None:
-        self._group = group
-        self._source = source
-        self._note = note
-        self._done = done
-        self._readings = 0
-
-    def begin(self) -> None:
-        self._readings += 1
-        self._group.nodes.read_all(self._read)  # without watches, which cost most of the time
-
-    def _read(self, found: Found | KeeperError) -> None:
-        if isinstance(found, KeeperError):
-            self._done(refusal(found))
-        else:
-            self._group.decide(partial(self._compare, found), self._compared)
-
-    def _compare(self, found: Found, shard: GroupShard, ticket: Ticket) -> Decision:
-        """Plan the records for the log, and the offsets for ZooKeeper."""
-        group_id = self._group.group_id
-        in_log = {
-            (topic, index): decode_offset(packed).offset
-            for topic, partitions in shard.offsets.groups.get(group_id, {}).items()
-            for index, packed in partitions.items()
-        }
-        in_zookeeper = {place: node for place, node in found.items() if node.offset is not None}
-        if self._source == KAFKA:
-            records = self._group.differences(
-                shard, {place: node for place, node in in_zookeeper.items() if place not in in_log}, is_whole=False
-            )
-        else:
-            records = self._group.differences(shard, in_zookeeper, is_whole=False)
-            in_log = {place: offset for place, offset in in_log.items() if place not in in_zookeeper}
-        targets = {
-            place: offset
-            for place, offset in in_log.items()
-            if place not in in_zookeeper or in_zookeeper[place].offset != offset
-        }
-        plan: Any = _Carry(records, targets)
-        return Decision(replies=[(ticket, plan)])
-
-    def _compared(self, plan: Any) -> None:
-        if isinstance(plan, _Carry):
-            # A node that was written meanwhile may be newer than what the log has
-            self._group.nodes.write(plan.targets, partial(self._written, plan), as_read=True)
-        else:
-            self._done(plan)
-
-    def _written(self, plan: _Carry, failed: dict[Partition, KeeperError]) -> None:
-        errors = {error for error in failed.values() if error is not KeeperError.BAD_ARGUMENTS}
-        if errors == {KeeperError.BAD_VERSION} and self._readings < MOST_READINGS:
-            self.begin()
-            return
-        if errors:
-            self._done(refusal(errors.pop()))
-            return
-
-        def write(_: GroupShard, ticket: Ticket) -> Decision:
-            reply: Any = True
-            return Decision(plan.records, [(ticket, reply)], is_atomic=False)
-
-        self._group.decide(write, self._carried)
-
-    def _carried(self, reply: Any) -> None:
-        if isinstance(reply, KafkaError):
-            self._done(reply)
-        else:
-            self._note(self._done)
-
-
-class _Carry(NamedTuple):
-    """What has to be written so that both sides have the same offsets."""
-
-    records: Records
-    targets: Targets
 
 
 def _mark(response: Any, failed: Mapping[Partition, KeeperError]) -> None:

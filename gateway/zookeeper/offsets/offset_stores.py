@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.gateway.config import offset_store
-from headgate.gateway.config.offset_store import DUAL, OffsetStore
+from headgate.gateway.config.offset_store import DUAL, KAFKA, OffsetStore
 from headgate.gateway.config.resource_type import ResourceType
 from headgate.gateway.coordinator.decision import Decision, Ticket
 from headgate.gateway.coordinator.gathering import Gathering, value_of
@@ -26,7 +26,7 @@ from headgate.gateway.coordinator.groups import offset_requests
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.zookeeper.layout.consumers import CONSUMERS_PATH
-from headgate.gateway.zookeeper.layout.node import InvalidNode, child_path
+from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import DeletedTopic
 from headgate.gateway.zookeeper.offsets import version_zero
 from headgate.gateway.zookeeper.offsets.background import Background
@@ -34,6 +34,7 @@ from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.deleted_topics import RETRY_MS, DeletedTopics, read_notes
 from headgate.gateway.zookeeper.offsets.dual_group import DualGroup, Ended, State, World
 from headgate.gateway.zookeeper.offsets.marker_offsets import MarkerOffsets
+from headgate.gateway.zookeeper.offsets.marks import MARKS_PATH, mark_path
 from headgate.gateway.zookeeper.offsets.partition_locks import Partitions
 from headgate.gateway.zookeeper.offsets.waiting_request import Request, ask_again, refusal
 from headgate.gateway.zookeeper.session import (
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("headgate.groups")
 
-MARKS_PATH: Final = "/headgate/offsets"
 DISCOVER_MS: Final = 30_000.0
 """With a pattern for dual groups: how often groups without requests are looked for."""
 MOST_CACHED: Final = 10_000
@@ -109,6 +109,8 @@ class OffsetStores:
             clock.monotonic_ms,
             clock.now_ms,
             lambda: config.offsets_commit_timeout_ms,
+            self._may_ask,
+            self._begin_entry,
         )
         self._session = session
         self._coordinator = groups
@@ -120,6 +122,8 @@ class OffsetStores:
         self._lost: dict[bytes, str] = {}
         """Topics that the image has lost while it was not known which groups are dual."""
         self._is_ready = False
+        self._is_whole = True
+        """Whether this broker is in its cluster, as far as the present session is connected."""
         self._is_stopped = False
         self._background = Background()
         self._deleted = DeletedTopics(session, groups, services.scheduler, self._groups.values)
@@ -138,16 +142,23 @@ class OffsetStores:
         """Begin no more work."""
         self._is_stopped = True
 
-    def follow_session(self, event: SessionEvent) -> None:
-        """Watches end with a connection: look at everything when there is one again."""
+    def follow_session(self, _: SessionEvent) -> None:
+        """Watches end with a connection. After the next one another cluster may be there, until `resume`."""
+        self._is_whole = False
         for group in self._groups.values():
             group.forget_watches()
-        if event in (SessionEvent.CONNECTED, SessionEvent.RECONNECTED):
-            if not self._is_ready:
-                self._read_marks()
-            self._deleted.go_on()
-            for group in self._groups.values():
-                self._look(group)
+
+    def resume(self) -> None:
+        """The session is back, and the cluster is the same: look at everything."""
+        self._is_whole = True
+        if not self._is_ready:
+            self._read_marks()
+        self._deleted.go_on()
+        for group in self._groups.values():
+            self._look(group)
+
+    def _may_ask(self) -> bool:
+        return self._is_whole and self._session.is_connected
 
     def follow(self, old: Image, new: Image, names: Collection[str]) -> None:
         """A listener of the metadata: configs of groups, and deleted topics."""
@@ -172,7 +183,7 @@ class OffsetStores:
             else:
                 self._retry(self._read_marks)
 
-        if not self._is_ready and self._session.is_connected:
+        if not self._is_ready and self._may_ask():
             run(read_marks(self._session), read)
 
     def _know(self, marks: Marks) -> None:
@@ -239,14 +250,13 @@ class OffsetStores:
         if is_wanted and group is None:
             entering = self._new_group(group_id, State.ENTERING)
             if entering is not None:
-                self._background.add(group_id, partial(self._enter, entering))
+                self._begin_entry(entering)
         elif not is_wanted and group is not None and group.state is State.DUAL:
             group.state = State.LEAVING
             self._background.add(group_id, partial(self._leave, group))
 
     def _new_group(self, group_id: str, state: State) -> DualGroup | None:
         try:
-            child_path(MARKS_PATH, group_id)
             group = self._groups[group_id] = DualGroup(group_id, self._world, state, self._background)
         except InvalidNode as error:
             logger.warning("the offsets of group %r cannot be in ZooKeeper: %s", group_id[:100], error.reason)
@@ -258,23 +268,29 @@ class OffsetStores:
         if group.state is State.DUAL:
             self._background.add(group.group_id, lambda ended: group.look_at_all(lambda _: ended()))
 
+    def _begin_entry(self, group: DualGroup) -> None:
+        self._background.add(group.group_id, partial(self._enter, group))
+
     def _enter(self, group: DualGroup, ended: Callable[[], None]) -> None:
         store = self.store_of(group.group_id)
+        source = KAFKA if group.has_lost_mark else store.source
 
         def done(error: KafkaError | None) -> None:
             ended()
             if error is None:
-                logger.info("group %s has its offsets in ZooKeeper too, as %s had them", group.group_id, store.source)
+                logger.info("group %s has its offsets in ZooKeeper too, as %s had them", group.group_id, source)
                 group.entered()
                 self._apply(group.group_id)
             else:
                 self._note_failure(group, error)
-                self._retry(lambda: self._background.add(group.group_id, partial(self._enter, group)))
+                self._retry(partial(self._begin_entry, group))
 
         if store.store != DUAL:
             self._give_up(group, ended)
+        elif not self._may_ask():
+            done(ask_again("the connection to ZooKeeper is lost"))
         else:
-            group.enter(store.source, partial(self._mark, group), done)
+            group.enter(source, partial(self._mark, group), done)
 
     def _give_up(self, group: DualGroup, ended: Callable[[], None]) -> None:
         """The group is not to be dual after all. Its node may be there, though no answer told so."""
@@ -286,7 +302,7 @@ class OffsetStores:
                 self._apply(group.group_id)
             else:
                 self._note_failure(group, error)
-                self._retry(lambda: self._background.add(group.group_id, partial(self._enter, group)))
+                self._retry(partial(self._begin_entry, group))
 
         if group.may_be_marked:
             self._unmark(group.group_id, done)
@@ -328,13 +344,13 @@ class OffsetStores:
 
         for parent in ("/headgate", MARKS_PATH):
             self._session.create(Create(parent), lambda _: None)
-        self._session.create(Create(child_path(MARKS_PATH, group.group_id), _MARK), created)
+        self._session.create(Create(mark_path(group.group_id), _MARK), created)
 
     def _unmark(self, group_id: str, done: Ended) -> None:
         def deleted(answer: KeeperError | None) -> None:
             done(None if answer in (None, KeeperError.NO_NODE) else refusal(answer))
 
-        self._session.delete(child_path(MARKS_PATH, group_id), ANY_VERSION, deleted)
+        self._session.delete(mark_path(group_id), ANY_VERSION, deleted)
 
     def _discover(self) -> None:
         """Look for groups without requests that a pattern makes dual: in ZooKeeper, and in the coordinator."""
@@ -345,7 +361,7 @@ class OffsetStores:
                 if group_id not in self._groups and self.store_of(group_id).store == DUAL:
                     self._apply(group_id)
 
-        if self._session.is_connected:
+        if self._may_ask():
             self._session.children(CONSUMERS_PATH, listed)
         if not self._is_stopped:
             self._world.scheduler.call_after(DISCOVER_MS, self._discover)
@@ -457,7 +473,7 @@ class OffsetStores:
         group = self.dual(request.group_id)
         if group is not None:
             return self.commit(group, request, 0)
-        if self.store_of(request.group_id).store == offset_store.KAFKA:
+        if self.store_of(request.group_id).store == KAFKA:
             return self._coordinator.submit(
                 request.group_id,
                 lambda shard, ticket: offset_requests.commit(shard, request, 1, ticket, self._world.monotonic_ms()),
@@ -478,7 +494,7 @@ class OffsetStores:
     def fetch_zero(self, request: OffsetFetchRequest) -> Any:
         """OffsetFetch 0. No offset is an error there. Without topics: the nodes themselves, whatever the store."""
         group = self.dual(request.group_id)
-        is_separate = group is None and self.store_of(request.group_id).store != offset_store.KAFKA
+        is_separate = group is None and self.store_of(request.group_id).store != KAFKA
         if is_separate or not request.topics:
             answer = self._request()
             version_zero.fetch(self._session, self._world.writes, request, self._partitions_of, answer.answer)
@@ -506,7 +522,7 @@ class OffsetStores:
         return fetch({}) if group is None else self.look([wanted], fetch)
 
     def _request(self) -> Request:
-        if not self._session.is_connected:
+        if not self._may_ask():
             raise ask_again("the connection to ZooKeeper is lost")
         return Request(self._world.purgatory)
 

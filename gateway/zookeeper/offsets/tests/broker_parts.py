@@ -23,8 +23,9 @@ from headgate.gateway.runtime.purgatory import Purgatory
 from headgate.gateway.runtime.tests.fake_scheduler import FakeScheduler, ManualClock
 from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.gateway.tests.scripted import ScriptedPartition
+from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
 from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
-from headgate.gateway.zookeeper.session import SessionEvent
+from headgate.gateway.zookeeper.session import Create, SessionEvent
 from headgate.gateway.zookeeper.tests.model import ModelSession, Queue, ZooKeeperModel
 
 GROUP: Final = "g"
@@ -40,9 +41,13 @@ def image_of(configs: Any = None, topic_id: bytes | None = TOPIC_ID) -> Any:
 
 
 class SlowNetwork(ZooKeeperModel):
-    """A ZooKeeper whose way from one session may be held up."""
+    """A ZooKeeper with a cluster, whose way from one session may be held up."""
 
     delayed: ModelSession | None = None
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        super().transact(0, [Create("/cluster"), Create(CLUSTER_ID_PATH, b"{}")])
 
     def _queues(self) -> Iterator[Queue]:
         for queue in super()._queues():
@@ -126,6 +131,8 @@ class Broker:
 
     def _follow(self, event: SessionEvent) -> None:
         self.stores.follow_session(event)
+        if event in {SessionEvent.CONNECTED, SessionEvent.RECONNECTED}:
+            self.stores.resume()
 
     def new_shard(self) -> GroupShard:
         return new_shard(GroupSettings(), self._topics, Random(0), self._clock.now_ms)

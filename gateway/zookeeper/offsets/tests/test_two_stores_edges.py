@@ -23,7 +23,7 @@ from headgate.gateway.coordinator.transactions.markers import Marker
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.zookeeper.layout.topics import DeletedTopic, TopicAssignment
-from headgate.gateway.zookeeper.offsets import dual_group
+from headgate.gateway.zookeeper.offsets import entry
 from headgate.gateway.zookeeper.offsets.dual_group import State
 from headgate.gateway.zookeeper.offsets.offset_stores import Marks
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import PARTITIONS, TOPIC_ID, Broker, image_of
@@ -179,17 +179,17 @@ def test_carrying_offsets_over_spares_a_new_commit() -> None:
     scene = Scene()
     scene.configure(store=KAFKA)
     scene.commits(50)
-    original = dual_group._Entry._compared
+    original = entry.Entry._compared
 
     def compared(self: Any, plan: Any) -> None:
         scene.old_commits(100)
         original(self, plan)
 
-    dual_group._Entry._compared = compared  # type: ignore[method-assign]
+    entry.Entry._compared = compared  # type: ignore[method-assign]
     try:
         scene.go_dual("zookeeper")
     finally:
-        dual_group._Entry._compared = original  # type: ignore[method-assign]
+        entry.Entry._compared = original  # type: ignore[method-assign]
     scene.drain(5, 400)
     assert scene.in_zookeeper() == 100
     assert scene.fetches() == 100

@@ -28,6 +28,7 @@ from headgate.gateway.runtime.purgatory import Purgatory, Waiting
 from headgate.gateway.runtime.time_slices import TimeSlices
 from headgate.gateway.tests.requests import commit_request
 from headgate.gateway.tests.scripted import ScriptedPartition
+from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH
 from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores, read_marks
 from headgate.gateway.zookeeper.session import Create, Delete, Operation, Refused, Results, SessionEvent, SetData
@@ -111,6 +112,8 @@ class TopicWorld(StoreWorld):
         super().__init__(keeper, "zookeeper.connect=model:2181", seed)
 
     def build(self) -> None:
+        if CLUSTER_ID_PATH not in self.nodes_there:
+            self.tool.do(Create("/cluster"), Create(CLUSTER_ID_PATH, b"{}"))
         clock, scheduler = self.time.clock, self.time.scheduler
         clock.elapsed_ms = self.elapsed_ms
         self.purgatory, self.appends = Purgatory(clock, scheduler), WriteBatcher()
@@ -138,6 +141,8 @@ class TopicWorld(StoreWorld):
         super()._follow(event)
         if hasattr(self, "stores"):
             self.stores.follow_session(event)
+            if event in {SessionEvent.CONNECTED, SessionEvent.RECONNECTED}:
+                self.stores.resume()
 
     def put(self, make: Callable[[], Any], done: Callable[[Any], None]) -> None:
         """Put a request; a broker that dies answers no more."""
