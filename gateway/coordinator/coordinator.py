@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from headgate.gateway.coordinator.decision import NEVER, Decision, Reply, Ticket
+from headgate.gateway.coordinator.gathering import value_of
 from headgate.gateway.coordinator.internal_topic import InternalTopic
 from headgate.gateway.coordinator.log_replay import LogReplay
 from headgate.gateway.coordinator.shard import CoordinatorShard
@@ -45,6 +46,7 @@ S = TypeVar("S", bound=CoordinatorShard)
 
 FailureResponse = Callable[[ErrorCode], Struct]
 """The response of a request that failed as a whole."""
+Ended = Callable[[KafkaError | None], None]
 Perform = Callable[[Sequence[object], int], None]
 """(effects of one decision, the leader epoch under which its write began): carry the effects out."""
 
@@ -54,6 +56,10 @@ LOAD_RETRY_MS = 1_000.0
 MAX_QUEUED = 10_000
 """The limit of requests that wait for a thread's write. A client waits for one request, but a client that gives up and
 reconnects leaves its first request in the queue."""
+
+_MORE: Any = object()
+_END: Any = object()
+"""Replies to `run_each`: a decision of many, and the end of them."""
 
 _TRANSLATED = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
@@ -220,21 +226,47 @@ class Coordinator(Generic[S]):
         elif self.shard is not None:
             self._decide(key, decide, None, None)
 
-    def run_each(self, shard: S, decisions: Iterator[Decision]) -> None:
-        """Run decisions of a shard one after another; requests get a turn between any two of them."""
+    def run_each(self, shard: S, decisions: Iterator[Decision], ended: Ended | None = None) -> None:
+        """Run decisions of a shard one after another; requests get a turn between any two of them.
 
-        def decide(_: S, __: Ticket) -> Decision:
+        `ended` is called once all of them are committed, or with the first error: the log has refused one of them, or
+        the shard has ended before the last one. Without it the error is logged.
+        """
+        failure: KafkaError | None = None
+
+        def decide(_: S, ticket: Ticket) -> Decision:
             decision = next(decisions, None)
             if decision is None:
-                return Decision()
-            self.services.scheduler.call_after(0.0, go_on)
+                return Decision(replies=[(ticket, _END)])
+            decision.replies = [*decision.replies, (ticket, _MORE)]
             return decision
 
         def go_on() -> None:
-            if self.shard is shard:
-                self.run("", decide)
+            if self.shard is not shard:
+                (ended or self._log_failure)(failure or self._absent())
+                return
+            outcome = value_of(partial(self.submit, "", decide))
+            if isinstance(outcome, Waiting):
+                self.services.purgatory.park(outcome, answered)
+            else:
+                answered(outcome)
+
+        def answered(reply: Any) -> None:
+            nonlocal failure
+            if reply is _END:
+                (ended or self._log_failure)(failure)
+            elif isinstance(reply, KafkaError):
+                failure = failure or reply
+                self.services.scheduler.call_after(TICK_RETRY_MS, go_on)
+            else:
+                self.services.scheduler.call_after(0.0, go_on)
 
         go_on()
+
+    def _log_failure(self, error: KafkaError | None) -> None:
+        if error is not None:
+            message = "%r: a write of the broker itself failed, and follows with a later one: %s"
+            self._topic.logger.error(message, self.partition, error.message)
 
     def _absent(self) -> KafkaError:
         if self._is_closed:

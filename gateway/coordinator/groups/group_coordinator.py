@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
+from typing import Final
 
 from headgate.gateway.config import BrokerConfig
 from headgate.gateway.config.resource_type import ResourceType
@@ -25,9 +26,13 @@ from headgate.gateway.coordinator.shard_loader import CoordinatorServices
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS, Image
 from headgate.gateway.metadata.store import MetadataStore
 from headgate.gateway.replication.replica_manager import ReplicaManager
-from headgate.protocol.errors import ErrorCode
+from headgate.gateway.runtime.log_output import LimitedLog
+from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.offsets import decode_offset, encode_key, encode_value
 
+RETRY_MS: Final = 1_000.0
+"""The pause before offsets of deleted topics are removed that the log has refused to remove."""
+AGAIN_LINE_MS: Final = 60_000.0
 _CLASSIC = "classic"
 
 
@@ -98,9 +103,10 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         self._settings = GroupSettings.of(config)
         self._topics = ImageTopics(metadata)
         self._missed: dict[int, dict[str, int]] = {}
-        """Partition -> topics that were deleted during the load of its shard, and when, in ms."""
+        """Partition -> topics whose offsets are to be removed from its shard, and when they were deleted, in ms."""
         self._when_forgotten: dict[int, list[Callable[[], None]]] = {}
         """Partition -> callbacks for the removal of the offsets of those topics."""
+        self._log = LimitedLog(self._topic.logger, services.clock, lines=1, interval_ms=AGAIN_LINE_MS)
 
     def _new_shard(self) -> GroupShard:
         return new_shard(self._settings, self._topics, self._random, self._clock.now_ms, self._configs_of)
@@ -158,7 +164,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         """Remove the offsets of deleted topics (name -> time of the deletion in ms), which may predate this start.
 
         Partitions without a loaded shard follow after their load. Newer offsets stay. `done` is called once all
-        tombstones are written; never, if a shard is not loaded, or is loaded again meanwhile.
+        tombstones are committed; never, if a shard is not loaded.
         """
         waiting = set(range(self._count))
 
@@ -168,14 +174,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
                 done()
 
         for index in range(self._count):
-            coordinator = self._coordinators.get(index)
-            shard = None if coordinator is None else coordinator.shard
-            if coordinator is None or shard is None:
-                self._missed.setdefault(index, {}).update(deleted_ms)
-                self._when_forgotten.setdefault(index, []).append(partial(ended, index))
-            else:
-                decisions = offset_expiration.forget_topics(shard, deleted_ms, keeps_newer=True)
-                coordinator.run_each(shard, _followed_by(decisions, partial(ended, index)))
+            self._forget(index, deleted_ms, [partial(ended, index)])
         if not self._count:
             done()
 
@@ -184,15 +183,12 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         deleted = dict.fromkeys((name for name in names if name not in new.topics), self._clock.now_ms())
         for topic, index in self._partitions.opening if deleted else ():
             if topic == CONSUMER_OFFSETS and index not in self._coordinators:
-                self._missed.setdefault(index, {}).update(deleted)
+                self._forget_later(index, deleted, ())
         for index, coordinator in self._coordinators.items():
-            shard = coordinator.shard
-            if shard is None:
-                self._missed.setdefault(index, {}).update(deleted)
-                continue
             if deleted:
-                coordinator.run_each(shard, offset_expiration.forget_topics(shard, deleted))
-            if any(group.kind != _CLASSIC for group in shard.groups.values()):
+                self._forget(index, deleted, ())
+            shard = coordinator.shard
+            if shard is not None and any(group.kind != _CLASSIC for group in shard.groups.values()):
                 coordinator.run_each(shard, self._notify_groups(shard, names))
 
     def _notify_groups(self, shard: GroupShard, names: Sequence[str]) -> Iterator[Decision]:
@@ -202,16 +198,37 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
                 shard.note_due(group_id)
 
     def _loaded(self, coordinator: Coordinator[GroupShard]) -> None:
-        """Catch up with deletions of topics during the load."""
-        index = coordinator.partition.index
-        shard, missed, ended = coordinator.shard, self._missed.pop(index, None), self._when_forgotten.pop(index, ())
-        if shard is not None and missed:
-            decisions = offset_expiration.forget_topics(shard, missed, keeps_newer=bool(ended))
-            coordinator.run_each(shard, _followed_by(decisions, *ended))
+        self._catch_up(coordinator.partition.index)
 
+    def _catch_up(self, index: int) -> None:
+        """Remove the offsets of topics that were deleted during a load, or whose tombstones the log has refused."""
+        if self.shard_of(index) is not None and self._missed.get(index):
+            self._forget(index, self._missed.pop(index), self._when_forgotten.pop(index, ()))
 
-def _followed_by(decisions: Iterator[Decision], *ended: Callable[[], None]) -> Iterator[Decision]:
-    """The decisions; then calls."""
-    yield from decisions
-    for call in ended:
-        call()
+    def _forget(self, index: int, deleted_ms: Mapping[str, int], calls: Sequence[Callable[[], None]]) -> None:
+        """Remove offsets from a shard, now or as soon as possible; then `calls`: with them all newer offsets stay."""
+
+        def ended(error: KafkaError | None) -> None:
+            if error is None:
+                for call in calls:
+                    call()
+                return
+            self._log.warning(
+                str(index), "%s-%d has offsets of deleted topics yet, and the broker tries again: %s",
+                CONSUMER_OFFSETS, index, error.message,
+            )  # fmt: skip
+            self._forget_later(index, deleted_ms, calls)
+            self._scheduler.call_after(RETRY_MS, partial(self._catch_up, index))
+
+        coordinator, shard = self._coordinators.get(index), self.shard_of(index)
+        if coordinator is None or shard is None:
+            self._forget_later(index, deleted_ms, calls)
+        else:
+            decisions = offset_expiration.forget_topics(shard, deleted_ms, keeps_newer=bool(calls))
+            coordinator.run_each(shard, decisions, ended)
+
+    def _forget_later(self, index: int, deleted_ms: Mapping[str, int], calls: Sequence[Callable[[], None]]) -> None:
+        missed = self._missed.setdefault(index, {})
+        for topic, timestamp_ms in deleted_ms.items():
+            missed[topic] = max(timestamp_ms, missed.get(topic, 0))
+        self._when_forgotten.setdefault(index, []).extend(calls)

@@ -442,3 +442,51 @@ def test_after_the_end_nothing_is_ticked() -> None:
     bench.coordinator.close()
     bench.time.advance(100)
     assert group.ticks == []
+
+
+# Many decisions, one after another
+
+
+def _run_each(bench: Bench, count: int) -> list[KafkaError | None]:
+    """The errors with which commits of `count` groups have ended."""
+    ended: list[KafkaError | None] = []
+    decisions = (
+        Decision([(OffsetCommitKey(str(one), "t", 0), OffsetCommitValue(one, -1, "", 1))]) for one in range(count)
+    )
+    bench.coordinator.run_each(bench.shard, decisions, ended.append)
+    return ended
+
+
+def test_many_decisions_end_once_all_are_committed() -> None:
+    bench = Bench()
+    bench.partition.holds = True
+    ended = _run_each(bench, 3)
+    bench.run()
+    assert ended == []
+    bench.partition.holds = False
+    bench.partition.release()
+    bench.run()
+    assert (ended, bench.offset("2")) == ([None], 2)
+
+
+def test_many_decisions_go_on_after_one_that_is_refused() -> None:
+    bench = Bench()
+    bench.partition.fails = STORAGE_ERROR
+    ended = _run_each(bench, 3)
+    bench.partition.fails = None
+    bench.time.advance(TICK_RETRY_MS)
+    bench.run()
+    assert [one and one.message for one in ended] == [STORAGE_ERROR.message]
+    assert [bench.offset(group) for group in "012"] == [None, 1, 2]
+
+
+def test_many_decisions_end_with_their_shard() -> None:
+    bench = Bench()
+    bench.partition.is_slow = True
+    ended = _run_each(bench, 3)
+    bench.cut()
+    bench.partition.finish_write()
+    bench.run()
+    bench.time.advance(TICK_RETRY_MS)
+    bench.run()
+    assert [one and one.code for one in ended] == [ErrorCode.NOT_COORDINATOR]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from headgate.gateway.coordinator.internal_topic import partition_of
 from headgate.gateway.coordinator.tests.test_runtime import commit, fetch
 from headgate.gateway.metadata.image import CONSUMER_OFFSETS
 from headgate.gateway.tests.builders import Node, refusal
-from headgate.protocol.errors import ErrorCode
+from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headgate.protocol.messages.delete_groups import DeleteGroupsRequest
 from headgate.protocol.messages.list_groups import ListGroupsRequest
@@ -134,3 +135,58 @@ def test_newer_offsets_outlive_the_note_of_a_deletion(served: Node) -> None:
         served.time.advance()
     assert fetch(served, "g") == [(0, {"u": 2})]
     assert ended == ["ended"]
+
+
+@pytest.fixture
+def full(served: Node, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """The log of the groups refuses writes until `undo`."""
+    commit(served, "g", 1)
+    commit(served, "g", 2, topic="u")
+    log = type(served.services.partitions.get(CONSUMER_OFFSETS, partition_of("g", 4)))
+
+    def refuse(self: Any) -> None:
+        if self.topic == CONSUMER_OFFSETS:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log, "check_writable", refuse)
+        yield patched
+
+
+def _pass(node: Node, seconds: int) -> None:
+    for _ in range(10 * seconds):
+        node.time.advance(100)
+
+
+def test_offsets_that_the_log_refuses_to_remove_go_later(
+    served: Node, full: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    served.services.metadata.delete_topic("t")
+    _pass(served, 30)
+    assert caplog.text.count("has offsets of deleted topics yet, and the broker tries again") == 1
+    assert "no space left on device" in caplog.text
+    full.undo()
+    served.services.metadata.create_topic("t", 1)
+    _pass(served, 3)
+    assert fetch(served, "g") == [(0, {"u": 2})]
+
+
+def test_a_deletion_has_ended_once_its_tombstones_are_written(served: Node, full: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+    deleted_ms = served.time.clock.now_ms()
+    served.services.groups.forget_topics({"t": deleted_ms}, lambda: ended.append("ended"))
+    _pass(served, 5)
+    assert ended == []
+    full.undo()
+    _pass(served, 3)
+    assert (ended, fetch(served, "g")) == (["ended"], [(0, {"u": 2})])
+
+
+def test_a_load_in_between_ends_no_deletion(served: Node) -> None:
+    commit(served, "g", 1)
+    groups, ended = served.services.groups, list[str]()
+    groups.forget_topics({"t": served.time.clock.now_ms()}, lambda: ended.append("ended"))
+    for index in range(4):
+        groups.log_was_truncated(served.services.partitions.get(CONSUMER_OFFSETS, index))
+    _pass(served, 3)
+    assert (ended, fetch(served, "g")) == (["ended"], [(0, {})])

@@ -27,6 +27,7 @@ from headgate.gateway.zookeeper.layout.cluster import CLUSTER_ID_PATH
 from headgate.gateway.zookeeper.offsets.offset_stores import OffsetStores
 from headgate.gateway.zookeeper.session import Create, SessionEvent
 from headgate.gateway.zookeeper.tests.model import ModelSession, Queue, ZooKeeperModel
+from headgate.protocol.errors import KafkaError
 
 GROUP: Final = "g"
 TOPIC: Final = "t"
@@ -62,11 +63,24 @@ class FakeGroups:
         self.coordinator = coordinator
 
     def forget_topics(self, deleted_ms: Mapping[str, int], done: Callable[[], None]) -> None:
-        """The same tombstones; they are written before any later request."""
-        shard = self.coordinator.shard
-        assert shard is not None
-        self.coordinator.run_each(shard, offset_expiration.forget_topics(shard, deleted_ms))
-        done()
+        """The same tombstones, until they are written."""
+
+        def again() -> None:
+            self.forget_topics(deleted_ms, done)
+
+        def ended(error: KafkaError | None) -> None:
+            if error is None:
+                done()
+            else:
+                scheduler.call_after(1_000.0, again)
+
+        shard, scheduler = self.coordinator.shard, self.coordinator.services.scheduler
+        if shard is None:
+            scheduler.call_after(1_000.0, again)
+        else:
+            self.coordinator.run_each(
+                shard, offset_expiration.forget_topics(shard, deleted_ms, keeps_newer=True), ended
+            )
 
     def submit(self, key: str, decide: Any, failure_response: Any = None) -> Any:
         return self.coordinator.submit(key, decide)

@@ -232,7 +232,7 @@ class DualHistory(DualWorld):
         topic_id = self.image.topics[TOPIC].topic_id
         for path in ("/headgate", DELETED_TOPICS_PATH):
             self.keeper.transact(0, [Create(path)])
-        note = Create(DeletedTopic.path(topic_id), DeletedTopic(topic_id, TOPIC, self.now).encode())
+        note = Create(DeletedTopic.path(topic_id), DeletedTopic(topic_id, TOPIC, self.clock.now_ms()).encode())
         self.keeper.transact(0, [note, Delete(TopicAssignment.path(TOPIC), ANY_VERSION)])
         self._set_image({}, self.image.configs)
         self._remove_offsets()

@@ -79,7 +79,9 @@ class TwoStores:
         old = self.metadata.image
         for path in ("/headgate", DELETED_TOPICS_PATH):
             self.keeper.transact(99, [Create(path)])
-        self.keeper.transact(99, [Create(DeletedTopic.path(TOPIC_ID), DeletedTopic(TOPIC_ID, TOPIC, 0).encode())])
+        self.keeper.transact(
+            99, [Create(DeletedTopic.path(TOPIC_ID), DeletedTopic(TOPIC_ID, TOPIC, self.clock.now_ms()).encode())]
+        )
         self.metadata.image = image_of(old.configs, None)
         self.broker.stores.follow(old, self.metadata.image, [TOPIC])
         self.run()
