@@ -18,12 +18,13 @@ from headgate.gateway.zookeeper.layout.tree import read_cluster
 from headgate.gateway.zookeeper.metadata.cluster_nodes import ClusterNodes
 from headgate.gateway.zookeeper.metadata.plans import become_controller
 from headgate.gateway.zookeeper.metadata.reading import read_node
-from headgate.gateway.zookeeper.session import Refused, Session, Watch
-from headgate.gateway.zookeeper.steps import Steps, delete, exists, get, multi
+from headgate.gateway.zookeeper.session import KeeperError, Refused, Session, Watch
+from headgate.gateway.zookeeper.steps import Failed, Steps, delete, exists, get, multi
 
 logger = logging.getLogger("headgate.zookeeper")
 
 _ATTEMPTS: Final = 10
+_OVERTAKEN: Final = {KeeperError.NODE_EXISTS, KeeperError.BAD_VERSION, KeeperError.NO_NODE}
 
 
 class ControllerElection:
@@ -45,7 +46,7 @@ class ControllerElection:
     def elect(self) -> Steps[bool]:
         """Become the controller, unless another broker is. The watch fires when the controller changes.
 
-        Returns true if this broker won a new election.
+        Returns true if this broker won a new election. Raises Failed.
         """
         self.is_elected = False
         for _ in range(_ATTEMPTS):
@@ -64,13 +65,15 @@ class ControllerElection:
             else:  # the present epoch may be another controller's: force a new election
                 self.others_wrote = True
                 yield from delete(self._session, CONTROLLER_PATH, stat.version)
-        return False
+        raise Failed(CONTROLLER_PATH, KeeperError.BAD_VERSION)
 
     def _become(self) -> Steps[bool]:
         self.others_wrote |= yield from self._read_epoch()
         wanted = become_controller(self._nodes.tree(Image.empty()), self._node_id, self._now_ms())
         results = yield from multi(self._session, wanted)
         if isinstance(results, Refused):
+            if results.error not in _OVERTAKEN:
+                raise Failed(wanted[results.place].path, results.error)
             return False
         self._nodes.apply(wanted, results)
         logger.info("this broker is the controller again, with epoch %d", self._nodes.controller_epoch)

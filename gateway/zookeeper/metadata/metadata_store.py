@@ -61,7 +61,7 @@ RAISED_AT_ONCE: Final = 32
 PAUSE_MS: Final = 1_000.0
 """The wait before the next attempt after an error."""
 AGAIN_LINE_MS: Final = 60_000.0
-"""The least time between two log lines about changes that are retried every PAUSE_MS."""
+"""The least time between two log lines about work that is retried every PAUSE_MS."""
 LIST_EVERY_MS: Final = 100.0
 """The least time between two reads of a long list: 10,000 names take some milliseconds."""
 _LISTS: Final = (TOPICS_PATH, CONFIG_CHANGES_PATH)
@@ -256,9 +256,10 @@ class ZooKeeperMetadataStore(MetadataStore):
     def _failed(self, error: Exception) -> None:
         """Handle a failed refresh or election. The traceback of a repeated error is logged once."""
         is_new, self._failure = repr(error) != self._failure, repr(error)
-        logger.error(
-            "the metadata in ZooKeeper: %s; the next attempt follows", error, exc_info=error if is_new else None
-        )
+        self._log.error(
+            self._failure[:200], "the metadata in ZooKeeper: %s; the next attempt follows", error,
+            exc_info=error if is_new else None,
+        )  # fmt: skip
         self._pause()
         self._watcher.schedule_full_refresh()
 

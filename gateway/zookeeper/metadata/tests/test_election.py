@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
 import pytest
 
 from headgate.gateway.metadata.image import PartitionState
+from headgate.gateway.zookeeper.layout.cluster import CONTROLLER_EPOCH_PATH
+from headgate.gateway.zookeeper.session import KeeperError, Operation, Refused, SetData
 from headgate.gateway.zookeeper.tests.store_world import StoreWorld
 
 
@@ -55,4 +61,49 @@ def test_an_epoch_that_others_wrote_is_not_ours(world: StoreWorld) -> None:
     change = world.change(lambda: world.metadata.create_topic("t", 1))
     assert change.error is None
     assert world.read().controller_epoch == 8
+    world.check()
+
+
+def _refuse_epoch(world: StoreWorld, monkeypatch: pytest.MonkeyPatch, *, is_read: bool) -> None:
+    """Somebody has taken a right from the broker: to read `/controller_epoch`, or to write it."""
+    session = world.session
+    get, multi = session.get, session.multi
+
+    def refuse_read(path: str, done: Any, watch: Any = None) -> None:
+        if path == CONTROLLER_EPOCH_PATH:
+            world.keeper.put(session.refusals, partial(done, KeeperError.NO_AUTH))
+        else:
+            get(path, done, watch)
+
+    def refuse_write(operations: Sequence[Operation], done: Any) -> None:
+        for place, one in enumerate(operations):
+            if isinstance(one, SetData) and one.path == CONTROLLER_EPOCH_PATH:
+                world.keeper.put(session.refusals, partial(done, Refused(place, KeeperError.NO_AUTH)))
+                return
+        multi(operations, done)
+
+    if is_read:
+        monkeypatch.setattr(session, "get", refuse_read)
+    else:
+        monkeypatch.setattr(session, "multi", refuse_write)
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_refused_election_is_named_and_follows(
+    world: StoreWorld, is_read: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.settle()
+    with monkeypatch.context() as patched:
+        _refuse_epoch(world, patched, is_read=is_read)
+        world.keeper.expire(world.session.session_id)
+        world.keeper.start()
+        for _ in range(40):
+            world.settle(1_000)
+        [line] = [record.getMessage() for record in caplog.records]
+        assert "ZooKeeper's /controller_epoch: NO_AUTH; the next attempt follows" in line
+        assert not world.metadata.is_controller
+    world.settle(1_000)
+    world.settle(1_000)
+    assert world.metadata.is_controller
+    assert world.change(lambda: world.metadata.create_topic("t", 1)).error is None
     world.check()
