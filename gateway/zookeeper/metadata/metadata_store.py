@@ -41,7 +41,7 @@ from headgate.gateway.zookeeper.metadata.metadata_watcher import MetadataWatcher
 from headgate.gateway.zookeeper.metadata.reading import Watches, ensure_paths
 from headgate.gateway.zookeeper.metadata.served_image import served_image
 from headgate.gateway.zookeeper.session import Create, Delete, KeeperError, Refused, Session
-from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children, exists, gather, multi, remove, run
+from headgate.gateway.zookeeper.steps import Failed, Lost, Steps, children, delete, exists, gather, multi, remove, run
 from headgate.gateway.zookeeper.unreadable import UnreadableNodes
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.internal.metadata import MetadataRecord, ProducerIdsRecord, TopicRecord
@@ -383,6 +383,9 @@ class ZooKeeperMetadataStore(MetadataStore):
                     yield from self._restore_paths()
                 if results.error is KeeperError.NOT_EMPTY:
                     yield from self._remove_below(operations)
+                if results.error is KeeperError.NODE_EXISTS and plans.is_note(operations[results.place]):
+                    path = operations[results.place].path  # of an earlier deletion of that id
+                    yield from delete(self._session, path)
                 return False
             self._nodes.apply(operations, results)
             for operation, result in zip(operations, results, strict=True):

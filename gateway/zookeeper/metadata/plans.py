@@ -197,6 +197,11 @@ def note_deletions(cluster: ClusterTree, topics: Iterable[Topic], now_ms: int) -
     return _guarded(cluster, (_note(topic, now_ms) for topic in topics))
 
 
+def is_note(operation: Operation) -> bool:
+    """Whether an operation is about the note of a deletion."""
+    return operation.path.startswith(f"{DELETED_TOPICS_PATH}/")
+
+
 def _note(topic: Topic, now_ms: int) -> Operation:
     return Create(DeletedTopic.path(topic.topic_id), DeletedTopic(topic.topic_id, topic.name, now_ms).encode())
 

@@ -20,6 +20,7 @@ from headgate.gateway.zookeeper.layout.node import InvalidNode
 from headgate.gateway.zookeeper.layout.topics import DELETED_TOPICS_PATH, DeletedTopic
 from headgate.gateway.zookeeper.offsets.background import Background
 from headgate.gateway.zookeeper.offsets.partition_locks import Partition
+from headgate.gateway.zookeeper.offsets.waiting_request import ask_again
 from headgate.gateway.zookeeper.session import Session, Stat
 from headgate.gateway.zookeeper.steps import Steps, checked, children, delete, exists, get, get_many, run
 from headgate.protocol.errors import KafkaError
@@ -139,9 +140,12 @@ class DeletedTopics:
         The groups take their locks at once, so no later request reads these offsets. `is_gone`: the image has lost the
         topic just now, and has no new one.
         """
-        if topic_id not in self._pending:
+        known = self._pending.get(topic_id)
+        if known is None:
             deletion = self._pending[topic_id] = _Deletion(topic, topic_id, is_gone=is_gone)
             self._begin(deletion)
+        else:
+            known.error = known.error or ask_again("a topic with that id was deleted once more")
 
     def go_on(self) -> None:
         """There is a connection again."""
@@ -178,6 +182,8 @@ class DeletedTopics:
         if found is not None:
             note = DeletedTopic.decode(path.rpartition("/")[2], found.data)
             yield partial(self._forget_in_coordinator, note)
+            if deletion.error is not None:
+                raise deletion.error
             for group in self._groups():  # an offset that ZooKeeper keeps may have gone from the log
                 group.look_at_topic(note.topic)
             yield from delete(self._session, path)

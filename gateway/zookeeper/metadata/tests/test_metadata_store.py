@@ -164,6 +164,19 @@ def test_a_deletion_leaves_a_note_with_the_topic(world: StoreWorld) -> None:
     assert note == DeletedTopic(topic_id, "t", world.time.clock.now_ms() - 400)
 
 
+def test_a_note_that_is_there_already_is_replaced(world: StoreWorld) -> None:
+    """Somebody has written the node of a deleted topic again, with its id, before the note has gone."""
+    world.change(lambda: world.metadata.create_topic("t", 1))
+    topic_id = world.image.topic("t").topic_id
+    path = DeletedTopic.path(topic_id)
+    world.tool.put(path, DeletedTopic(topic_id, "t", 0).encode())
+    before = world.nodes_there[path].czxid
+    assert world.change(lambda: world.metadata.delete_topic("t")).error is None
+    assert world.nodes_there[path].czxid > before
+    assert "/brokers/topics/t" not in world.nodes_there
+    world.check()
+
+
 def test_a_removed_topic_that_is_deleted_then_has_a_note_too(world: StoreWorld) -> None:
     """Also if the connection ends before the answer, so that nothing but the order tells of the deletion."""
     for name, faults in (("t", []), ("u", [Fault.BEFORE])):

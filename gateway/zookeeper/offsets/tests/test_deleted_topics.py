@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -182,3 +184,26 @@ def test_a_note_goes_with_the_last_offset(stores: TwoStores) -> None:
     assert (stores.in_zookeeper(), stores.in_log()) == (None, None)
     assert not stores.keeper.tree.nodes[DELETED_TOPICS_PATH].children
     assert not isinstance(stores.keeper.transact(99, [Delete(DELETED_TOPICS_PATH)]), Exception)
+
+
+def test_groups_are_asked_again_after_a_second_deletion(stores: TwoStores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node is written again with its id, and deleted again, while the first deletion waits for the log."""
+    stores.enter()
+    stores.committed(41)
+    forget, waiting = stores.broker.groups.forget_topics, list[Callable[[], None]]()
+    monkeypatch.setattr(stores.broker.groups, "forget_topics", lambda *rows: waiting.append(partial(forget, *rows)))
+    before = stores.metadata.image
+    stores.delete_topic()
+    assert (len(waiting), stores.in_zookeeper()) == (1, None)
+    stores.write(50)
+    stores.keeper.transact(99, [Delete(DeletedTopic.path(TOPIC_ID))])
+    stores.metadata.image = before
+    stores.clock.elapsed_ms += 10
+    stores.delete_topic()
+    for _ in range(3):
+        for call in waiting:
+            call()
+        waiting.clear()
+        stores.wait(RETRY_MS)
+    assert (stores.in_zookeeper(), stores.in_log()) == (None, None)
+    assert not stores.keeper.tree.nodes[DELETED_TOPICS_PATH].children
