@@ -4,7 +4,8 @@ Only a deletion that a broker has carried out removes offsets. Its evidence is a
 which ZooKeeper has since the same multi that deleted the topic. A topic may be absent for other reasons: nobody has
 created it yet, or somebody has removed its node by mistake. Then there is no note, and all offsets stay.
 
-The note goes once no dual group has such offsets, so that a crash or a lost connection in between forgets nothing. An
+The note goes once no dual group has such offsets, so that a crash or a lost connection in between forgets nothing. It
+waits for groups that are ENTERING, however long: without the note such a group would carry over what ZooKeeper has. An
 offset that was written after the note belongs to a new topic of that name, and stays.
 """
 

@@ -96,6 +96,8 @@ class DualGroup:
         self.state = state
         self.may_be_marked = state is State.DUAL
         """Whether a node may say that the offsets were carried over."""
+        self.failure = ""
+        """Why the last attempt to enter or to leave has failed, as the log has it."""
         self.has_lost_mark = False
         """The offsets are carried over again: the coordinator leads, as ZooKeeper has lost some."""
         self.nodes = OffsetNodes(world.session, world.writes, group_id)
@@ -375,7 +377,7 @@ class DualGroup:
 
     def entered(self) -> None:
         """The offsets were carried over: begin what waits, and watch the nodes from now on."""
-        self.state, self.has_lost_mark = State.DUAL, False
+        self.state, self.has_lost_mark, self.failure = State.DUAL, False, ""
         self._has_changed_wholly = True
         waiting, self._until_dual = self._until_dual, deque()
         for hold in waiting:

@@ -323,10 +323,11 @@ class OffsetStores:
         group.leave(partial(self._unmark, group.group_id), done)
 
     def _note_failure(self, group: DualGroup, error: KafkaError) -> None:
-        logger.warning(
-            "group %s is %s its two stores, and the broker tries again: %s",
-            group.group_id, group.state.name.lower(), error.message,
-        )  # fmt: skip
+        """Log a failure, unless the attempt before failed in the same way."""
+        failure = f"{group.state.name.lower()} its two stores, and the broker tries again: {error.message}"
+        if failure != group.failure:
+            group.failure = failure
+            logger.warning("group %s is %s", group.group_id, failure)
 
     def _drop(self, group: DualGroup) -> None:
         del self._groups[group.group_id]

@@ -1,5 +1,8 @@
 """Which store a group has, and its way from one to another."""
 
+import logging
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +13,7 @@ from headgate.gateway.zookeeper.offsets import offset_stores
 from headgate.gateway.zookeeper.offsets.offset_stores import DISCOVER_MS
 from headgate.gateway.zookeeper.offsets.tests.broker_parts import GROUP
 from headgate.gateway.zookeeper.offsets.tests.two_stores import MARK, TwoStores
-from headgate.gateway.zookeeper.session import Delete
+from headgate.gateway.zookeeper.session import Delete, KeeperError
 from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.messages.delete_groups import DeletableGroupResult
 
@@ -193,3 +196,32 @@ def test_a_mark_that_somebody_has_deleted_is_written_again() -> None:
     stores.wait(1_000)
     assert MARK in stores.keeper.tree.nodes
     assert stores.in_log() == 41
+
+
+def test_a_group_that_cannot_enter_is_named_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores = TwoStores()
+    errors = [KeeperError.NO_AUTH]
+    session, sync = stores.broker.session, stores.broker.session.sync
+
+    def refuse(path: str, done: Callable[[KeeperError | None], None]) -> None:
+        if errors:
+            stores.keeper.put(session.refusals, partial(done, errors[0]))
+        else:
+            sync(path, done)
+
+    monkeypatch.setattr(session, "sync", refuse)
+    stores.configure("dual", "zookeeper")
+    for _ in range(30):
+        stores.wait(1_000)
+    errors[0] = KeeperError.OTHER
+    for _ in range(3):
+        stores.wait(1_000)
+    errors.clear()
+    stores.wait(1_000)
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    sentence = "group g is entering its two stores, and the broker tries again: ZooKeeper: "
+    assert lines == [sentence + "NO_AUTH", sentence + "OTHER"]
+    assert stores.committed(41) == ErrorCode.NONE
+    assert stores.in_zookeeper() == 41
