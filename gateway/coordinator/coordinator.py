@@ -46,7 +46,6 @@ S = TypeVar("S", bound=CoordinatorShard)
 
 FailureResponse = Callable[[ErrorCode], Struct]
 """The response of a request that failed as a whole."""
-Ended = Callable[[KafkaError | None], None]
 Perform = Callable[[Sequence[object], int], None]
 """(effects of one decision, the leader epoch under which its write began): carry the effects out."""
 
@@ -226,7 +225,9 @@ class Coordinator(Generic[S]):
         elif self.shard is not None:
             self._decide(key, decide, None, None)
 
-    def run_each(self, shard: S, decisions: Iterator[Decision], ended: Ended | None = None) -> None:
+    def run_each(
+        self, shard: S, decisions: Iterator[Decision], ended: Callable[[KafkaError | None], None] | None = None
+    ) -> None:
         """Run decisions of a shard one after another; requests get a turn between any two of them.
 
         `ended` is called once all of them are committed, or with the first error: the log has refused one of them, or

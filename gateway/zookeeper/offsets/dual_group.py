@@ -21,13 +21,14 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
+from headgate.gateway.config.offset_store import KAFKA
 from headgate.gateway.coordinator.decision import Decision, Records, Ticket
 from headgate.gateway.coordinator.groups.group_shard import GroupShard
 from headgate.gateway.runtime.purgatory import Waiting
 from headgate.gateway.zookeeper.offsets.background import Background
 from headgate.gateway.zookeeper.offsets.combined_writes import CombinedWrites
 from headgate.gateway.zookeeper.offsets.deleted_topics import OffsetsOfDeletedTopic, read_offsets
-from headgate.gateway.zookeeper.offsets.entry import Entry
+from headgate.gateway.zookeeper.offsets.entry import GroupEntry
 from headgate.gateway.zookeeper.offsets.marks import Loss, find_loss, mark_path
 from headgate.gateway.zookeeper.offsets.offset_nodes import ABSENT, NO_OFFSET, Found, NodeOffset, OffsetNodes, Targets
 from headgate.gateway.zookeeper.offsets.partition_locks import Hold, Partition, PartitionLocks, Partitions
@@ -98,8 +99,8 @@ class DualGroup:
         """Whether a node may say that the offsets were carried over."""
         self.failure = ""
         """Why the last attempt to enter or to leave has failed, as the log has it."""
-        self.has_lost_mark = False
-        """The offsets are carried over again: the coordinator leads, as ZooKeeper has lost some."""
+        self.source = ""
+        """The side that leads when the offsets are carried over, in place of the side that the configs name."""
         self.nodes = OffsetNodes(world.session, world.writes, group_id)
         self._world = world
         self._background = background
@@ -329,7 +330,7 @@ class DualGroup:
                 "the offsets of group %s are carried over again, as kafka has them", mark_path(self.group_id),
                 self.group_id,
             )  # fmt: skip
-            self.state, self.has_lost_mark = State.ENTERING, True
+            self.state, self.source = State.ENTERING, KAFKA
             hold = Hold(None, begin)
             self._locks.acquire(hold)
 
@@ -373,11 +374,11 @@ class DualGroup:
 
         Where the leading side has no offset, it gets that of the other.
         """
-        Entry(self, source, note, done).begin()
+        GroupEntry(self, source, note, done).begin()
 
     def entered(self) -> None:
         """The offsets were carried over: begin what waits, and watch the nodes from now on."""
-        self.state, self.has_lost_mark, self.failure = State.DUAL, False, ""
+        self.state, self.source, self.failure = State.DUAL, "", ""
         self._has_changed_wholly = True
         waiting, self._until_dual = self._until_dual, deque()
         for hold in waiting:

@@ -23,7 +23,7 @@ MOST_READINGS: Final = 5
 """How often the nodes are read to carry offsets over, while others write them; then there is a pause."""
 
 
-class Entry:
+class GroupEntry:
     """The offsets of a group are carried over."""
 
     def __init__(self, group: DualGroup, source: str, note: Callable[[Ended], None], done: Ended) -> None:

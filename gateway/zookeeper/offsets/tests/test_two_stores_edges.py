@@ -179,17 +179,17 @@ def test_carrying_offsets_over_spares_a_new_commit() -> None:
     scene = Scene()
     scene.configure(store=KAFKA)
     scene.commits(50)
-    original = entry.Entry._compared
+    original = entry.GroupEntry._compared
 
     def compared(self: Any, plan: Any) -> None:
         scene.old_commits(100)
         original(self, plan)
 
-    entry.Entry._compared = compared  # type: ignore[method-assign]
+    entry.GroupEntry._compared = compared  # type: ignore[method-assign]
     try:
         scene.go_dual("zookeeper")
     finally:
-        entry.Entry._compared = original  # type: ignore[method-assign]
+        entry.GroupEntry._compared = original  # type: ignore[method-assign]
     scene.drain(5, 400)
     assert scene.in_zookeeper() == 100
     assert scene.fetches() == 100
