@@ -102,8 +102,8 @@ class DualGroup:
         """Whether a node may say that the offsets were carried over."""
         self.failure = ""
         """Why the last attempt to enter or to leave has failed, as the log has it."""
-        self.has_lost_mark = False
-        """The offsets are carried over again: the coordinator leads, as ZooKeeper has lost some."""
+        self.source = ""
+        """The side that leads when the offsets are carried over, in place of the side that the configs name."""
         self.nodes = OffsetNodes(services.session, services.writes, group_id)
         self._services = services
         self._background = background
@@ -384,7 +384,7 @@ class DualGroup:
 
     def entered(self) -> None:
         """The offsets were carried over: begin what waits, and watch the nodes from now on."""
-        self.state, self.has_lost_mark, self.failure = State.DUAL, False, ""
+        self.state, self.source, self.failure = State.DUAL, "", ""
         self._needs_refresh = True
         waiting, self._until_dual = self._until_dual, deque()
         for lock, resume in waiting:
@@ -400,7 +400,7 @@ class DualGroup:
                 "the offsets of group %s are carried over again, as kafka has them", mark_path(self.group_id),
                 self.group_id,
             )  # fmt: skip
-            self.state, self.has_lost_mark = State.ENTERING, True
+            self.state, self.source = State.ENTERING, KAFKA
             self._services.tasks.start(self._begin_entry())
 
     def _begin_entry(self) -> Task[None]:

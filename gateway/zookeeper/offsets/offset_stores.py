@@ -112,9 +112,8 @@ class OffsetStores:
         self._patterns = config.headgate_offsets_store
         self._by_pattern: dict[str, OffsetStore] = {}
         self._groups: dict[str, DualGroup] = {}
-        self._lost: dict[bytes, str] = {}
-        """Topics that the image has lost while it was not known which groups are dual."""
-        self._is_ready = False
+        self._lost: dict[bytes, str] | None = {}
+        """Topics that the image has lost while it was not known which groups are dual; None once that is known."""
         self._is_whole = True
         """Whether this broker is in its cluster, as far as the present session is connected."""
         self._is_stopped = False
@@ -164,7 +163,7 @@ class OffsetStores:
             before, after = old.topics.get(name), new.topics.get(name)
             if before is None or (after is not None and after.topic_id == before.topic_id):
                 continue
-            if self._is_ready:
+            if self._lost is None:
                 self._deleted.forget(name, before.topic_id, is_gone=after is None)
             else:
                 self._lost[before.topic_id] = name
@@ -180,15 +179,15 @@ class OffsetStores:
             self._retry(self._read_marks)
 
     def _know(self, marks: Marks) -> None:
-        if self._is_ready:
+        if self._lost is None:
             return
-        self._is_ready = True
+        lost, self._lost = self._lost, None
         marked = [group for one in marks.groups if (group := self._new_group(one, State.DUAL)) is not None]
         configured = [name for kind, name in self._metadata.image.configs if kind == ResourceType.GROUP]
         for group_id in configured:
             if group_id not in self._groups:
                 self._apply(group_id)
-        deleted, image = {one.topic_id: one.topic for one in marks.deleted} | self._lost, self._metadata.image
+        deleted, image = {one.topic_id: one.topic for one in marks.deleted} | lost, self._metadata.image
         for topic_id, topic in deleted.items():  # before any look and any request
             if topic_id in image.topic_names:  # somebody has written the topic again, with its id
                 self._session.delete(DeletedTopic.path(topic_id), ANY_VERSION, lambda _: None)
@@ -204,6 +203,11 @@ class OffsetStores:
     def _retry(self, function: Callable[[], None]) -> None:
         if not self._is_stopped:
             self._scheduler.call_after(RETRY_MS, function)
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether it is known which groups are dual."""
+        return self._lost is None
 
     # The store of a group
 
@@ -266,7 +270,7 @@ class OffsetStores:
 
     def _enter(self, group: DualGroup) -> Task[None]:
         store = self.store_of(group.group_id)
-        source = KAFKA if group.has_lost_mark else store.source
+        source = group.source or store.source
         try:
             if store.store != DUAL:
                 # The group is not to be dual after all. Its mark may be there, though no answer said so
