@@ -39,7 +39,7 @@ from headgate.storage.directory.log_manager import LogManager
 from headgate.storage.directory.partition_files import PartitionCreation, PartitionDeletion
 from headgate.storage.files import HeldFiles, parent
 from headgate.storage.log.log import Log
-from headgate.storage.log.validation import OWN
+from headgate.storage.log.validation import BROKER, CLIENT, Depth
 
 if TYPE_CHECKING:
     from headgate.gateway.runtime.scheduler import Scheduler
@@ -373,11 +373,11 @@ class ReplicaManager:
         """Serve a partition whose log exists."""
         if log.topic_id == topic.topic_id:
             log.share_topic_id(topic.topic_id)
-        self.has_legacy_format = self.has_legacy_format or log.has_legacy_format
+        self.has_legacy_format = self.has_legacy_format or log.segments.has_legacy_format
         status = self.directories[parent(log.directory)]
-        validate = OWN if topic.is_internal else self._config.headgate_validate_records
+        depth, origin = Depth(self._config.headgate_validate_records), BROKER if topic.is_internal else CLIENT
         leader_epoch = topic.partitions[index].leader_epoch
-        replica = Replica(topic.name, index, log, leader_epoch, self._on_advance, status.disk, validate)
+        replica = Replica(topic.name, index, log, leader_epoch, self._on_advance, status.disk, depth, origin)
         if self._has_later_epoch(replica):
             self._await_epoch(replica)
         else:

@@ -216,7 +216,7 @@ def old_imports(path: str, source: str) -> Iterator[str]:
 
 
 def changed_logs(path: str, source: str) -> Iterator[str]:
-    """Assignments to an attribute of something called `log`. The log's own modules say `self`."""
+    """Assignments to an attribute of something called `log`. Only the parts of a log, in `storage/log`, make them."""
     for node in ast.walk(ast.parse(source, path)):
         if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
             log = log_of(node.value)
@@ -258,7 +258,7 @@ def findings(
             files.append(LineCount(path, source.count("\n")))
             yield from silenced_seams(path, source)
             yield from old_imports(path, source)
-            if path.startswith(("storage/", "gateway/")) and "/tests/" not in path:
+            if re.match(r"storage/(?!log/)|gateway/", path) and "/tests/" not in path:
                 yield from changed_logs(path, source)
         elif path.endswith(".md"):
             yield from wide_lines(path, (root / path).read_text())
