@@ -140,7 +140,7 @@ class Replica:
         """Append batches as the leader; offsets are patched into `records` in place.
 
         `origin`: None for the topic's. `facts`: a coordinator has just made the batch. Raises KafkaError:
-        NOT_ENOUGH_REPLICAS, and the errors of `Log.append`.
+        NOT_ENOUGH_REPLICAS, and the errors of `appending.append`.
         """
         info = self.stage_owned(records, acks, now_ms, origin, facts)
         self.write_staged()

@@ -1,7 +1,7 @@
 """Retention: deletes old segments by time, by size, or because the log starts behind them.
 
 The decision is pure; the log deletes (`segment_deletion.begin`). The active segment stays: if all segments have
-expired (`all_expired`), the log rolls first (`Log.roll_for_retention`).
+expired (`all_expired`), the log rolls first (`rolling.roll_for_retention`).
 
 A topic may hold what some groups have not read (`Hold`): such segments stay though they have expired, within limits.
 Records below the log's start are never held, as they are deleted.

@@ -64,7 +64,7 @@ def stage(
     """Append, but leave the write to `write_staged`, which must come before any read of the log.
 
     A `view` of up to `gather_bytes` is copied; a larger one must not change until the write. `facts`: the broker
-    has just made the batch, so that nothing has to be checked or read. Raises KafkaError as `Log.append` does;
+    has just made the batch, so that nothing has to be checked or read. Raises KafkaError as `append` does;
     earlier staged batches are then still staged, or written.
     """
     config = log.config

@@ -68,11 +68,11 @@ def _append(
     The row reports the staged append; a failing `WriteBatcher.commit` revokes the row.
     """
     broker, version = context.broker, context.version
-    if version < BATCHES_SINCE:
-        return _convert(acks, topic, data, context, delayed)
     records = data.records if isinstance(data.records, memoryview) else _NOTHING
     try:
         if version < ZSTD_SINCE:
+            if version < BATCHES_SINCE:
+                return _convert(acks, topic, data, context, delayed)
             _check_codec(records, version)
         replica = broker.partitions.get(topic, data.index)
         if not replica.stores_verbatim:
