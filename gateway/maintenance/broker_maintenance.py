@@ -186,7 +186,7 @@ class BrokerMaintenance:
 
     def _was_truncated(self, log: Log) -> None:
         self._has_lost_metadata = self._has_lost_metadata or log.topic == METADATA_TOPIC
-        self._partitions.log_was_truncated(log)
+        self._partitions.leadership.log_was_truncated(log)
 
     def _repaired(self, log: Log) -> None:
         if log.topic == METADATA_TOPIC and self._has_lost_metadata:

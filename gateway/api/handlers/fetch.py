@@ -156,7 +156,7 @@ def fetch(
 ) -> FetchResponse | Waiting:
     """Plan pieces of files for every wanted partition, or wait until there is enough data."""
     broker = context.broker
-    if kind is FetchAsStored and broker.partitions.has_legacy_format:
+    if kind is FetchAsStored and broker.partitions.leadership.has_legacy_format:
         kind = FetchAsBatches
     now_ms = broker.clock.monotonic_ms()
     turn = broker.fetch_sessions.begin(request, context.version, now_ms)
