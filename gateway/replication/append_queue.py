@@ -31,7 +31,7 @@ from headgate.storage.files import FilePosition, WouldBlock
 from headgate.storage.log import appending, rolling
 from headgate.storage.log.log_lock import ROLLING
 from headgate.storage.log.pending_write import AppendInfo, PendingWrite
-from headgate.storage.log.validation import BatchFacts, Origin
+from headgate.storage.log.validation import BatchFacts, BatchOrigin
 
 if TYPE_CHECKING:
     from headgate.gateway.replication.replica import Replica
@@ -67,7 +67,7 @@ class _Queued(NamedTuple):
     acks: int
     now_ms: int
     done: Done
-    origin: Origin | None
+    origin: BatchOrigin | None
     facts: BatchFacts | None
 
 
@@ -203,7 +203,7 @@ class AppendQueue:
         acks: int,
         now_ms: int,
         done: Done,
-        origin: Origin | None = None,
+        origin: BatchOrigin | None = None,
         facts: BatchFacts | None = None,
     ) -> None:
         """Append a copy of `records`; `done` is called once, with their place or the reason of a refusal."""

@@ -23,7 +23,7 @@ from headgate.storage.files import WouldBlock
 from headgate.storage.log import appending, flushing
 from headgate.storage.log.log import AppendInfo, Log
 from headgate.storage.log.log_lock import ROLL
-from headgate.storage.log.validation import BROKER, CLIENT, HEADER, BatchFacts, Depth, Origin
+from headgate.storage.log.validation import BROKER, CLIENT, HEADER, BatchFacts, BatchOrigin, Depth
 from headgate.storage.segment.file_slice import FileSlice
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -68,7 +68,7 @@ class Replica:
         advanced: Callable[["Replica"], None],
         disk: DiskMonitor,
         depth: Depth = HEADER,
-        origin: Origin = CLIENT,
+        origin: BatchOrigin = CLIENT,
     ) -> None:
         """`depth`: headgate.validate.records. `origin`: BROKER if only the broker writes to the partition."""
         self.topic = topic
@@ -135,7 +135,12 @@ class Replica:
         return min(self.high_watermark, self.log.stable_offset)
 
     def append(
-        self, records: memoryview, acks: int, now_ms: int, origin: Origin | None = None, facts: BatchFacts | None = None
+        self,
+        records: memoryview,
+        acks: int,
+        now_ms: int,
+        origin: BatchOrigin | None = None,
+        facts: BatchFacts | None = None,
     ) -> AppendInfo:
         """Append batches as the leader; offsets are patched into `records` in place.
 
@@ -166,7 +171,12 @@ class Replica:
         return appending.stage(log, batch, leader_epoch, now_ms, GATHER_BYTES, self, origin=BROKER, facts=facts)
 
     def stage_owned(
-        self, records: memoryview, acks: int, now_ms: int, origin: Origin | None = None, facts: BatchFacts | None = None
+        self,
+        records: memoryview,
+        acks: int,
+        now_ms: int,
+        origin: BatchOrigin | None = None,
+        facts: BatchFacts | None = None,
     ) -> AppendInfo:
         """`stage` for a caller that writes itself: `records` must not change until the write."""
         if acks == ACKS_ALL:

@@ -12,7 +12,7 @@ from headgate.protocol.records import legacy
 from headgate.protocol.records.batch import LOG_OVERHEAD, patch, read_header
 from headgate.storage.files import File
 from headgate.storage.log.pending_write import AppendInfo, PendingWrite
-from headgate.storage.log.validation import BatchFacts, Origin
+from headgate.storage.log.validation import BatchFacts, BatchOrigin
 from headgate.storage.segment.file_slice import FileSlice, MessagesSlice
 
 Done = Callable[[AppendInfo | KafkaError], None]
@@ -112,7 +112,7 @@ class ScriptedPartition:
         records: memoryview,
         required_acks: int,
         now_ms: int,
-        origin: Origin | None = None,
+        origin: BatchOrigin | None = None,
         facts: BatchFacts | None = None,
     ) -> AppendInfo:
         self.write_staged()
@@ -186,7 +186,7 @@ class _Writer:
         required_acks: int,
         now_ms: int,
         done: Done,
-        origin: Origin | None = None,
+        origin: BatchOrigin | None = None,
         facts: BatchFacts | None = None,
     ) -> None:
         self.writes.append((records, done))

@@ -19,7 +19,7 @@ from headgate.storage.log.log import Log
 from headgate.storage.log.log_lock import STAGED, WRITING
 from headgate.storage.log.pending_write import MAX_BATCHES, MAX_STAGED_BYTES, AppendInfo, Owner, PendingWrite
 from headgate.storage.log.producers import WrittenBatch
-from headgate.storage.log.validation import BROKER, CLIENT, CONVERTED, HEADER, BatchFacts, Depth, Origin
+from headgate.storage.log.validation import BROKER, CLIENT, CONVERTED, HEADER, BatchFacts, BatchOrigin, Depth
 from headgate.storage.segment.index import MAX_RELATIVE_OFFSET
 
 _new_tuple = tuple.__new__  # a NamedTuple without its constructor in Python
@@ -32,7 +32,7 @@ def append(
     leader_epoch: int,
     now_ms: int,
     depth: Depth = HEADER,
-    origin: Origin = CLIENT,
+    origin: BatchOrigin = CLIENT,
     owner: Owner | None = None,
 ) -> AppendInfo:
     """Append batches as the leader: a client's, or those of the origin.
@@ -58,7 +58,7 @@ def stage(
     gather_bytes: int = 0,
     owner: Owner | None = None,
     depth: Depth = HEADER,
-    origin: Origin = CLIENT,
+    origin: BatchOrigin = CLIENT,
     facts: BatchFacts | None = None,
 ) -> AppendInfo:
     """Append, but leave the write to `write_staged`, which must come before any read of the log.
@@ -102,7 +102,7 @@ def stage(
 
 
 def _check_transaction(
-    log: Log, header: BatchHeader, view: memoryview, origin: Origin, facts: BatchFacts | None
+    log: Log, header: BatchHeader, view: memoryview, origin: BatchOrigin, facts: BatchFacts | None
 ) -> Marker | None:
     """Whether a batch may open its transaction, go on with it, or end it; returns the marker that ends it.
 
@@ -127,7 +127,7 @@ def _stage_closely(
     gather_bytes: int,
     owner: Owner | None,
     depth: Depth,
-    origin: Origin,
+    origin: BatchOrigin,
     facts: BatchFacts | None,
 ) -> AppendInfo:
     """Stage several batches, or batches that need a change; or raise their error."""

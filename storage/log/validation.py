@@ -34,7 +34,7 @@ from headgate.protocol.steps import Steps, finish
 from headgate.storage.config import LOG_APPEND_TIME, LONG_MAX, LogConfig
 
 
-class Origin(Enum):
+class BatchOrigin(Enum):
     """The maker of a batch."""
 
     CLIENT = auto()
@@ -51,7 +51,7 @@ class Depth(Enum):
     RECORDS = "full"
 
 
-CLIENT, CONVERTED, BROKER = Origin.CLIENT, Origin.CONVERTED, Origin.BROKER
+CLIENT, CONVERTED, BROKER = BatchOrigin.CLIENT, BatchOrigin.CONVERTED, BatchOrigin.BROKER
 HEADER, RECORDS = Depth.HEADER, Depth.RECORDS
 
 
@@ -173,7 +173,7 @@ def check_header(header: BatchHeader, view: memoryview, config: LogConfig, now_m
 
 
 def prepare(
-    view: memoryview, config: LogConfig, now_ms: int, depth: Depth = HEADER, origin: Origin = CLIENT
+    view: memoryview, config: LogConfig, now_ms: int, depth: Depth = HEADER, origin: BatchOrigin = CLIENT
 ) -> memoryview:
     """A client's batch in the form for a topic of this configuration: the same bytes, or new ones.
 
@@ -197,7 +197,7 @@ def prepare_steps(
     config: LogConfig,
     now_ms: int,
     depth: Depth,
-    origin: Origin = CLIENT,
+    origin: BatchOrigin = CLIENT,
     *,
     reads_for_times: bool = True,
 ) -> Steps[memoryview]:

@@ -17,7 +17,7 @@ from headgate.storage.log import appending, log_lock, rolling, segment_deletion
 from headgate.storage.log.log import Log
 from headgate.storage.log.pending_write import Owner
 from headgate.storage.log.producers import Producers
-from headgate.storage.log.validation import BROKER, CLIENT, HEADER, Depth, Origin
+from headgate.storage.log.validation import BROKER, CLIENT, HEADER, BatchOrigin, Depth
 from headgate.storage.segment.segment import Segment
 from headgate.storage.segment.transaction_index import AbortedTransaction, parse
 from headgate.storage.segment.transactions import Transactions
@@ -112,7 +112,7 @@ def append(
     leader_epoch: int = 0,
     owner: Owner | None = None,
     depth: Depth = HEADER,
-    origin: Origin = CLIENT,
+    origin: BatchOrigin = CLIENT,
 ) -> int:
     """Append batches one by one; the log's end afterwards."""
     for data in batches:

@@ -16,7 +16,7 @@ from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.log import appending, flushing, rolling, truncation
 from headgate.storage.log.log import Log
-from headgate.storage.log.validation import BROKER, CLIENT, HEADER, RECORDS, Depth, Origin
+from headgate.storage.log.validation import BROKER, CLIENT, HEADER, RECORDS, BatchOrigin, Depth
 from headgate.storage.tests.builders import (
     NOW_MS,
     SMALL,
@@ -35,7 +35,7 @@ from headgate.storage.tests.builders import (
 from headgate.storage.tests.crashing_files import CrashingFiles
 
 
-def refused(log: Log, data: memoryview, *, depth: Depth = HEADER, origin: Origin = CLIENT) -> ErrorCode:
+def refused(log: Log, data: memoryview, *, depth: Depth = HEADER, origin: BatchOrigin = CLIENT) -> ErrorCode:
     before = log.end_offset, content(log)
     with pytest.raises(KafkaError) as caught:
         appending.append(log, data, leader_epoch=0, now_ms=NOW_MS, depth=depth, origin=origin)

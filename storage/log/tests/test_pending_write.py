@@ -21,7 +21,7 @@ from headgate.storage.log import appending, closing, flushing, rolling, validati
 from headgate.storage.log.log import Log
 from headgate.storage.log.pending_write import MAX_STAGED_BYTES, PendingWrite
 from headgate.storage.log.producers import Producer, Producers
-from headgate.storage.log.validation import BROKER, CLIENT, Origin
+from headgate.storage.log.validation import BROKER, CLIENT, BatchOrigin
 from headgate.storage.recovery.recovery_input import RecoveryInput
 from headgate.storage.recovery.recovery_steps import open_log
 from headgate.storage.segment.segment import Segment
@@ -70,7 +70,7 @@ def batch(*values: bytes, timestamp: int = NOW_MS, **numbers: Any) -> memoryview
     return memoryview(build([Record(timestamp=timestamp, value=value) for value in values], **numbers))
 
 
-def stage(log: Log, data: memoryview, now_ms: int = NOW_MS, leader_epoch: int = 1, origin: Origin = CLIENT) -> Any:
+def stage(log: Log, data: memoryview, now_ms: int = NOW_MS, leader_epoch: int = 1, origin: BatchOrigin = CLIENT) -> Any:
     return appending.stage(log, data, leader_epoch, now_ms, GATHER, origin=origin)
 
 

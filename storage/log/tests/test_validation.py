@@ -23,13 +23,13 @@ from headgate.protocol.records.compression import LZ4, compress
 from headgate.protocol.steps import finish
 from headgate.storage.config import LogConfig
 from headgate.storage.log import validation
-from headgate.storage.log.validation import BROKER, CLIENT, CONVERTED, HEADER, RECORDS, Depth, Origin
+from headgate.storage.log.validation import BROKER, CLIENT, CONVERTED, HEADER, RECORDS, BatchOrigin, Depth
 from headgate.storage.tests.builders import NOW_MS, batch
 
 HOUR_MS = 3_600_000
 
 
-def refusal(data: memoryview, config: LogConfig, depth: Depth = HEADER, origin: Origin = CLIENT) -> ErrorCode:
+def refusal(data: memoryview, config: LogConfig, depth: Depth = HEADER, origin: BatchOrigin = CLIENT) -> ErrorCode:
     try:
         validation.prepare(data, config, NOW_MS, depth, origin)
     except KafkaError as error:

@@ -10,7 +10,7 @@ from headgate.protocol.errors import ErrorCode, KafkaError
 from headgate.protocol.records.batch import BatchHeader, read_header
 from headgate.storage.log import appending
 from headgate.storage.log.log import Log
-from headgate.storage.log.validation import CLIENT, CONVERTED, HEADER, RECORDS, Depth, Origin
+from headgate.storage.log.validation import CLIENT, CONVERTED, HEADER, RECORDS, BatchOrigin, Depth
 from headgate.storage.log.verification import UnverifiedTransaction, Verification
 from headgate.storage.tests.builders import (
     NOW_MS,
@@ -47,7 +47,7 @@ def refused(log: Log, data: memoryview) -> ErrorCode:
     return caught.value.code
 
 
-def is_unverified(log: Log, data: memoryview, depth: Depth = HEADER, origin: Origin = CLIENT) -> bool:
+def is_unverified(log: Log, data: memoryview, depth: Depth = HEADER, origin: BatchOrigin = CLIENT) -> bool:
     with pytest.raises(UnverifiedTransaction) as caught:
         append(log, data, depth=depth, origin=origin)
     assert caught.value.header[1:] == read_header(data)[1:]
@@ -56,7 +56,7 @@ def is_unverified(log: Log, data: memoryview, depth: Depth = HEADER, origin: Ori
 
 @pytest.mark.parametrize("depth,origin", [(HEADER, CLIENT), (RECORDS, CLIENT), (HEADER, CONVERTED)])
 @pytest.mark.parametrize("config", [SMALL, COMPACTED, APPEND_TIME])
-def test_the_first_batch_needs_the_coordinators_word(config: object, depth: Depth, origin: Origin) -> None:
+def test_the_first_batch_needs_the_coordinators_word(config: object, depth: Depth, origin: BatchOrigin) -> None:
     log = new_log(config=config)  # type: ignore[arg-type]
     assert is_unverified(log, transactional(0), depth, origin)
     assert not log.has_transactions
