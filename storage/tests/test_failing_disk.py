@@ -56,11 +56,15 @@ def insist(log: Log, act: Callable[[], object]) -> int:
     raise AssertionError("it never came back")
 
 
+def append_new(log: Log, number: int) -> None:
+    """Append a batch of its own: an append that failed has changed the offset in the bytes of its batch."""
+    appending.append(log, numbered(number), leader_epoch=number // 5, now_ms=NOW_MS)
+
+
 def history(log: Log) -> None:
     """Appends that roll segments, flushes, retention; each tried again until it is done, as clients and upkeep do."""
     for number in range(14):
-        append_it = partial(appending.append, log, numbered(number), leader_epoch=number // 5, now_ms=NOW_MS)
-        insist(log, append_it)
+        insist(log, partial(append_new, log, number))
         if number % 4 == 3:
             insist(log, lambda: flushing.flush(log))
         if number % 6 == 5:
